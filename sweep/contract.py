@@ -1,0 +1,86 @@
+"""What a trainable sees of sweep: the trial it is given, and the report it makes.
+
+A trainable is any class with the methods of `Trainable`. It runs unchanged in a test, in a notebook
+and on a Ray worker, because all that it is handed is here, and none of it knows Ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from sweep.events import EpochReported, Facts, Params, Value
+
+__all__ = [
+    "Assignment",
+    "Devices",
+    "Diverged",
+    "EpochReported",
+    "Facts",
+    "OutOfMemory",
+    "Params",
+    "Report",
+    "Trainable",
+    "Value",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Devices:
+    """The share of a machine that one trial was given."""
+
+    cpus: float = 1
+    gpus: float = 0  # below 1: a share of one GPU
+    simulated: bool = False  # logical CPU devices stand in for the GPUs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One trial, as a trainable gets it."""
+
+    trial: int
+    params: Params
+    seed: int
+    epochs: int
+    devices: Devices = field(default_factory=Devices)
+    training: Mapping[str, Value] = field(default_factory=dict)  # the file's `training:` block
+    objective: str | None = None  # name of the sweep's metric
+
+
+Report: TypeAlias = Callable[[EpochReported], bool]
+"""Hand over one finished epoch; the answer says whether to train on now or to return for a while."""
+
+
+class Trainable(Protocol):
+    """One model and its data; a worker makes one object and gives it trial after trial.
+
+    Raises out of any method: `Diverged`, `OutOfMemory`, or anything else, which fails the trial.
+    """
+
+    def begin(self, assignment: Assignment) -> None:
+        """Forget the trial before, prepare this one."""
+
+    def train(self, report: Report) -> None:
+        """Train epoch by epoch and report each; return when all are done or the report says so.
+
+        It is called again to train on from where it stopped.
+        """
+
+    def save(self, folder: Path) -> None:
+        """Write all that `restore` needs to go on exactly, into an existing empty folder."""
+
+    def restore(self, folder: Path) -> int:
+        """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`."""
+
+    def facts(self) -> Facts:
+        """Where and how the present trial runs."""
+
+
+class Diverged(Exception):
+    """The loss, a gradient or a weight became NaN or infinite."""
+
+
+class OutOfMemory(Exception):
+    """The trial does not fit on its devices, with no smaller micro-batch left to try."""

@@ -1,0 +1,62 @@
+"""Everything that sweep raises on purpose.
+
+    SweepError
+    ├── InputError          the user's input is wrong: one line per mistake, exit code 2
+    ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
+    └── StoreError          a results folder cannot be read or written as it is
+
+Exceptions out of a user's model are not in this tree: they end one trial and are kept with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class SweepError(Exception):
+    """Base of all errors that are shown as one line and never as a traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One mistake: the place, what is there and what was expected, and a way out."""
+
+    where: str
+    what: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        line = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{line}; {self.hint}" if self.hint else line
+
+
+class InputError(SweepError):
+    """All mistakes of one input at once."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+    @classmethod
+    def one(cls, where: str, what: str, hint: str = "") -> InputError:
+        """The common case of a single mistake."""
+        return cls([Problem(where, what, hint)])
+
+
+class TrainableError(SweepError):
+    """A trainable broke its contract, for example it never reported the metric of the sweep."""
+
+
+class StoreError(SweepError):
+    """A results folder is damaged, locked, or not a results folder."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint that names the nearest known name, or else all of them."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {near[0]!r}?"
+    return f"known: {', '.join(known)}" if known else ""

@@ -1,0 +1,103 @@
+"""The events of a sweep: the vocabulary of the log, and all that other parts ever hear.
+
+The log is a list of these. Searchers and schedulers observe them, the tables and the live view are
+made of them, and a sweep is resumed by observing them again. This module knows none of its users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+Value: TypeAlias = "bool | int | float | str | None | list[Value] | dict[str, Value]"
+"""What a hyperparameter can be: a YAML value."""
+
+Params: TypeAlias = Mapping[str, Value]
+"""A trial's hyperparameters by flat, dotted name, in the order of the sweep file."""
+
+
+class Status(StrEnum):
+    """State of a trial: ``running``, then exactly one of the others."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    PRUNED = "pruned"  # stopped early by the scheduler
+    DIVERGED = "diverged"  # loss or objective became NaN or infinite
+    OOM = "oom"  # out of memory, also after smaller micro-batches
+    FAILED = "failed"  # an exception in the trainable
+    INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialStarted:
+    """The searcher has chosen a trial; from now on it counts."""
+
+    trial: int
+    trial_id: str
+    params: Params
+    seed: int
+    repeat: int
+    time: float  # seconds since 1970, UTC, as everywhere here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochReported:
+    """One epoch of one trial, numbered from 1."""
+
+    trial: int
+    epoch: int
+    metrics: Mapping[str, float]  # may hold NaN and infinities: the truth is logged
+    time: float
+    time_s: float  # what this epoch took
+    learning_rate: float | None = None  # as applied in the epoch's last update
+    examples_per_s: float | None = None
+    measures: Mapping[str, float] = field(default_factory=dict)  # further columns, named with units
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
+
+    started: float | None = None  # seconds since 1970: when training code first ran for it
+    node: str | None = None
+    devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"
+    strategy: str | None = None
+    num_replicas: int | None = None
+    precision: str | None = None
+    train_s: float | None = None
+    overhead_s: Mapping[str, float] = field(default_factory=dict)  # start, build, compile, data ...
+    checkpoint: str | None = None  # relative to the results folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialEnded:
+    """A trial reached its final state, or was interrupted with its sweep."""
+
+    trial: int
+    status: Status
+    reason: str  # one line, "" for a completed trial
+    time: float
+    error: str | None = None  # traceback of a failed trial
+    facts: Facts = field(default_factory=Facts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionStarted:
+    """A process began to drive the sweep: the first one, or one that resumed it."""
+
+    time: float
+    resumed: bool
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded:
+    """The driving process ended the sweep in order; a killed one leaves no such event."""
+
+    time: float
+    reason: str  # "finished", "interrupted", "budget", ...
+
+
+Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | SessionStarted | SessionEnded

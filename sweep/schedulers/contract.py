@@ -1,0 +1,20 @@
+"""The contract of all schedulers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sweep.events import Event
+
+
+class Scheduler(Protocol):
+    """Decides which trials are stopped early.
+
+    Its state is a function of the events observed, in their order: replaying a log restores its rungs.
+    """
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        """The epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
+
+    def observe(self, event: Event) -> str | None:
+        """Learn from an event; for a reported epoch, the reason to prune its trial, or None."""
