@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
-Value: TypeAlias = "bool | int | float | str | None | list[Value] | dict[str, Value]"
+Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What a hyperparameter can be: a YAML value."""
 
 Params: TypeAlias = Mapping[str, Value]
