@@ -1,0 +1,141 @@
+"""A trial's hyperparameters as code reads them, and a record of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TypeAlias, TypeVar
+
+from sweep.events import Params, Value
+
+_T = TypeVar("_T")
+
+
+class Mark(Enum):
+    """Stands in a record where no value was read."""
+
+    ABSENT = "absent"  # asked for, and not in the trial
+    PRESENT = "present"  # asked whether it is there, and it is
+
+
+Reads: TypeAlias = "dict[str, Value | Mark]"
+"""What was read, by name."""
+
+
+class Hyperparameters:
+    """Read access by attribute (``hp.learning_rate``), item (``hp["aug.kind"]``) or `get`.
+
+    A nested parameter is read by its dotted name or attribute by attribute (``hp.aug.kind``). Raises
+    AttributeError or KeyError, naming the trial's parameters, for one that the trial does not have.
+    """
+
+    def __init__(self, params: Params) -> None:
+        self._params = dict(params)
+        self._records: list[Reads] = []
+
+    def __getitem__(self, name: str) -> Value:
+        value = self._read(name)
+        if isinstance(value, Mark):
+            raise KeyError(self._missing(name))
+        return value
+
+    def __getattr__(self, name: str) -> Value | Group:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if any(key.startswith(f"{name}.") for key in self._params):
+            return Group(self, name)
+        value = self._read(name)
+        if isinstance(value, Mark):
+            raise AttributeError(self._missing(name))
+        return value
+
+    def __contains__(self, name: str) -> bool:
+        present = name in self._params
+        for record in self._records:
+            record.setdefault(name, Mark.PRESENT if present else Mark.ABSENT)
+        return present
+
+    def get(self, name: str, default: _T) -> Value | _T:
+        """The parameter, or ``default`` where the trial does not have it."""
+        value = self._read(name)
+        return default if isinstance(value, Mark) else value
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """The parameter as a float; raises TypeError if it is none, KeyError if absent without default."""
+        value = self[name] if default is None else self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
+        return float(value)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """The parameter as an int; raises TypeError if it is not a whole number."""
+        number = self.number(name, default)
+        if number != int(number):
+            raise TypeError(f"parameter {name!r} is {number!r}, expected a whole number")
+        return int(number)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """The parameter as a string; raises TypeError if it is none."""
+        value = self[name] if default is None else self.get(name, default)
+        if not isinstance(value, str):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
+        return value
+
+    @contextmanager
+    def recording(self, record: Reads) -> Iterator[None]:
+        """Add to ``record`` what is read inside the block."""
+        self._records.append(record)
+        try:
+            yield
+        finally:
+            self._records.pop()
+
+    def agree(self, record: Reads) -> bool:
+        """Whether the same reads would give the same answers here; leaves no trace in any record."""
+        return all(self._same(name, then) for name, then in record.items())
+
+    def peek(self, name: str) -> Value | Mark:
+        """The value, or `Mark.ABSENT`, without a trace in any record."""
+        return self._params.get(name, Mark.ABSENT)
+
+    def _same(self, name: str, then: Value | Mark) -> bool:
+        now = self.peek(name)
+        if then is Mark.PRESENT:
+            return now is not Mark.ABSENT
+        return type(now) is type(then) and now == then
+
+    def _read(self, name: str) -> Value | Mark:
+        value = self.peek(name)
+        for record in self._records:
+            record[name] = value
+        return value
+
+    def _missing(self, name: str) -> str:
+        return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
+
+
+class Group:
+    """The parameters below one nested name."""
+
+    def __init__(self, parent: Hyperparameters, prefix: str) -> None:
+        self._parent = parent
+        self._prefix = prefix
+
+    def __getitem__(self, name: str) -> Value:
+        return self._parent[f"{self._prefix}.{name}"]
+
+    def __getattr__(self, name: str) -> Value | Group:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        dotted = f"{self._prefix}.{name}"
+        if any(key.startswith(f"{dotted}.") for key in self._parent._params):
+            return Group(self._parent, dotted)
+        try:
+            return self._parent[dotted]
+        except KeyError as error:
+            raise AttributeError(str(error.args[0])) from None
+
+    def get(self, name: str, default: _T) -> Value | _T:
+        """As `Hyperparameters.get`, below this name."""
+        return self._parent.get(f"{self._prefix}.{name}", default)

@@ -1,0 +1,160 @@
+"""TensorFlow's view of the machine: the devices a trial was given, and the strategy over them.
+
+TensorFlow fixes devices and threads at its first operation, so a process serves one share of a machine;
+another share needs another process, and asking for it here raises `NewProcessNeeded`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+
+import tensorflow as tf
+
+from sweep.contract import Devices
+
+STRATEGIES = ("auto", "none", "one_device", "mirrored")
+CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
+
+
+class NewProcessNeeded(Exception):
+    """This process is bound to other devices; the trial must run in a fresh one."""
+
+
+class DeviceError(Exception):
+    """The devices that a trial was given cannot be used as the sweep file asks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A strategy and the names of the devices under it."""
+
+    strategy: tf.distribute.Strategy
+    name: str  # one_device or mirrored
+    devices: tuple[str, ...]  # "cpu:0", "gpu:1"
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the trial computes on a GPU."""
+        return self.devices[0].startswith("gpu")
+
+
+_lock = threading.Lock()
+_placements: dict[tuple[tuple[str, ...], str, str], Placement] = {}
+
+
+def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
+    """The one strategy object of this process for these devices.
+
+    Raises DeviceError for a choice that the devices do not allow, NewProcessNeeded when TensorFlow is
+    already bound to other devices.
+    """
+    with _lock:
+        names = _bind(devices)
+        chosen = _choose(strategy, names)
+        key = (names, chosen, cross_device)
+        if key not in _placements:
+            if chosen == "mirrored" and any(other[1] == "mirrored" for other in _placements):
+                # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
+                # process fails with "joining a group that is already full" and breaks the first too.
+                raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
+            _placements[key] = Placement(_build(chosen, names, cross_device), chosen, names)
+        return _placements[key]
+
+
+def _bind(devices: Devices) -> tuple[str, ...]:
+    """Make exactly these devices usable, before TensorFlow's first operation, and name them."""
+    _limit_threads(devices.cpus)
+    count = math.ceil(devices.gpus)
+    if count and not devices.simulated:
+        return _bind_gpus(count)
+    _hide_gpus()
+    if not count:
+        return ("cpu:0",)
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError:  # TensorFlow has started: what it has must do
+        found = len(tf.config.list_logical_devices("CPU"))
+        if found < count:
+            raise NewProcessNeeded(f"{found} logical CPU devices exist, {count} are needed") from None
+    return tuple(f"cpu:{i}" for i in range(count))
+
+
+def _bind_gpus(count: int) -> tuple[str, ...]:
+    gpus = tf.config.list_physical_devices("GPU")
+    if len(gpus) < count:
+        raise DeviceError(f"the trial was given {count} GPUs, TensorFlow sees {len(gpus)}")
+    try:
+        tf.config.set_visible_devices(gpus[:count], "GPU")
+        for gpu in gpus[:count]:
+            tf.config.experimental.set_memory_growth(gpu, True)
+    except RuntimeError:
+        if len(tf.config.list_logical_devices("GPU")) != count:
+            raise NewProcessNeeded(f"TensorFlow is bound to other GPUs than the {count} needed") from None
+    return tuple(f"gpu:{i}" for i in range(count))
+
+
+def _hide_gpus() -> None:
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:
+        if tf.config.list_logical_devices("GPU"):
+            raise NewProcessNeeded("TensorFlow is bound to GPUs that this trial may not use") from None
+
+
+def _limit_threads(cpus: float) -> None:
+    """Give TensorFlow the trial's CPUs, not the machine's; a started TensorFlow keeps what it has."""
+    threads = max(1, int(cpus))
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError:
+        return
+
+
+def _choose(strategy: str, names: tuple[str, ...]) -> str:
+    if strategy == "auto":
+        return "mirrored" if len(names) > 1 else "one_device"
+    if strategy in ("none", "one_device"):
+        if len(names) > 1:
+            raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
+        return "one_device"
+    if strategy == "mirrored":
+        return "mirrored"
+    raise DeviceError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
+
+
+def _build(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
+    devices = [f"/{name}" for name in names]
+    if chosen == "one_device":
+        return tf.distribute.OneDeviceStrategy(devices[0])
+    return tf.distribute.MirroredStrategy(devices, cross_device_ops=_cross_device_ops(cross_device, names))
+
+
+def _cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
+    on_cpu = names[0].startswith("cpu")
+    implementation = tf.distribute.experimental.CommunicationImplementation
+    match choice:
+        case "auto" if on_cpu:
+            return tf.distribute.HierarchicalCopyAllReduce()  # ring is slower and less robust on CPU devices
+        case "auto":
+            return None  # TensorFlow's default: collectives over NCCL
+        case "hierarchical_copy":
+            return tf.distribute.HierarchicalCopyAllReduce()
+        case "reduction_to_one_device":
+            return tf.distribute.ReductionToOneDevice()
+        case "nccl" if on_cpu:
+            raise DeviceError("cross_device is nccl, which needs GPUs; expected auto or ring on CPU devices")
+        case "nccl" | "ring":
+            from tensorflow.python.distribute import cross_device_ops  # the public alias takes no device list
+
+            options = tf.distribute.experimental.CommunicationOptions(
+                implementation=implementation.NCCL if choice == "nccl" else implementation.RING
+            )
+            return cross_device_ops.CollectiveAllReduce(
+                devices=[f"/{name}" for name in names], group_size=len(names), options=options
+            )
+        case _:
+            raise DeviceError(f"cross_device is {choice!r}, expected one of {', '.join(CROSS_DEVICE)}")
