@@ -22,6 +22,7 @@ from trainables import checkpoint, keras_corrections, losses, optimizers, precis
 from trainables.data import Split, split, updates
 from trainables.devices import Placement, place
 from trainables.draws import Draws
+from trainables.fit_program import FitProgram
 from trainables.live import Live
 from trainables.program import Program, Recipe
 from trainables.programs import Programs, Structure
@@ -96,7 +97,7 @@ class KerasTrainable:
         self.example = train.example()
         stopwatch.lap("data")
         with placement.strategy.scope(), precision.policy(dtype):
-            structure, program = self._prepare(hp, placement, dtype, assignment.seed)
+            structure, program = self._prepare(hp, placement, dtype, assignment.seed, fit=options.get("loop") == "fit")
         stopwatch.lap("build")
         batch_size = hp.integer("batch_size", 32)
         per_epoch = updates(train.size, batch_size)
@@ -116,10 +117,9 @@ class KerasTrainable:
             updates_per_epoch=per_epoch,
             stopwatch=stopwatch,
         )
-        if not program.compiled:
+        if isinstance(program, Program) and not program.compiled:
             with hp.recording(structure.reads):  # tracing runs `augment`
-                held_out = None if validation is None else next(validation.chunks(batch_size, None, 0))
-                program.compile(next(train.chunks(batch_size, None, 0)), held_out)
+                program.compile(train, validation)
             stopwatch.lap("compile")
 
     def train(self, report: Report) -> None:
@@ -176,10 +176,12 @@ class KerasTrainable:
         self._data = placement, reads, train, validation
         return train, validation
 
-    def _prepare(self, hp: Hyperparameters, placement: Placement, dtype: str, seed: int) -> tuple[Structure, Program]:
+    def _prepare(
+        self, hp: Hyperparameters, placement: Placement, dtype: str, seed: int, *, fit: bool
+    ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         environment = (placement.devices, placement.name, dtype, _shapes(self.example))
-        held = self._programs.find(environment, hp)
+        held = None if fit else self._programs.find(environment, hp)
         if held is not None:
             self.live = held[1].live
             self.live.set(hp)
@@ -188,29 +190,35 @@ class KerasTrainable:
         structure = Structure(environment)
         self.live = Live(hp)
         with hp.recording(structure.reads):
-            program = self._build(hp, placement, dtype, seed)
-        self._programs.add(structure, program)
+            program = self._build(hp, placement, dtype, seed, fit=fit)
+        if isinstance(program, Program):
+            self._programs.add(structure, program)
         return structure, program
 
-    def _build(self, hp: Hyperparameters, placement: Placement, dtype: str, seed: int) -> Program:
+    def _build(
+        self, hp: Hyperparameters, placement: Placement, dtype: str, seed: int, *, fit: bool
+    ) -> Program | FitProgram:
         model = self._build_model(hp, seed)
+        if not fit and type(model).train_step is not keras.Model.train_step:
+            raise TypeError(
+                f"{type(model).__name__} has its own train_step, which only Model.fit calls; "
+                "set `training: {loop: fit}` in the sweep file"
+            )
         optimizer = self.optimizer(hp)
-        keras_corrections.take_global_gradients(optimizer)
         keras_corrections.synchronise_batch_norm(model)
         optimizers.exclude_from_decay(optimizer, model)
-        model.compile(
-            optimizer=optimizer,
-            loss=self.loss(hp, model),
-            metrics=self.metrics(hp, model),
-            auto_scale_loss=False,
-        )
-        keras_corrections.build_symbolically(model, self.example)
-        scope.check(model, placement.strategy)
         recipe = Recipe(
             clipping=optimizers.clipping(hp),
             micro_batches=hp.integer("micro_batches", 1),
             scale_loss=dtype == "mixed_float16",
         )
+        compiled = {"optimizer": optimizer, "loss": self.loss(hp, model), "metrics": self.metrics(hp, model)}
+        if fit:
+            return FitProgram(model, compiled, placement.strategy, hp, recipe, self._augment, self.example)
+        keras_corrections.take_global_gradients(optimizer)
+        model.compile(**compiled, auto_scale_loss=False)
+        keras_corrections.build_symbolically(model, self.example)
+        scope.check(model, placement.strategy)
         program = Program(model, placement.strategy, self.live, recipe, self._augment)
         program.reset(None)
         return program
@@ -233,33 +241,22 @@ class KerasTrainable:
     def _train_epoch(self, trial: _Trial) -> EpochReported:
         began = time.perf_counter()
         seed, epoch = trial.assignment.seed, trial.epoch + 1
-        first = trial.epoch * trial.updates_per_epoch
         rates = schedules.rates(
             trial.schedule,
             peak=trial.peak,
-            first=first,
+            first=trial.epoch * trial.updates_per_epoch,
             count=trial.updates_per_epoch,
             total=trial.assignment.epochs * trial.updates_per_epoch,
             warmup=trial.warmup,
         )
-        loss_sum, done, finite = 0.0, 0, True
-        with trial.hp.recording(trial.structure.reads):  # the first epoch traces, which reads too
-            for chunk in trial.train.chunks(trial.batch_size, seed, epoch):
-                count = updates(len(chunk.order), trial.batch_size)
-                loss, good = trial.program.train(
-                    chunk,
-                    rates[done : done + count],
-                    batch_size=trial.batch_size,
-                    seed=seed,
-                    first_update=first + done,
-                )
-                loss_sum, done, finite = loss_sum + loss, done + count, finite and good
-                if not finite:
-                    break
-        metrics = {"loss": loss_sum / trial.train.size, **trial.program.metrics()}
+        with trial.hp.recording(trial.structure.reads):  # a trace for new shapes reads again
+            metrics, finite = trial.program.train_epoch(
+                trial.train, rates, batch_size=trial.batch_size, seed=seed, epoch=epoch
+            )
         trained = time.perf_counter() - began
         if trial.validation is not None:
-            metrics |= self._evaluate(trial, trial.validation)
+            held_out = trial.program.evaluate(trial.validation, batch_size=max(trial.batch_size, 256))
+            metrics |= {f"val_{name}": value for name, value in held_out.items()}
         trial.epoch = epoch
         trial.train_s += time.perf_counter() - began
         if not finite or not trial.program.weights_finite():
@@ -274,12 +271,6 @@ class KerasTrainable:
             examples_per_s=trial.train.size / trained,
         )
 
-    def _evaluate(self, trial: _Trial, data: Split) -> dict[str, float]:
-        batch = max(trial.batch_size, 256)
-        loss = sum(trial.program.evaluate(chunk, batch_size=batch) for chunk in data.chunks(batch, None, 0))
-        metrics = {"loss": loss / data.size, **trial.program.metrics()}
-        return {f"val_{name}": value for name, value in metrics.items()}
-
 
 @dataclass
 class _Trial:
@@ -288,7 +279,7 @@ class _Trial:
     placement: Placement
     dtype: str
     structure: Structure
-    program: Program
+    program: Program | FitProgram
     train: Split
     validation: Split | None
     batch_size: int

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables import keras_corrections, optimizers
-from trainables.data import Chunk
+from trainables.data import Chunk, Split, updates
 from trainables.draws import Draws
 from trainables.live import Live
 from trainables.precision import LossScale
@@ -79,18 +79,40 @@ class Program:
         keras_corrections.part_seeds(self.model, self._strategy)
         self._read_metrics()
 
-    def compile(self, train: Chunk, validation: Chunk | None) -> None:
+    def compile(self, train: Split, validation: Split | None) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
-        self.train(train, np.zeros(0), batch_size=1, seed=0, first_update=0)
+        self._train(next(train.chunks(1, None, 0)), np.zeros(0), batch_size=1, seed=0, first_update=0)
         if validation is not None:
-            none, one = tf.constant(0), tf.constant(1)
-            self.evaluate_chunk(validation.tensors, tf.constant(validation.order), none, one)
+            chunk, none = next(validation.chunks(1, None, 0)), tf.constant(0)
+            self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none)
         self.compiled = True
 
-    def train(
+    def train_epoch(
+        self, data: Split, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, epoch: int
+    ) -> tuple[dict[str, float], bool]:
+        """Train one epoch (from 1), one rate per update; its metrics, and whether all updates were finite."""
+        first = (epoch - 1) * len(rates)
+        total, done, finite = 0.0, 0, True
+        for chunk in data.chunks(batch_size, seed, epoch):
+            count = updates(len(chunk.order), batch_size)
+            part = rates[done : done + count]
+            loss, finite = self._train(chunk, part, batch_size=batch_size, seed=seed, first_update=first + done)
+            total, done = total + loss, done + count
+            if not finite:
+                break
+        return {"loss": total / data.size, **self._metrics()}, finite
+
+    def evaluate(self, data: Split, *, batch_size: int) -> dict[str, float]:
+        """The loss and metrics over a whole data set."""
+        total = 0.0
+        for chunk in data.chunks(batch_size, None, 0):
+            count = tf.constant(updates(len(chunk.order), batch_size))
+            total += float(self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), count, tf.constant(batch_size)))
+        return {"loss": total / data.size, **self._metrics()}
+
+    def _train(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first_update: int
     ) -> tuple[float, bool]:
-        """Train through a chunk; returns the sum of the examples' losses and whether all updates were finite."""
         padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
         padded[: len(rates)] = rates
         loss, finite = self.train_chunk(
@@ -104,13 +126,7 @@ class Program:
         )
         return float(loss), bool(finite)
 
-    def evaluate(self, chunk: Chunk, *, batch_size: int) -> float:
-        """Evaluate a chunk; returns the sum of the examples' losses."""
-        count = -(-len(chunk.order) // batch_size)
-        loss = self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), tf.constant(count), tf.constant(batch_size))
-        return float(loss)
-
-    def metrics(self) -> dict[str, float]:
+    def _metrics(self) -> dict[str, float]:
         """The metrics since the last call; the loss is not among them, its sum is exact already."""
         return {name: float(value) for name, value in self._read_metrics().items()}
 

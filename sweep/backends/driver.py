@@ -1,0 +1,28 @@
+"""What a backend asks of the sweep that it runs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sweep.backends.worker import Order, Progress
+
+
+class Driver(Protocol):
+    """Gives out trials and hears of them; its answers are orders."""
+
+    @property
+    def running(self) -> int:
+        """Trials that are given out and have not ended."""
+
+    @property
+    def stopping(self) -> str | None:
+        """The reason why no more trials are given out and the running ones end early."""
+
+    def next(self) -> Order | None:
+        """The next trial; None when there is none to start, now or later."""
+
+    def take(self, trial: int, progress: Progress) -> bool:
+        """Hear of a step; whether the trial goes on."""
+
+    def lose(self, trial: int, reason: str) -> None:
+        """Hear that a trial's worker is gone for good."""

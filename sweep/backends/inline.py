@@ -1,0 +1,21 @@
+"""The backend without Ray: one trial after the other in this process, for tests and for debuggers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sweep.backends.driver import Driver
+from sweep.backends.worker import Job, Worker
+
+
+def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:
+    """Train all trials that the driver gives out."""
+    worker = Worker(job, reuse=reuse)
+    while (order := driver.next()) is not None:
+        worker.take(order)
+        go_on = True
+        while go_on:
+            progress = worker.step()
+            for text in progress.notices:
+                notice(text)
+            go_on = driver.take(order.assignment.trial, progress)

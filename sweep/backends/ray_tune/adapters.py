@@ -1,0 +1,84 @@
+"""Our searcher, scheduler and stopper in the shapes that Ray Tune asks for; each only passes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
+
+from sweep.backends.driver import Driver
+from sweep.backends.worker import Job, Order, Progress
+
+
+class DriverSearcher(Searcher):
+    """Gives Tune the driver's next trial, never more at a time than there is room for."""
+
+    def __init__(self, driver: Driver, job: Job, room: int, *, reuse: bool) -> None:
+        super().__init__()
+        self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
+
+    def suggest(self, trial_id: str) -> Any:
+        """A config that holds the order; FINISHED when there will be none, None to be asked again later."""
+        if self._driver.running >= self._room:
+            return None
+        order = self._driver.next()
+        if order is None:
+            return Searcher.FINISHED
+        return {"order": order, "job": self._job, "reuse": self._reuse}
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """The scheduler adapter has told the driver already."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """The log is what a sweep is resumed from."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """The log is what a sweep is resumed from."""
+
+
+class DriverScheduler(FIFOScheduler):
+    """Hands each step to the driver and turns its answer into Tune's."""
+
+    def __init__(self, driver: Driver, notice: Callable[[str], None]) -> None:
+        super().__init__()
+        self._driver, self._notice = driver, notice
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        """Called for every step; all decisions are made here."""
+        progress: Progress = result["progress"]
+        for text in progress.notices:
+            self._notice(text)
+        if self._driver.take(_number(trial), progress):
+            return str(TrialScheduler.CONTINUE)
+        if progress.spoilt:
+            # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
+            trial.max_failures = 0
+            return str(TrialScheduler.CONTINUE)
+        return str(TrialScheduler.STOP)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        """A worker is gone and Tune has no restart left."""
+        error = trial.get_pickled_error()
+        reason = str(error).strip().splitlines()[0] if error else "the worker was lost"
+        self._driver.lose(_number(trial), f"worker lost: {reason}")
+
+
+class DriverStopper(Stopper):
+    """Ends the experiment once the driver stops and no trial runs any more."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._driver.stopping is not None and self._driver.running == 0
+
+
+def _number(trial: Any) -> int:
+    order: Order = trial.config["order"]
+    return order.assignment.trial

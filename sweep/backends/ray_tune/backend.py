@@ -1,0 +1,47 @@
+"""Runs a sweep's trials as Ray Tune trials."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+
+from ray import tune
+
+from sweep.backends.driver import Driver
+from sweep.backends.ray_tune.adapters import DriverScheduler, DriverSearcher, DriverStopper
+from sweep.backends.ray_tune.worker import TrialWorker
+from sweep.backends.worker import Job
+from sweep.contract import Devices
+
+
+def run(
+    driver: Driver,
+    job: Job,
+    devices: Devices,
+    *,
+    room: int,
+    max_restarts: int,
+    reuse: bool,
+    notice: Callable[[str], None],
+) -> None:
+    """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected."""
+    logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
+    with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+        tune.run(
+            TrialWorker,
+            name=job.sweep,
+            num_samples=-1,
+            search_alg=DriverSearcher(driver, job, room, reuse=reuse),
+            scheduler=DriverScheduler(driver, notice),
+            stop=DriverStopper(driver),
+            resources_per_trial=tune.PlacementGroupFactory([bundle]),
+            reuse_actors=reuse,
+            max_failures=max_restarts,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
+            storage_path=scratch,
+            trial_dirname_creator=lambda trial: str(trial.trial_id),
+            raise_on_failed_trial=False,
+            verbose=0,
+        )

@@ -1,0 +1,88 @@
+"""The Ray cluster that a sweep runs on: one of its own on this machine, or one that is there already."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import ray
+
+from sweep.contract import Devices
+from sweep.errors import InputError
+
+_SETTINGS = {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a trial without GPUs sees none
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our log and Parquet are the record
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours ends the running epochs first
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",  # Tune's snapshots are never read
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
+}
+_LOCAL_SETTINGS = {
+    # Ray's memory monitor kills neighbours and ends the whole experiment; the kernel picks the culprit.
+    "RAY_memory_monitor_refresh_ms": "0",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A connection to Ray."""
+
+    dashboard: str | None
+    cpus: float
+    gpus: float
+
+    def fits(self, devices: Devices) -> int:
+        """How many trials run at once; raises InputError if not even one does."""
+        problems = [
+            (name, asked, there)
+            for name, asked, there in (("cpus", devices.cpus, self.cpus), ("gpus", devices.gpus, self.gpus))
+            if asked > there
+        ]
+        for name, asked, there in problems:
+            raise InputError.one(
+                f"resources.{name}",
+                f"a trial takes {asked:g}, the cluster has {there:g}",
+                "lower it, join a larger cluster with --address"
+                + (", or rehearse with --simulate-gpus" if name == "gpus" else ""),
+            )
+        rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
+        return max(int(min(rooms)), 1)
+
+
+@contextmanager
+def connect(address: str | None, simulated_gpus: int | None) -> Iterator[Cluster]:
+    """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
+
+    Raises InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and
+    keeps its token authentication.
+    """
+    for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
+        os.environ.setdefault(name, value)
+    try:
+        context = ray.init(
+            address=address or "local",
+            num_gpus=None if address else simulated_gpus,
+            include_dashboard=None if address else True,
+            dashboard_host=None if address else "127.0.0.1",
+            log_to_driver=False,
+            logging_level="ERROR",
+        )
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        if address is None:
+            raise
+        first = str(error).strip().splitlines()[0]
+        raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
+    try:
+        there = ray.cluster_resources()
+        url = context.dashboard_url
+        yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
+    finally:
+        ray.shutdown()

@@ -1,0 +1,47 @@
+"""The worker as Ray Tune's class trainable; Tune reuses its process for one trial after another."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ray import tune
+
+from sweep.backends.worker import Job, Order, Worker
+
+
+class TrialWorker(tune.Trainable):
+    """Moves orders and progress between Tune and `sweep.backends.worker.Worker`.
+
+    Tune sets actors up that it then never uses, and takes a failing `reset_config` for the trial's failure:
+    both do nothing but note the order.
+    """
+
+    def setup(self, config: dict[str, Any]) -> None:
+        """Note the first order."""
+        job: Job = config["job"]
+        order: Order = config["order"]
+        self._name = f"{job.sweep}/worker-{order.assignment.trial}"
+        if not order.assignment.devices.gpus or order.assignment.devices.simulated:
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        self._worker = Worker(job, reuse=config["reuse"])
+        self._worker.take(order)
+        self._spoilt = False
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Note the next order."""
+        self._worker.take(new_config["order"])
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """Train to the next decision point."""
+        if self._spoilt:
+            # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
+            raise RuntimeError("this worker is replaced")
+        progress = self._worker.step()
+        self._spoilt = progress.spoilt
+        return {"progress": progress}
+
+    def __repr__(self) -> str:
+        """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
+        return getattr(self, "_name", type(self).__name__)

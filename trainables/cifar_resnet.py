@@ -1,0 +1,94 @@
+"""ResNet-20 and ResNet-50 on CIFAR-10, the image classifier that everyone knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables import augmentation
+from trainables.draws import Draws
+from trainables.keras_trainable import KerasTrainable
+
+PADDING = {"none": 0.0, "low": 2.0, "medium": 4.0, "high": 6.0}
+MEAN, STDDEV = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images, per channel
+
+
+class CifarResNet(KerasTrainable):
+    """CIFAR-10 through `keras.datasets` (downloaded once, then cached by Keras).
+
+    Beside the standard hyperparameters it reads ``depth`` (20 or 50), ``augmentation`` (none, low, medium,
+    high: flips, and crops by up to 2, 4 or 6 pixels) and ``dropout``.
+    """
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+        """50,000 training and 10,000 test images as they are stored, one byte a channel."""
+        (x_train, y_train), (x_test, y_test) = keras.datasets.cifar10.load_data()
+        return (x_train, y_train.ravel().astype(np.int32)), (x_test, y_test.ravel().astype(np.int32))
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        """Standardised inputs, a residual net, logits in float32."""
+        inputs = keras.Input((32, 32, 3), dtype="uint8")
+        x = keras.layers.Rescaling(
+            [1 / (255 * s) for s in STDDEV], [-m / s for m, s in zip(MEAN, STDDEV, strict=True)]
+        )(keras.ops.cast(inputs, "float32"))
+        depth = hp.integer("depth", 20)
+        if depth == 20:
+            x = resnet20(x)
+        elif depth == 50:
+            x = resnet50(x)
+        else:
+            raise ValueError(f"depth is {depth}, expected 20 or 50")
+        x = keras.layers.GlobalAveragePooling2D()(x)
+        x = keras.layers.Dropout(hp.number("dropout", 0.0))(x)
+        return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}")
+
+    def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
+        """Mirror half of the images and shift all of them by a few pixels."""
+        if "augmentation" not in hp:
+            return x
+        padding = tf.convert_to_tensor(self.live.number("augmentation", PADDING))
+        changed = augmentation.crop(augmentation.flip(x, draws), draws, padding)
+        return tf.where(padding > 0, changed, x)
+
+
+def resnet20(x: Any) -> Any:
+    """Three stages of three basic blocks, 16 to 64 filters (He et al., Deep Residual Learning, section 4.2)."""
+    x = _convolution(x, 16, 3, 1)
+    for stage, filters in enumerate((16, 32, 64)):
+        for block in range(3):
+            stride = 2 if stage and not block else 1
+            y = _convolution(x, filters, 3, stride)
+            y = _convolution(y, filters, 3, 1, activation=None)
+            x = _add(x, y, filters, stride)
+    return x
+
+
+def resnet50(x: Any) -> Any:
+    """Bottleneck blocks 3, 4, 6, 3 (He et al., table 1), with a 3 x 3 stem for small images."""
+    x = _convolution(x, 64, 3, 1)
+    for stage, (blocks, filters) in enumerate(((3, 64), (4, 128), (6, 256), (3, 512))):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            y = _convolution(x, filters, 1, 1)
+            y = _convolution(y, filters, 3, stride)
+            y = _convolution(y, 4 * filters, 1, 1, activation=None)
+            x = _add(x, y, 4 * filters, stride)
+    return x
+
+
+def _convolution(x: Any, filters: int, size: int, stride: int, activation: str | None = "relu") -> Any:
+    x = keras.layers.Conv2D(
+        filters, size, strides=stride, padding="same", use_bias=False, kernel_initializer="he_normal"
+    )(x)
+    x = keras.layers.BatchNormalization(momentum=0.9, epsilon=1e-5)(x)
+    return keras.layers.Activation(activation)(x) if activation else x
+
+
+def _add(x: Any, y: Any, filters: int, stride: int) -> Any:
+    if stride != 1 or x.shape[-1] != filters:
+        x = _convolution(x, filters, 1, stride, activation=None)
+    return keras.layers.Activation("relu")(keras.layers.Add()([x, y]))

@@ -1,0 +1,122 @@
+"""`Model.fit` as the compatibility mode, for models that bring their own ``train_step``.
+
+It sees the same batches in the same order at the same rates as our loop. What cannot be made right inside
+`fit` is refused by name instead of trained differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables import keras_corrections, scope
+from trainables.data import Split, updates
+from trainables.draws import Draws
+from trainables.optimizers import CLIPPING
+from trainables.program import Recipe
+
+
+class NotInFit(Exception):
+    """`Model.fit` would train something else than the sweep file asks for."""
+
+
+class FitProgram:
+    """A model trained by one `fit` call an epoch; the same face as `trainables.program.Program`."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        compiled: Mapping[str, Any],
+        strategy: tf.distribute.Strategy,
+        hp: Hyperparameters,
+        recipe: Recipe,
+        augment: Callable[[Any, Draws], Any],
+        example: Any,
+    ) -> None:
+        optimizer: keras.optimizers.Optimizer = compiled["optimizer"]
+        _refuse(recipe, strategy.num_replicas_in_sync, optimizer)
+        for kind in recipe.clipping:
+            setattr(optimizer, kind, hp.number(kind))
+        model.compile(**compiled, jit_compile=False)
+        keras_corrections.build_symbolically(model, example)
+        scope.check(model, strategy)
+        keras_corrections.part_seeds(model, strategy)
+        self.model = model
+        self._strategy = strategy
+        self._augment = augment
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """All state that training changes."""
+        return [*self.model.variables, *self.model.optimizer.variables]
+
+    def train_epoch(
+        self, data: Split, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, epoch: int
+    ) -> tuple[dict[str, float], bool]:
+        """One `fit` call; its metrics, and whether the loss stayed finite."""
+        batches = self._dataset(data, batch_size, seed, epoch, augment=True)
+        history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
+        metrics = {name: float(values[-1]) for name, values in history.history.items()}
+        return metrics, bool(np.isfinite(metrics["loss"]))
+
+    def evaluate(self, data: Split, *, batch_size: int) -> dict[str, float]:
+        """One `evaluate` call."""
+        batches = self._dataset(data, batch_size, None, 0, augment=False)
+        results = self.model.evaluate(batches, verbose=0, return_dict=True)
+        return {name: float(value) for name, value in results.items()}
+
+    def weights_finite(self) -> bool:
+        """Whether all weights are finite."""
+        return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
+
+    def _dataset(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> tf.data.Dataset:
+        def batches() -> Iterator[Any]:
+            return self._batches(data, batch_size, seed, epoch, augment=augment)
+
+        first = next(batches())
+        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), first)
+        count = updates(data.size, batch_size)
+        dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+        return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
+
+    def _batches(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> Iterator[Any]:
+        update = (epoch - 1) * updates(data.size, batch_size)
+        for chunk in data.chunks(batch_size, seed, epoch):
+            tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
+            for start in range(0, len(chunk.order), batch_size):
+                rows = chunk.order[start : start + batch_size]
+                x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)  # noqa: B023
+                if augment:
+                    size = tf.constant(len(rows))
+                    x = self._augment(x, Draws(tf.constant(seed), tf.constant(update), size, tf.constant(0), size))
+                update += 1
+                yield (x, *rest)
+
+
+class _Rates(keras.callbacks.Callback):
+    def __init__(self, rates: np.ndarray[Any, Any]) -> None:
+        super().__init__()
+        self._rates = rates
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        current = self.model.optimizer.learning_rate
+        if isinstance(current, keras.Variable):
+            current.assign(self._rates[batch])
+
+
+def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer) -> None:
+    clipped = recipe.clipping or any(getattr(optimizer, kind) for kind in CLIPPING)
+    reasons = [
+        (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
+        (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
+        (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
+        (optimizer.use_ema, "an averaging optimizer, which fit overwrites the weights with at each epoch's end"),
+    ]
+    for applies, what in reasons:
+        if applies:
+            raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot do {what}; use loop: own")
