@@ -31,7 +31,7 @@ class Limits:
         """The best final objective so far."""
         if self._best_loss is None:
             return None
-        return self._best_loss if self._objective.goal == "minimize" else -self._best_loss
+        return self._objective.sign * self._best_loss
 
     def observe(self, event: Event) -> None:
         """Count an event in; sets `reached` to the reason when a limit is."""
@@ -55,13 +55,12 @@ class Limits:
 
     def _hear(self, event: EpochReported) -> None:
         objective, target = self._objective, self._target
-        loss = objective.loss(event.metrics)
-        if loss is None:
+        value = objective.value(event.metrics)
+        if value is None:
             return
+        loss = objective.sign * value
         self._last_losses[event.trial] = loss
-        wanted = None if target is None else objective.loss({objective.name: target})
-        if wanted is not None and loss <= wanted:
-            value = event.metrics[objective.name]
+        if target is not None and loss <= objective.sign * target:
             self.reached = f"target reached: {objective.name} {value:.4g} in trial {event.trial}"
 
     def _finish(self, event: TrialEnded) -> None:

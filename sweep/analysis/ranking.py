@@ -1,0 +1,156 @@
+"""Which configuration is best, and how sure that is: the repeats of each together, in order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, stdev
+
+from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
+from sweep.events import Status, Value
+from sweep.store.folder import Objectives
+
+CONFIDENCE = 0.95
+_ORDER = {
+    Status.COMPLETED: 0,
+    Status.PRUNED: 1,
+    Status.RUNNING: 2,
+    Status.INTERRUPTED: 2,
+    Status.DIVERGED: 3,
+    Status.OOM: 4,
+    Status.FAILED: 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One objective over the repeats of a configuration: all values, and what they say of the mean."""
+
+    metric: str
+    goal: str
+    values: tuple[float, ...]
+    mean: float
+    std: float | None  # of a sample, from two values on
+    interval: tuple[float, float] | None  # 95 % for the mean, from two values on
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One configuration: a trial, or the repeats of one."""
+
+    rank: int  # from 1
+    sweep: str
+    params: Mapping[str, Value]
+    status: Status  # the best that one of its trials reached; the scores are of the trials with this status
+    epochs: int  # the most that one of these trials was trained
+    scores: tuple[Score, ...]  # one per objective; empty where nothing finite was reported
+    front: int | None  # with several objectives: 1 is the Pareto front, 2 the front without that ...
+    trials: tuple[Trial, ...]  # those that the scores are of, then the others
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """All configurations of one or several sweeps, the best first."""
+
+    objectives: Objectives
+    varying: tuple[str, ...]  # the parameters that tell the configurations apart
+    rows: tuple[Ranked, ...]
+
+
+def rank(sweeps: Sequence[Sweep]) -> Ranking:
+    """Rank by the mean of the objective: completed before pruned before unfinished before unsuccessful.
+
+    Trials that did not complete rank by epochs first, for a value after fewer epochs is no equal one. Several
+    objectives rank by Pareto front, then by the first. Raises `InputError` if the sweeps' objectives differ.
+    """
+    objectives = same_objectives(sweeps)
+    rows = [_grouped(group, objectives) for sweep in sweeps for group in _groups(sweep.trials)]
+    fronts = _front_numbers(rows, objectives)
+
+    def key(row: Ranked) -> tuple[float, ...]:
+        trained = 0 if row.status is Status.COMPLETED else -row.epochs
+        loss = _losses(row)[0] if row.scores else math.inf
+        return _ORDER[row.status], trained, fronts.get(id(row), math.inf), loss, row.trials[0].trial
+
+    ordered = sorted(rows, key=key)
+    return Ranking(
+        objectives,
+        varying([row.params for row in ordered]),
+        tuple(replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)),
+    )
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % confidence interval of a mean by Student's t; None for fewer than two values.
+
+    NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.2.
+    """
+    if len(values) < 2:
+        return None
+    from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
+
+    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * stdev(values) / math.sqrt(len(values))
+    mean = fmean(values)
+    return mean - half, mean + half
+
+
+def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
+    """The number of the front, from 1, of each point of (points, objectives), all to be minimised.
+
+    Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015):
+    in lexicographic order no point is dominated by a later one.
+    """
+    import numpy as np
+
+    points = np.asarray(losses, dtype=float)
+    numbers = [0] * len(points)
+    fronts: list[list[int]] = []
+
+    def dominated(index: int, front: list[int]) -> bool:
+        others = points[front]
+        return bool(((others <= points[index]).all(axis=1) & (others < points[index]).any(axis=1)).any())
+
+    for index in map(int, np.lexsort(points.T[::-1])) if len(points) else ():
+        free = (number for number, front in enumerate(fronts) if not dominated(index, front))
+        number = next(free, len(fronts))
+        if number == len(fronts):
+            fronts.append([])
+        fronts[number].append(index)
+        numbers[index] = number + 1
+    return numbers
+
+
+def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
+    groups: dict[str, list[Trial]] = {}
+    for trial in trials:
+        groups.setdefault(repr(sorted(trial.params.items())), []).append(trial)
+    return list(groups.values())
+
+
+def _grouped(trials: Sequence[Trial], objectives: Objectives) -> Ranked:
+    status = min((trial.status for trial in trials), key=_ORDER.__getitem__)
+    counted = [trial for trial in trials if trial.status is status]
+    scores = []
+    for metric, goal in objectives:
+        values = tuple(value for trial in counted if math.isfinite(value := trial.metrics.get(metric, math.nan)))
+        if values:
+            std = stdev(values) if len(values) > 1 else None
+            scores.append(Score(metric, goal, values, fmean(values), std, mean_interval(values)))
+    epochs = max(trial.epochs for trial in counted)
+    complete = tuple(scores) if len(scores) == len(objectives) else ()
+    first = counted[0]
+    ordered = tuple(sorted(trials, key=lambda trial: _ORDER[trial.status]))
+    return Ranked(0, first.sweep, first.params, status, epochs, complete, None, ordered)
+
+
+def _losses(row: Ranked) -> list[float]:
+    return [-score.mean if score.goal == "maximize" else score.mean for score in row.scores]
+
+
+def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:
+    """The fronts of the completed configurations, by the identity of their row."""
+    if len(objectives) < 2:
+        return {}
+    completed = [row for row in rows if row.status is Status.COMPLETED and row.scores]
+    return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))

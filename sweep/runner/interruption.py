@@ -1,0 +1,29 @@
+"""Ctrl-C and SIGTERM: the first ends a sweep after the running epochs, the second at once."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def handled(first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
+    """Call ``first`` at the first signal inside the block and ``second`` at every later one.
+
+    Enter it after Ray has started, which installs a handler of its own. Main thread only.
+    """
+    count = 0
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        (first if count == 1 else second)()
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

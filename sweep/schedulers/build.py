@@ -1,0 +1,22 @@
+"""From the rule of a sweep file to its scheduler."""
+
+from __future__ import annotations
+
+from sweep.schedulers.contract import Scheduler
+from sweep.schedulers.hyperband import HyperbandScheduler
+from sweep.schedulers.none import NoScheduler
+from sweep.space.objectives import Objective
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+
+
+def build(rule: EarlyTermination, objective: Objective, epochs: int) -> Scheduler:
+    """The scheduler of a rule, for trials of ``epochs`` epochs judged by the first objective."""
+    match rule:
+        case NoTermination():
+            return NoScheduler()
+        case Hyperband():
+            return HyperbandScheduler(rule, objective, epochs)
+        case Asha() | Median():
+            from sweep.schedulers.ray_schedulers import RayScheduler  # a second and a half to import
+
+            return RayScheduler(rule, objective, epochs)

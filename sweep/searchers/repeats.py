@@ -1,0 +1,69 @@
+"""Repeats: each configuration is trained several times, with different seeds, and judged by the mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.searchers.contract import Searcher
+from sweep.searchers.history import History, Record
+
+_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.PRUNED, Status.COMPLETED, Status.FAILED)
+_COUNTED = (Status.PRUNED, Status.COMPLETED)
+
+
+class Repeated:
+    """Lets a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
+
+    The inner searcher hears of a configuration when its first repeat starts and, once all repeats
+    ended, as one trial: its state is the first of diverged, oom, pruned, completed and failed that any
+    repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
+    the means over the completed and pruned repeats, as far as all of them came.
+    """
+
+    def __init__(self, inner: Searcher, repeats: int) -> None:
+        self._inner = inner
+        self._repeats = repeats
+        self._history = History()
+
+    def suggest(self, number: int) -> Params | None:
+        configuration = number // self._repeats
+        started = self._records(configuration)
+        return started[0].params if started else self._inner.suggest(configuration)
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case TrialStarted(trial=trial):
+                if not self._records(trial // self._repeats):
+                    self._inner.observe(replace(event, trial=trial // self._repeats, repeat=0))
+                self._history.observe(event)
+            case TrialEnded(trial=trial):
+                self._history.observe(event)
+                records = self._records(trial // self._repeats)
+                if len(records) == self._repeats and all(record.ended is not None for record in records):
+                    for summary in _summaries(trial // self._repeats, records, event):
+                        self._inner.observe(summary)
+            case _:
+                self._history.observe(event)
+
+    def _records(self, configuration: int) -> list[Record]:
+        first = configuration * self._repeats
+        trials = self._history.trials
+        return [trials[n] for n in range(first, first + self._repeats) if n in trials]
+
+
+def _summaries(configuration: int, records: Sequence[Record], last: TrialEnded) -> Iterator[Event]:
+    states = {record.status for record in records}
+    counted = [record for record in records if record.status in _COUNTED]
+    common = set[int].intersection(*(set(record.epochs) for record in counted)) if counted else set()
+    for epoch in sorted(common):
+        metrics = _mean([record.epochs[epoch] for record in counted])
+        yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+    status = next(state for state in _WORST_FIRST if state in states)
+    yield replace(last, trial=configuration, status=status)
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}

@@ -1,0 +1,238 @@
+"""The values that one parameter can take.
+
+`Domain` is a closed union of plain data, and every function over it is a `match`. A quantum ``q``
+means ``round(x / q) * q`` as in W&B sweeps, kept inside the bounds, exact in decimals, and whole
+numbers when ``q`` is one. How values are drawn is in `sweep.space.draws`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import KW_ONLY, dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeAlias
+
+from sweep.events import Params, Value
+from sweep.space.expressions import Expression
+
+MAX_CHOICES = 10_000
+"""A domain with more values than this counts as continuous."""
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One value, never searched."""
+
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Categorical:
+    """One of several values of any kind, equally likely or by ``probabilities`` that sum to one."""
+
+    values: tuple[Value, ...]
+    probabilities: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        _require("a categorical domain has values", bool(self.values))
+        if self.probabilities is not None:
+            _require("each value has a probability", len(self.probabilities) == len(self.values))
+            _require("probabilities are not negative", min(self.probabilities) >= 0)
+            _require("probabilities sum to one", math.isclose(sum(self.probabilities), 1, abs_tol=1e-6))
+
+
+@dataclass(frozen=True, slots=True)
+class IntUniform:
+    """Whole numbers from ``low`` to ``high``, both included; with ``q`` its multiples, equally likely."""
+
+    low: int
+    high: int
+    q: int | None = None
+    _: KW_ONLY
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        _require_range(self.low, self.high, self.q)
+        _require("a log scale starts at 1 or above", not self.log or self.low >= 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Real numbers between ``low`` and ``high``."""
+
+    low: float
+    high: float
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_range(self.low, self.high, self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class LogUniform:
+    """Numbers whose logarithm is uniform, between the real bounds ``low`` and ``high``.
+
+    W&B's ``inv_log_uniform`` (log(1/X) uniform) is the same distribution, for log(1/X) = -log X:
+    its exponents min and max are low = exp(-max) and high = exp(-min) here.
+    """
+
+    low: float
+    high: float
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        _require_range(self.low, self.high, self.q)
+        _require("a log scale starts above 0", self.low > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Normally distributed numbers, unbounded."""
+
+    mu: float = 0.0
+    sigma: float = 1.0
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        _require("mu is finite and sigma positive", math.isfinite(self.mu) and 0 < self.sigma < math.inf)
+        _require_quantum(self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class LogNormal:
+    """Positive numbers whose logarithm is normal with ``mu`` and ``sigma``."""
+
+    mu: float = 0.0
+    sigma: float = 1.0
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        _require("sigma is positive", self.sigma > 0)
+        _require("exp(mu + 9 sigma) is a finite number", abs(self.mu) + 9 * self.sigma < 700)
+        _require_quantum(self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class Beta:
+    """Numbers between 0 and 1 with the beta distribution."""
+
+    a: float
+    b: float
+    q: float | None = None
+
+    def __post_init__(self) -> None:
+        _require("a and b are positive", 0 < self.a < math.inf and 0 < self.b < math.inf)
+        _require_range(0, 1, self.q)
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """A value computed from other parameters, never drawn."""
+
+    expression: Expression
+
+
+Range: TypeAlias = IntUniform | Uniform | LogUniform | Normal | LogNormal | Beta
+"""The numeric domains."""
+
+Domain: TypeAlias = Constant | Categorical | Range | Tied
+
+
+def key(value: Value | Params) -> str:
+    """Canonical text of a value or of a trial's parameters, equal where they are the same.
+
+    Whole numbers, floats and booleans differ: ``1``, ``1.0`` and ``true``.
+    """
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
+def contains(domain: Domain, value: Value) -> bool:
+    """Whether the domain can yield the value; a tied domain can yield any."""
+    match domain:
+        case Constant() | Categorical():
+            return key(value) in map(key, choices(domain) or ())
+        case Tied():
+            return True
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return False
+    low, high = bounds(domain)
+    whole = isinstance(value, int) or not isinstance(domain, IntUniform)
+    return whole and low <= value <= high and snap(domain, value) == value
+
+
+def choices(domain: Domain) -> tuple[Value, ...] | None:
+    """All values in their order, without repeats; None if continuous or more than `MAX_CHOICES`."""
+    match domain:
+        case Constant(value):
+            return (value,)
+        case Categorical(values, probabilities):
+            weights = probabilities or (1.0,) * len(values)
+            return tuple({key(v): v for v, w in zip(values, weights, strict=True) if w > 0}.values())
+        case Tied():
+            return None
+    q, (low, high) = quantum(domain), bounds(domain)
+    if q is None or math.isinf(low) or math.isinf(high):
+        return None
+    first, last = multiples(low, high, q)
+    if last - first >= MAX_CHOICES:
+        return None
+    return tuple(_multiple(k, q) for k in range(int(first), int(last) + 1))
+
+
+def snap(domain: Range, x: float) -> int | float:
+    """The value of the domain nearest to ``x``: inside its bounds and on its quantum."""
+    q, (low, high) = quantum(domain), bounds(domain)
+    if q is None:
+        return min(max(x, low), high)
+    first, last = multiples(low, high, q)
+    return _multiple(min(max(round(x / q), first), last), q)
+
+
+def bounds(domain: Range) -> tuple[float, float]:
+    """Smallest and largest value, infinite where there is none."""
+    match domain:
+        case Normal():
+            return -math.inf, math.inf
+        case LogNormal():
+            return 0.0, math.inf
+        case Beta():
+            return 0.0, 1.0
+        case IntUniform(low, high) | Uniform(low, high) | LogUniform(low, high):
+            return low, high
+
+
+def quantum(domain: Range) -> float | None:
+    """The step between neighboring values; None where there is none."""
+    return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
+
+
+@lru_cache(maxsize=1024, typed=True)
+def multiples(low: float, high: float, q: float) -> tuple[float, float]:
+    """First and last k with low <= k * q <= high, in decimal arithmetic: 0.7 / 0.1 is 7."""
+    step = Fraction(str(q))
+    first = math.ceil(Fraction(str(low)) / step) if math.isfinite(low) else low
+    last = math.floor(Fraction(str(high)) / step) if math.isfinite(high) else high
+    return first, last
+
+
+def _multiple(k: float, q: float) -> int | float:
+    return int(k) * q if isinstance(q, int) else float(int(k) * Fraction(str(q)))
+
+
+def _require(rule: str, holds: bool) -> None:
+    if not holds:
+        raise ValueError(f"not so: {rule}")
+
+
+def _require_quantum(q: float | None) -> None:
+    _require("q is positive", q is None or 0 < q < math.inf)
+
+
+def _require_range(low: float, high: float, q: float | None) -> None:
+    _require("low <= high, both finite", -math.inf < low <= high < math.inf)
+    _require_quantum(q)
+    if q is not None:
+        first, last = multiples(low, high, q)
+        _require(f"a multiple of {q} lies between {low} and {high}", first <= last)

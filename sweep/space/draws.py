@@ -1,0 +1,122 @@
+"""How a number in [0, 1) becomes a value of a domain, and back.
+
+Every searcher that cannot draw a distribution by itself draws a uniform number and maps it here, so
+that no distribution or quantum is ever changed or dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from itertools import accumulate
+
+from scipy import special
+
+from sweep.events import Value
+from sweep.space.domains import (
+    Beta,
+    Categorical,
+    Constant,
+    Domain,
+    IntUniform,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Range,
+    Tied,
+    Uniform,
+    key,
+    multiples,
+    snap,
+)
+
+_TINY = 2.0**-53  # keeps inverse CDFs away from infinity: 8.2 standard deviations of a normal
+
+
+def from_unit(domain: Domain, u: float) -> Value:
+    """Inverse cumulative distribution at ``u`` in [0, 1]: always in the domain and on its quantum."""
+    match domain:
+        case Constant(value):
+            return value
+        case Categorical(values, probabilities):
+            weights = probabilities or (1 / len(values),) * len(values)
+            possible = [i for i, weight in enumerate(weights) if weight > 0]
+            edges = list(accumulate(weights[i] for i in possible))
+            return values[possible[min(bisect_right(edges, u), len(possible) - 1)]]
+        case IntUniform(low, high, q, log=False):
+            first, last = multiples(low, high, q or 1)
+            return int(first + min(int(u * (last - first + 1)), last - first)) * (q or 1)
+        case Tied():
+            raise TypeError("a tied value is computed, not drawn")
+        case _:
+            return snap(domain, _quantile(domain, u))
+
+
+def to_unit(domain: Domain, value: Value) -> float:
+    """A ``u`` in [0, 1) that `from_unit` maps to ``value``, which must be in the domain."""
+    match domain:
+        case Categorical(values, probabilities):
+            weights = probabilities or (1 / len(values),) * len(values)
+            index = [key(v) for v in values].index(key(value))
+            return min(sum(weights[:index]) + weights[index] / 2, 1 - _TINY)
+        case IntUniform(low, high, q, log=False) if isinstance(value, int):
+            first, last = multiples(low, high, q or 1)
+            return (value // (q or 1) - first + 0.5) / (last - first + 1)
+        case IntUniform() | Uniform() | LogUniform() | Normal() | LogNormal() | Beta():
+            if isinstance(value, int | float):
+                return min(max(_cumulative(domain, value), 0.0), 1 - _TINY)
+    raise TypeError(f"{value!r} cannot be drawn from {domain}")
+
+
+def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
+    """``count`` values evenly spaced in the domain's own scale, ascending; fewer if it has fewer.
+
+    Bounded scales include both ends; the others take the middles of ``count`` equal probabilities.
+    """
+    middles = [(i + 0.5) / count for i in range(count)]
+    ends = [i / (count - 1) for i in range(count)] if count > 1 else middles
+    match domain:
+        case Normal() | LogNormal() | Beta():
+            points = [_quantile(domain, u) for u in middles]
+        case IntUniform(low, high, log=True) | LogUniform(low, high):
+            points = [_between_on_log_scale(low, high, t) for t in ends]
+        case IntUniform(low, high) | Uniform(low, high):
+            points = [low + t * (high - low) for t in ends]
+    return tuple(dict.fromkeys(snap(domain, float(f"{x:.12g}")) for x in points))  # 0.3, not 0.1 + 0.2
+
+
+def _between_on_log_scale(low: float, high: float, t: float) -> float:
+    return math.exp(math.log(low) + t * (math.log(high) - math.log(low)))
+
+
+def _quantile(domain: Range, u: float) -> float:
+    inner = min(max(u, _TINY), 1 - _TINY)
+    match domain:
+        case Uniform(low, high):
+            return low + u * (high - low)
+        case LogUniform(low, high):
+            return _between_on_log_scale(low, high, u)
+        case IntUniform(low, high):  # on a log scale, where each number owns half a unit on both sides
+            return _between_on_log_scale(low - 0.5, high + 0.5, u)
+        case Normal(mu, sigma):
+            return mu + sigma * float(special.ndtri(inner))
+        case LogNormal(mu, sigma):
+            return math.exp(mu + sigma * float(special.ndtri(inner)))
+        case Beta(a, b):
+            return float(special.betaincinv(a, b, inner))
+
+
+def _cumulative(domain: Range, x: float) -> float:
+    match domain:
+        case Uniform(low, high):
+            return (x - low) / (high - low) if high > low else 0.0
+        case LogUniform(low, high):
+            return (math.log(x) - math.log(low)) / (math.log(high) - math.log(low)) if high > low else 0.0
+        case IntUniform(low, high):
+            return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
+        case Normal(mu, sigma):
+            return float(special.ndtr((x - mu) / sigma))
+        case LogNormal(mu, sigma):
+            return float(special.ndtr((math.log(x) - mu) / sigma)) if x > 0 else 0.0
+        case Beta(a, b):
+            return float(special.betainc(a, b, x))

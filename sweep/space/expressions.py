@@ -1,0 +1,242 @@
+"""Arithmetic and conditions over parameters, as in ``constraints:`` and tied values.
+
+The text is parsed into a whitelist of Python's syntax and evaluated by the walker below: nothing is
+compiled or executed, and every result is bounded, so that no expression can hang or eat memory.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from sweep.errors import SweepError
+from sweep.events import Params, Value
+
+MAX_LENGTH = 1000
+MAX_NESTING = 50
+MAX_MAGNITUDE = 1e300
+
+_ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+}
+_ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: dict[str, tuple[Callable[..., float], int, int]] = {  # with fewest and most arguments
+    "min": (min, 2, 100),
+    "max": (max, 2, 100),
+    "abs": (abs, 1, 1),
+    "round": (round, 1, 2),
+    "log": (math.log, 1, 1),
+    "log2": (math.log2, 1, 1),
+    "log10": (math.log10, 1, 1),
+    "sqrt": (math.sqrt, 1, 1),
+    "exp": (math.exp, 1, 1),
+    "floor": (math.floor, 1, 1),
+    "ceil": (math.ceil, 1, 1),
+}
+_WORDS: dict[str, Value] = {"true": True, "false": False, "null": None}  # as YAML writes them
+
+
+class ExpressionError(SweepError):
+    """An expression that cannot be read or computed; ``column`` counts from 1."""
+
+    def __init__(self, text: str, column: int, message: str) -> None:
+        self.text, self.column, self.message = text, column, message
+        super().__init__(f"{text!r}, column {column}: {message}")
+
+
+class UndefinedError(ExpressionError):
+    """An expression without a result at this point: a division by zero, the log of a negative number."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A checked expression; those of the same text are equal."""
+
+    text: str
+    names: frozenset[str] = field(compare=False)
+    _tree: ast.expr = field(compare=False, repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Expression:
+        """Read an expression.
+
+        Raises `ExpressionError` at whatever is not a number, string, name, operator or known function.
+        """
+        if len(text) > MAX_LENGTH:
+            raise ExpressionError(f"{text[:40]}...", MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
+        line = " ".join(text.splitlines())
+        indent = len(line) - len(line.lstrip())
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's advice on its own syntax
+                tree = ast.parse(line.lstrip(), mode="eval").body
+        except SyntaxError as error:
+            raise ExpressionError(text, (error.offset or 1) + indent, f"cannot be read: {error.msg}") from None
+        except (ValueError, RecursionError, MemoryError):
+            raise ExpressionError(text, 1, "cannot be read") from None
+        for node in ast.walk(tree):
+            if isinstance(node, ast.expr):  # Python counts UTF-8 bytes, we count characters of the text
+                node.col_offset = len(line.lstrip().encode()[: node.col_offset].decode()) + indent
+        return cls(text, frozenset(_names(text, tree, 1)), tree)
+
+    def evaluate(self, params: Params) -> Value:
+        """The value at ``params``.
+
+        Raises `UndefinedError` where arithmetic has no result, and `ExpressionError` for a name that
+        ``params`` lacks or a type that an operator does not take.
+        """
+        return _Evaluation(self.text, params).value(self._tree)
+
+
+def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
+    """The names of parameters in a tree, all of whose nodes are found to be allowed."""
+    if depth > MAX_NESTING:
+        raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None as value):
+            if isinstance(value, int | float) and not abs(value) <= MAX_MAGNITUDE:
+                raise ExpressionError(text, node.col_offset + 1, f"number beyond {MAX_MAGNITUDE:g}")
+        case ast.Name() | ast.Attribute() if name := _dotted(node):
+            if name not in _WORDS:
+                yield name
+        case ast.BinOp(left=left, right=right) if type(node.op) in _ARITHMETIC:
+            parts = [left, right]
+        case ast.UnaryOp(op=ast.Not() | ast.UAdd() | ast.USub(), operand=operand):
+            parts = [operand]
+        case ast.BoolOp(values=values):
+            parts = values
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            parts = [test, body, orelse]
+        case ast.Compare(left=left, ops=ops, comparators=rights):
+            parts = [left]
+            for op, right in zip(ops, rights, strict=True):
+                match op, right:
+                    case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
+                        parts += elements
+                    case ast.In() | ast.NotIn() | ast.Is() | ast.IsNot(), _:
+                        raise ExpressionError(text, right.col_offset + 1, "expected a list, as in: x in [1, 2]")
+                    case _:
+                        parts.append(right)
+        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            _, fewest, most = _FUNCTIONS[name]
+            if not fewest <= len(args) <= most:
+                raise ExpressionError(text, node.col_offset + 1, f"wrong number of arguments for {name}")
+            parts = args
+        case ast.Call():
+            known = ", ".join(sorted(_FUNCTIONS))
+            raise ExpressionError(text, node.col_offset + 1, f"not a known function; known: {known}")
+        case _:
+            raise ExpressionError(text, node.col_offset + 1, "only arithmetic and comparisons are possible")
+    for part in parts:
+        yield from _names(text, part, depth + 1)
+
+
+def _dotted(node: ast.expr) -> str | None:
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=owner, attr=attribute):
+            prefix = _dotted(owner)
+            return prefix and f"{prefix}.{attribute}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    text: str
+    params: Params
+
+    def value(self, node: ast.expr) -> Value:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None as constant):
+                return constant
+            case ast.Name() | ast.Attribute():
+                name = _dotted(node) or ""
+                if name in _WORDS:
+                    return _WORDS[name]
+                if name not in self.params:
+                    raise self.error(node, f"no parameter {name!r}")
+                return self.params[name]
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return not self.truth(operand)
+            case ast.UnaryOp(op=op, operand=operand):
+                number = self.number(operand)
+                return -number if isinstance(op, ast.USub) else number
+            case ast.BinOp(left=left, op=op, right=right):
+                return self.compute(node, _ARITHMETIC[type(op)], self.number(left), self.number(right))
+            case ast.Call(func=ast.Name(id=name), args=args):
+                return self.compute(node, _FUNCTIONS[name][0], *map(self.number, args))
+            case ast.BoolOp(op=ast.And(), values=values):
+                return all(self.truth(value) for value in values)
+            case ast.BoolOp(values=values):
+                return any(self.truth(value) for value in values)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.value(body if self.truth(test) else orelse)
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                lefts = [left, *rights[:-1]]
+                return all(self.compare(*pair) for pair in zip(lefts, ops, rights, strict=True))
+        raise self.error(node, "cannot be evaluated")
+
+    def compare(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> bool:
+        match op, right:
+            case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
+                found = self.value(left) in [self.value(element) for element in elements]
+                return found == isinstance(op, ast.In)
+            case ast.Eq() | ast.NotEq(), _:
+                return (self.value(left) == self.value(right)) == isinstance(op, ast.Eq)
+        return _ORDER[type(op)](self.number(left), self.number(right))
+
+    def compute(self, node: ast.expr, function: Callable[..., float], *numbers: float) -> float:
+        """Any function of numbers, unless the result, or the way to it, leaves the bounds."""
+        first, last = numbers[0], numbers[-1]
+        whole = isinstance(first, int) and isinstance(last, int)
+        if function is operator.pow and whole and abs(first) > 1 and abs(last) * math.log2(abs(first)) > 1000:
+            raise self.undefined(node, f"the result is beyond {MAX_MAGNITUDE:g}")
+        if function is round and len(numbers) == 2 and not (isinstance(last, int) and abs(last) <= 15):
+            raise self.error(node, "digits must be a whole number from -15 to 15")
+        try:
+            result = function(*numbers)
+        except (ZeroDivisionError, OverflowError, ValueError) as error:
+            raise self.undefined(node, str(error)) from None
+        if isinstance(result, complex):
+            raise self.undefined(node, "the result is not a real number")
+        return self.bounded(node, result)
+
+    def number(self, node: ast.expr) -> float:
+        value = self.value(node)
+        if not isinstance(value, int | float):
+            raise self.error(node, f"expected a number, got {value!r}")
+        return self.bounded(node, value)
+
+    def truth(self, node: ast.expr) -> bool:
+        value = self.value(node)
+        if not isinstance(value, int | float):
+            raise self.error(node, f"expected true or false, got {value!r}")
+        return bool(value)
+
+    def bounded(self, node: ast.expr, number: float) -> float:
+        if not abs(number) <= MAX_MAGNITUDE:  # NaN fails this too
+            raise self.undefined(node, f"the result is not a number below {MAX_MAGNITUDE:g}")
+        return number
+
+    def error(self, node: ast.expr, message: str) -> ExpressionError:
+        return ExpressionError(self.text, node.col_offset + 1, message)
+
+    def undefined(self, node: ast.expr, message: str) -> UndefinedError:
+        return UndefinedError(self.text, node.col_offset + 1, message)

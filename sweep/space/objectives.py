@@ -1,0 +1,28 @@
+"""What a sweep optimizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Goal: TypeAlias = Literal["minimize", "maximize"]
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """A metric and the direction in which it is better."""
+
+    name: str
+    goal: Goal
+
+    @property
+    def sign(self) -> float:
+        """The factor that makes lower values better."""
+        return 1.0 if self.goal == "minimize" else -1.0
+
+    def value(self, metrics: Mapping[str, float]) -> float | None:
+        """The metric's value; None if it is absent, NaN or infinite."""
+        value = metrics.get(self.name)
+        return value if value is not None and math.isfinite(value) else None

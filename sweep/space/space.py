@@ -1,0 +1,274 @@
+"""The search space: parameters in file order, when they apply, and what must hold between them.
+
+A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose
+condition does not hold. The space knows how to complete a point, check it and enumerate all points;
+how a single value is chosen is the business of searchers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+from sweep.errors import InputError
+from sweep.events import Params, Value
+from sweep.space.domains import Constant, Domain, Range, Tied, choices
+from sweep.space.draws import count_grid
+from sweep.space.expressions import Expression, UndefinedError
+
+MAX_ENUMERATED = 100_000
+"""Combinations that conditions, ties and constraints may make us visit one by one to count a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A test for one of several values."""
+
+    values: tuple[Value, ...]
+
+    def passes(self, value: Value) -> bool:
+        return value in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A test for a number from ``min`` to ``max``, both included."""
+
+    min: float = -math.inf
+    max: float = math.inf
+
+    def passes(self, value: Value) -> bool:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return self.min <= value <= self.max
+
+
+Test: TypeAlias = OneOf | Between
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Tests on other parameters that must all pass; an absent parameter passes none."""
+
+    tests: tuple[tuple[str, Test], ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.tests)
+
+    def holds(self, params: Params) -> bool:
+        return all(name in params and test.passes(params[name]) for name, test in self.tests)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One hyperparameter: its flat, dotted name, its domain, and when it applies.
+
+    ``grid_count`` is the number of values that a grid takes from a continuous domain.
+    """
+
+    name: str
+    domain: Domain
+    when: Condition | None = None
+    grid_count: int | None = None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The parameters that decide whether this one applies, or what it is."""
+        tied = self.domain.expression.names if isinstance(self.domain, Tied) else frozenset()
+        return tied | (self.when.names if self.when else frozenset())
+
+    @property
+    def drawn(self) -> bool:
+        """Whether a searcher chooses its value."""
+        return not isinstance(self.domain, Constant | Tied)
+
+    def applies(self, params: Params) -> bool:
+        """Whether it is part of a point that holds ``params`` so far.
+
+        A tied value without one of its sources does not apply.
+        """
+        tied = not isinstance(self.domain, Tied) or self.domain.expression.names <= params.keys()
+        return tied and (self.when is None or self.when.holds(params))
+
+
+_Values: TypeAlias = Callable[[Parameter], tuple[Value, ...]]
+
+
+@dataclass(frozen=True)
+class Space:
+    """All parameters of a sweep and the constraints between them.
+
+    Raises ``ValueError`` for names that are double, unknown, or wait for each other in a circle.
+    """
+
+    parameters: tuple[Parameter, ...]
+    constraints: tuple[Expression, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) < len(self.names):
+            raise ValueError("two parameters share a name")
+        unknown = frozenset().union(*(c.names for c in self.constraints)) - set(self.names)
+        if unknown:
+            raise ValueError(f"constraints name unknown parameters: {sorted(unknown)}")
+        _ = self._order
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names, in file order."""
+        return tuple(parameter.name for parameter in self.parameters)
+
+    @cached_property
+    def _order(self) -> tuple[Parameter, ...]:
+        """File order, but each parameter after those that it needs."""
+        order: list[Parameter] = []
+        waiting = list(self.parameters)
+        while waiting:
+            placed = {parameter.name for parameter in order}
+            ready = next((p for p in waiting if p.needs <= placed), None)
+            if ready is None:
+                raise ValueError(f"parameters wait for unknown ones or in a circle: {[p.name for p in waiting]}")
+            order.append(ready)
+            waiting.remove(ready)
+        return tuple(order)
+
+    def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
+        """A point whose values ``draw`` chooses, asked for every drawn parameter that applies.
+
+        Raises `UndefinedError` where a tied value has no result.
+        """
+        params: dict[str, Value] = {}
+        for parameter in self._order:
+            if parameter.applies(params):
+                match parameter.domain:
+                    case Constant(value):
+                        params[parameter.name] = value
+                    case Tied(expression):
+                        params[parameter.name] = expression.evaluate(params)
+                    case _:
+                        params[parameter.name] = draw(parameter)
+        return self._in_file_order(params)
+
+    def feasible(self, draw: Callable[[Parameter], Value]) -> dict[str, Value] | None:
+        """`complete`, or None where a constraint is violated or a tied value has no result."""
+        try:
+            params = self.complete(draw)
+        except UndefinedError:
+            return None
+        return None if self.violated(params) else params
+
+    def violated(self, params: Params) -> list[str]:
+        """The constraints that do not hold, as text.
+
+        One that names an absent parameter does not apply; one without a result does not hold.
+        """
+        return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
+
+    def grid(self) -> Iterator[dict[str, Value]]:
+        """All points of the grid, without repeats, the first parameter varying slowest.
+
+        Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
+        """
+        return self._feasible_points(grid_values)
+
+    def grid_size(self) -> int:
+        """The number of points of the grid; raises as `grid`, and `InputError` if it is beyond counting."""
+        size = self._count(grid_values)
+        if size is None:
+            what = f"more than {MAX_ENUMERATED:,} combinations to check against conditions and constraints"
+            raise InputError.one("parameters", what, "take fewer values, or method: random")
+        return size
+
+    def points(self) -> Iterator[dict[str, Value]]:
+        """All points of a finite space, in the order of a grid."""
+        return self._feasible_points(_all_values)
+
+    def finite(self) -> bool:
+        """Whether `cardinality` is known."""
+        return self.cardinality() is not None
+
+    def cardinality(self) -> int | None:
+        """The number of different points; None if it is infinite or beyond counting."""
+        return self._cardinality
+
+    @cached_property
+    def _cardinality(self) -> int | None:
+        if any(p.drawn and choices(p.domain) is None for p in self.parameters):
+            return None
+        return self._count(_all_values)
+
+    def _feasible_points(self, values: _Values) -> Iterator[dict[str, Value]]:
+        for params in _walk(self._order, values):
+            if not self.violated(params):
+                yield self._in_file_order(params)
+
+    def _count(self, values: _Values) -> int | None:
+        """Enumerates only parameters that others depend on; the rest multiply."""
+        named = frozenset().union(*(c.names for c in self.constraints), *(p.needs for p in self.parameters))
+        decisive = [p for p in self._order if p.name in named or isinstance(p.domain, Tied)]
+        free = [(p, len(values(p))) for p in self._order if p not in decisive]
+        total = 0
+        for visited, params in enumerate(_walk(tuple(decisive), values)):
+            if visited >= MAX_ENUMERATED:
+                return None
+            if not self.violated(params):
+                total += math.prod(size for p, size in free if p.applies(params))
+        return total
+
+    def _in_file_order(self, params: Params) -> dict[str, Value]:
+        return {name: params[name] for name in self.names if name in params}
+
+
+def grid_values(parameter: Parameter) -> tuple[Value, ...]:
+    """The values that a grid takes from a parameter; ``ValueError`` if they are without end."""
+    if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
+        return count_grid(parameter.domain, parameter.grid_count)
+    return _all_values(parameter)
+
+
+def _all_values(parameter: Parameter) -> tuple[Value, ...]:
+    values = choices(parameter.domain)
+    if values is None:
+        raise ValueError(f"{parameter.name} has too many values to enumerate")
+    return values
+
+
+def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
+    """All combinations as nested loops over ``order``, without those where a tied value is undefined.
+
+    The yielded dict is reused: copy what is kept.
+    """
+    options = [() if isinstance(p.domain, Tied) else values(p) for p in order]
+    params: dict[str, Value] = {}
+
+    def loop(depth: int) -> Iterator[dict[str, Value]]:
+        if depth == len(order):
+            yield params
+            return
+        parameter = order[depth]
+        if not parameter.applies(params):
+            yield from loop(depth + 1)
+            return
+        for value in _tied(parameter.domain, params) or options[depth]:
+            params[parameter.name] = value
+            yield from loop(depth + 1)
+        params.pop(parameter.name, None)
+
+    return loop(0)
+
+
+def _tied(domain: Domain, params: Params) -> tuple[Value, ...]:
+    try:
+        return (domain.expression.evaluate(params),) if isinstance(domain, Tied) else ()
+    except UndefinedError:
+        return ()
+
+
+def _holds(constraint: Expression, params: Params) -> bool:
+    try:
+        return bool(constraint.evaluate(params))
+    except UndefinedError:
+        return False

@@ -1,0 +1,109 @@
+"""The rules by which trials may be stopped early, as plain data, and the epochs at which they act."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class NoTermination:
+    """Every trial trains all its epochs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asha:
+    """Asynchronous successive halving that stops (Li et al., MLSys 2020, section 3).
+
+    A trial goes on from rung ``min_iter * eta**k`` if it is among the best 1/``eta`` that reached it so
+    far. No rung lies after ``max_iter`` (default: the epochs of a trial). With several ``brackets``
+    each trial belongs to one of them, and bracket b leaves out the first b rungs.
+    """
+
+    min_iter: int = 1
+    max_iter: int | None = None
+    eta: float = 3.0
+    brackets: int = 1
+
+    def __post_init__(self) -> None:
+        if not (self.min_iter >= 1 and self.eta > 1 and self.brackets >= 1):
+            raise ValueError(f"not a rule: {self}")
+        if self.max_iter is not None and self.max_iter < self.min_iter:
+            raise ValueError(f"max_iter is below min_iter: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Hyperband:
+    """The rule that W&B sweeps call hyperband: successive halving at fixed epochs.
+
+    Its brackets are ``min_iter * eta**k`` for k = 0, 1, ..., or else ``max_iter / eta**k`` for k = 1 to
+    ``s``. At a bracket, a trial goes on if its best value so far, or its present one if ``strict``, is
+    among the best 1/``eta`` of all values that were reported at that epoch.
+    """
+
+    min_iter: int | None = None
+    max_iter: int | None = None
+    s: int | None = None
+    eta: float = 3.0
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        forward = self.min_iter is not None and self.min_iter >= 1
+        backward = self.max_iter is not None and self.s is not None
+        if not (forward or backward) or self.eta <= 1:
+            raise ValueError(f"not a rule: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """The median stopping rule (Golovin et al., KDD 2017, section 3.2.2).
+
+    From epoch ``grace`` on, a trial stops if its best value so far is worse than the median of the
+    running averages, at the same epoch, of the others; of which there must be ``min_trials``.
+    """
+
+    grace: int = 1
+    min_trials: int = 3
+
+    def __post_init__(self) -> None:
+        if self.grace < 1 or self.min_trials < 1:
+            raise ValueError(f"not a rule: {self}")
+
+
+EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median
+
+
+def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
+    """The epochs at which a trial of ``epochs`` epochs can be stopped, for each bracket of the rule.
+
+    The last epoch is never among them: there is nothing left to save.
+    """
+    match rule:
+        case NoTermination():
+            return ()
+        case Asha(min_iter, max_iter, eta, count):
+            rungs = _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))
+            return tuple(_between(map(math.ceil, rungs[b:]), epochs) for b in range(count))
+        case Hyperband(max_iter=int(max_iter), s=int(s), eta=eta):
+            return (_between((int(max_iter / eta**k) for k in range(1, s + 1)), epochs),)
+        case Hyperband(min_iter=int(min_iter), eta=eta):
+            return (_between(map(int, _growing(min_iter, eta, epochs)), epochs),)
+        case Median(grace):
+            return (_between(range(grace, epochs), epochs),)
+    raise ValueError(f"not a rule: {rule}")
+
+
+def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
+    """All epochs of `brackets` together, ascending; empty for a rule that can never act."""
+    return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
+
+
+def _growing(first: float, eta: float, limit: int) -> list[float]:
+    """``first * eta**k`` up to the limit; 100 at most, which is W&B's bound as well."""
+    return [rung for k in range(100) if (rung := first * eta**k) <= limit]
+
+
+def _between(candidates: Iterable[int], epochs: int) -> tuple[int, ...]:
+    return tuple(sorted({epoch for epoch in candidates if 1 <= epoch < epochs}))

@@ -1,0 +1,100 @@
+"""The blocks of a sweep file as data models: what may be written, of which type, with which default.
+
+These models are the one description of the file's keys: the parser validates with them, the JSON Schema
+is generated from them and the reference page is tested against them. What needs more than one key to
+be judged is not judged here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+class Block(BaseModel):
+    """A mapping of the file with a closed set of keys, nothing converted."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+Number: TypeAlias = int | float
+Positive: TypeAlias = Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Amount: TypeAlias = Annotated[float, Field(gt=0)]
+Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
+Goal: TypeAlias = Literal["minimize", "maximize"]
+Impute: TypeAlias = Literal["latest", "best", "worst"]
+
+
+def _share_or_whole(gpus: float) -> float:
+    if gpus > 1 and gpus != int(gpus):
+        raise ValueError("a whole number of GPUs, or a share of one below 1")
+    return gpus
+
+
+class Metric(Block):
+    """What to optimize: a metric that the trainable reports each epoch."""
+
+    name: Text = Field(description="Name of the metric, as the trainable reports it.")
+    goal: Goal = Field("minimize", description="Whether smaller or larger is better.")
+    target: float | None = Field(None, description="The sweep ends when a trial reaches this value.")
+    impute: Impute = Field(
+        "worst", description="Value that the searcher is told for a failed trial: among those seen so far."
+    )
+    impute_while_running: Impute | Literal["false", False] = Field(
+        "false", description="Accepted from W&B files and ignored: running trials are not imputed."
+    )
+
+
+class Training(Block):
+    """How every trial trains, whatever its parameters."""
+
+    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = Field(
+        "auto", description="Keras' dtype policy; auto: the best that the device computes fast."
+    )
+    strategy: Literal["auto", "none", "one_device", "mirrored"] = Field(
+        "auto", description="The tf.distribute strategy; auto: by the number of GPUs of a trial."
+    )
+    cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
+        "auto", description="How replicas add up their gradients."
+    )
+    loop: Literal["own", "fit"] = Field(
+        "own", description="The training loop; fit: Model.fit, for models with their own train_step."
+    )
+    patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
+
+
+class Resources(Block):
+    """What each trial is given."""
+
+    cpus: Annotated[float, Field(gt=0)] = Field(1.0, description="CPU cores per trial.")
+    gpus: Annotated[float, Field(ge=0), AfterValidator(_share_or_whole)] = Field(
+        0.0, description="GPUs per trial: a share of one below 1, or a whole number of them."
+    )
+    max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
+
+
+class Budget(Block):
+    """Where the sweep stops, whichever bound is met first."""
+
+    trials: Count | None = Field(None, description="Configurations to try, like run_cap.")
+    hours: Amount | None = Field(None, description="Hours on the clock.")
+    gpu_hours: Amount | None = Field(None, description="Hours times GPUs in use.")
+    epochs: Count | None = Field(None, description="Epochs of all trials together.")
+
+
+class StopWhen(Block):
+    """When the sweep as a whole is no longer worth its cost."""
+
+    no_improvement: Count = Field(description="Finished trials in a row without a better objective.")
+
+
+class Checkpoint(Block):
+    """How often trials are saved."""
+
+    every_s: Annotated[float, Field(ge=0)] = Field(
+        60.0, description="Seconds of training between checkpoints of a trial; 0: every epoch."
+    )
+    keep: Count = Field(1, description="Checkpoints kept per trial, the newest.")

@@ -1,0 +1,316 @@
+"""The distributions of a parameter: what each is called, which keys it takes, which domain it is.
+
+One table serves parser, JSON Schema and reference page. The names and their meaning are those of W&B
+sweeps (wandb/sweeps, config/schema.json); bounds of `log_uniform` and `inv_log_uniform` are exponents
+of e there and here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import Field, JsonValue
+
+from sweep.events import Value
+from sweep.space.domains import (
+    Beta,
+    Categorical,
+    Constant,
+    Domain,
+    IntUniform,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Tied,
+    Uniform,
+    choices,
+)
+from sweep.space.domains import (
+    key as canonical,
+)
+from sweep.space.expressions import Expression, ExpressionError
+from sweep.spec.blocks import Block, Count, Number
+from sweep.spec.conditions import When
+from sweep.spec.document import show
+
+Name: TypeAlias = Literal[
+    "constant",
+    "categorical",
+    "categorical_w_probabilities",
+    "int_uniform",
+    "uniform",
+    "q_uniform",
+    "log_uniform",
+    "log_uniform_values",
+    "q_log_uniform",
+    "q_log_uniform_values",
+    "inv_log_uniform",
+    "inv_log_uniform_values",
+    "normal",
+    "q_normal",
+    "log_normal",
+    "q_log_normal",
+    "beta",
+    "q_beta",
+]
+
+
+class ParameterBlock(Block):
+    """One hyperparameter: a value, a list of values, or a distribution."""
+
+    distribution: Name | None = Field(None, description="How values are drawn; inferred if left out.")
+    value: JsonValue = Field(None, description="The one value; '= expression' ties it to other parameters.")
+    values: Annotated[tuple[JsonValue, ...], Field(strict=False, min_length=1)] = Field(
+        (), description="The values to choose from."
+    )
+    probabilities: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)] = Field(
+        (), description="Probability of each of the values; they sum to one."
+    )
+    min: Number = Field(0, description="Lower bound, included.")
+    max: Number = Field(1, description="Upper bound, included.")
+    q: Annotated[Number, Field(gt=0)] = Field(1, description="Quantum: values are multiples of it.")
+    mu: float = Field(0, description="Mean of the normal distribution, or of the logarithm.")
+    sigma: Annotated[float, Field(gt=0)] = Field(1, description="Standard deviation of it.")
+    a: Annotated[float, Field(gt=0)] = Field(1, description="First shape parameter of beta.")
+    b: Annotated[float, Field(gt=0)] = Field(1, description="Second shape parameter of beta.")
+    count: Count | None = Field(None, description="Number of values a grid takes from a range.")
+    when: When | None = Field(None, description="Values of other parameters under which this one exists.")
+
+
+class KeyMistake(ValueError):
+    """A parameter's keys are each well formed but make no distribution; ``key`` is the one to look at."""
+
+    def __init__(self, key: str, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.key, self.what, self.hint = key, what, hint
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A way to draw a parameter: the keys it takes beside `distribution` and `when`, and its domain."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    build: Callable[[ParameterBlock, float | None], Domain]
+    meaning: str
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys that a parameter of this distribution may have."""
+        return (*self.required, *self.optional, "distribution", "when")
+
+
+def infer(block: ParameterBlock) -> Name | None:
+    """The distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
+    keys = block.model_fields_set
+    if "value" in keys:
+        return "constant"
+    if "values" in keys:
+        return "categorical_w_probabilities" if "probabilities" in keys else "categorical"
+    if not {"min", "max"} & keys:
+        return None
+    if "q" in keys:
+        return "q_uniform"
+    whole = isinstance(block.min, int) and isinstance(block.max, int)
+    return "int_uniform" if whole else "uniform"
+
+
+def build(block: ParameterBlock, name: Name) -> Domain:
+    """The domain that a parameter's keys describe.
+
+    Raises `KeyMistake`, or ``ValueError`` where no single key is to blame.
+    """
+    keys, known = block.model_fields_set, DISTRIBUTIONS[name]
+    for key in sorted(keys - set(known.keys)):
+        takes = ", ".join((*known.required, *known.optional))
+        hint = f"distribution {name} takes {takes}"
+        if key == "q" and f"q_{name}" in DISTRIBUTIONS:
+            hint = f"use distribution: q_{name}"
+        raise KeyMistake(key, f"does not belong to distribution {name}", hint)
+    for key in known.required:
+        if key not in keys:
+            raise KeyMistake(key, f"missing, distribution {name} needs it")
+    domain = known.build(block, block.q if "q" in known.optional else None)
+    values = None if isinstance(domain, Constant | Categorical | Tied) else choices(domain)
+    if block.count is not None and values is not None and block.count > len(values):
+        raise KeyMistake("count", f"number {block.count}, but the range has only {len(values)} values")
+    return domain
+
+
+def to_dict(domain: Domain) -> dict[str, Value]:
+    """A domain as it is written in a file, with its distribution named."""
+    match domain:
+        case Constant(value):
+            return {"distribution": "constant", "value": value}
+        case Tied(expression):
+            return {"value": f"= {expression.text}"}
+        case Categorical(values, None):
+            return {"distribution": "categorical", "values": list(values)}
+        case Categorical(values, probabilities):
+            return {
+                "distribution": "categorical_w_probabilities",
+                "values": list(values),
+                "probabilities": list(probabilities or ()),
+            }
+        case IntUniform(low, high):
+            return {"distribution": "int_uniform", "min": low, "max": high}
+        case Uniform(low, high, q):
+            return _quantized("uniform", q, min=low, max=high)
+        case LogUniform(low, high, q):
+            return _quantized("log_uniform_values", q, min=low, max=high)
+        case Normal(mu, sigma, q):
+            return _quantized("normal", q, mu=mu, sigma=sigma)
+        case LogNormal(mu, sigma, q):
+            return _quantized("log_normal", q, mu=mu, sigma=sigma)
+        case Beta(a, b, q):
+            return _quantized("beta", q, a=a, b=b)
+
+
+def _quantized(name: str, q: float | None, **numbers: float) -> dict[str, Value]:
+    block: dict[str, Value] = {"distribution": name if q is None else f"q_{name}", **numbers}
+    return block if q is None else {**block, "q": q}
+
+
+def _constant(block: ParameterBlock, _: float | None) -> Domain:
+    value = block.value
+    # With `distribution: constant` a text is taken as it is.
+    if not isinstance(value, str) or not value.startswith("=") or block.distribution:
+        return Constant(value)
+    try:
+        return Tied(Expression.parse(value[1:].strip()))
+    except ExpressionError as error:
+        raise KeyMistake("value", f"{error.text!r}: {error.message}", f"column {error.column}") from None
+
+
+def _categorical(block: ParameterBlock, _: float | None) -> Domain:
+    seen: set[str] = set()
+    for value in block.values:
+        if canonical(value) in seen:
+            raise KeyMistake("values", f"{show(value)} appears twice", "give probabilities to prefer a value")
+        seen.add(canonical(value))
+    return Categorical(block.values)
+
+
+def _weighted(block: ParameterBlock, _: float | None) -> Domain:
+    _categorical(block, None)
+    if len(block.probabilities) != len(block.values):
+        there = f"{len(block.probabilities)} probabilities for {len(block.values)} values"
+        raise KeyMistake("probabilities", f"{there}, expected one for each")
+    total = math.fsum(block.probabilities)
+    if abs(total - 1) > 1e-6:
+        raise KeyMistake("probabilities", f"their sum is {total:g}, expected 1")
+    return Categorical(block.values, block.probabilities)
+
+
+def _int_uniform(block: ParameterBlock, _: float | None) -> Domain:
+    low, high = block.min, block.max
+    for end, number in (("min", low), ("max", high)):
+        if not isinstance(number, int):
+            raise KeyMistake(end, f"{show(number)}, expected a whole number")
+    _range(block)
+    return IntUniform(int(low), int(high))
+
+
+def _uniform(block: ParameterBlock, q: float | None) -> Domain:
+    low, high = _range(block)
+    if not math.isfinite(high - low):
+        raise KeyMistake("max", f"{show(block.max)}, too far from min")
+    return Uniform(low, high, q)
+
+
+def _log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
+    low, high = _range(block)
+    if low <= 0:
+        hint = "exponents go with distribution: log_uniform" if low < 0 else "a log scale has no zero"
+        raise KeyMistake("min", f"{show(block.min)}, expected a number above 0", hint)
+    return LogUniform(low, high, q)
+
+
+def _log_uniform(block: ParameterBlock, q: float | None) -> Domain:
+    low, high = _exponents(block)
+    return LogUniform(math.exp(low), math.exp(high), q)
+
+
+def _inv_log_uniform(block: ParameterBlock, _: float | None) -> Domain:
+    low, high = _exponents(block)
+    return LogUniform(math.exp(-high), math.exp(-low))
+
+
+def _normal(block: ParameterBlock, q: float | None) -> Domain:
+    if not math.isfinite(abs(block.mu) + 9 * block.sigma):
+        raise KeyMistake("mu", "beyond the largest number with this sigma")
+    return Normal(block.mu, block.sigma, q)
+
+
+def _log_normal(block: ParameterBlock, q: float | None) -> Domain:
+    if abs(block.mu) + 9 * block.sigma >= 700:
+        hint = "mu and sigma are those of the logarithm"
+        raise KeyMistake("mu", f"{show(block.mu)}, too large: e to the power of it overflows", hint)
+    return LogNormal(block.mu, block.sigma, q)
+
+
+def _beta(block: ParameterBlock, q: float | None) -> Domain:
+    return Beta(block.a, block.b, q)
+
+
+def _range(block: ParameterBlock) -> tuple[float, float]:
+    if block.min > block.max:
+        raise KeyMistake("min", f"{show(block.min)}, expected at most max, which is {block.max}")
+    return float(block.min), float(block.max)
+
+
+def _exponents(block: ParameterBlock) -> tuple[float, float]:
+    low, high = _range(block)
+    hint = f"real bounds go with distribution: {block.distribution}_values"
+    for end, exponent in (("min", low), ("max", high)):
+        if abs(exponent) > 700:
+            raise KeyMistake(end, f"{show(exponent)}, too large for an exponent of e", hint)
+    if 0 < low < high <= 1:  # learning rates, not their logarithms
+        there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
+        raise KeyMistake("min", f"{show(block.min)} is {there}", hint)
+    return low, high
+
+
+DISTRIBUTIONS: dict[Name, Distribution] = {
+    "constant": Distribution(("value",), (), _constant, "one value"),
+    "categorical": Distribution(("values",), (), _categorical, "one of the values, equally likely"),
+    "categorical_w_probabilities": Distribution(
+        ("values", "probabilities"), (), _weighted, "one of the values, by their probabilities"
+    ),
+    "int_uniform": Distribution(
+        ("min", "max"), ("count",), _int_uniform, "whole numbers from min to max, both included"
+    ),
+    "uniform": Distribution(("min", "max"), ("count",), _uniform, "numbers from min to max"),
+    "q_uniform": Distribution(
+        ("min", "max"), ("q", "count"), _uniform, "multiples of q from min to max; q is 1 if left out"
+    ),
+    "log_uniform": Distribution(
+        ("min", "max"), ("count",), _log_uniform, "e to the power of a uniform number: bounds are exponents"
+    ),
+    "log_uniform_values": Distribution(
+        ("min", "max"), ("count",), _log_uniform_values, "numbers from min to max, their logarithm uniform"
+    ),
+    "q_log_uniform": Distribution(
+        ("min", "max"), ("q", "count"), _log_uniform, "multiples of q, otherwise as log_uniform"
+    ),
+    "q_log_uniform_values": Distribution(
+        ("min", "max"), ("q", "count"), _log_uniform_values, "multiples of q, otherwise as log_uniform_values"
+    ),
+    "inv_log_uniform": Distribution(
+        ("min", "max"), ("count",), _inv_log_uniform, "1 / e to the power of a uniform number"
+    ),
+    "inv_log_uniform_values": Distribution(
+        ("min", "max"), ("count",), _log_uniform_values, "numbers from min to max, log(1/x) uniform"
+    ),
+    "normal": Distribution((), ("mu", "sigma", "count"), _normal, "normal with mean mu, deviation sigma"),
+    "q_normal": Distribution((), ("mu", "sigma", "q", "count"), _normal, "multiples of q, otherwise as normal"),
+    "log_normal": Distribution((), ("mu", "sigma", "count"), _log_normal, "positive numbers, their logarithm normal"),
+    "q_log_normal": Distribution(
+        (), ("mu", "sigma", "q", "count"), _log_normal, "multiples of q, otherwise as log_normal"
+    ),
+    "beta": Distribution((), ("a", "b", "count"), _beta, "numbers from 0 to 1 with the beta distribution"),
+    "q_beta": Distribution((), ("a", "b", "q", "count"), _beta, "multiples of q, otherwise as beta"),
+}

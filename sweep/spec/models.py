@@ -1,0 +1,87 @@
+"""The resolved sweep: everything that a file and its overrides say, checked and ready for use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from sweep.events import Params, Value
+from sweep.space.objectives import Objective
+from sweep.space.space import Space
+from sweep.space.termination import EarlyTermination
+from sweep.spec import parameters, stopping
+from sweep.spec.blocks import Budget, Checkpoint, Metric, Resources, StopWhen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A sweep. Its numbers of trials count configurations, each of which is trained ``repeats`` times."""
+
+    name: str  # also the name of the results folder
+    description: str
+    trainable: str  # "module:Name"
+    method: str
+    metrics: tuple[Metric, ...]  # at least one
+    space: Space
+    epochs: int
+    early_terminate: EarlyTermination
+    run_cap: int | None
+    repeats: int
+    seed: int
+    training: Mapping[str, Value]
+    resources: Resources
+    budget: Budget
+    stop_when: StopWhen | None
+    max_failures: int
+    max_restarts: int
+    checkpoint: Checkpoint
+    warm_start: tuple[str, ...]
+    ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """The metrics and their directions, the first one first."""
+        return tuple(Objective(metric.name, metric.goal) for metric in self.metrics)
+
+    def trials(self) -> int | None:
+        """The number of configurations to try, None where only time or epochs bound it."""
+        return self._trials
+
+    def trial_epochs(self, params: Params) -> int:
+        """The epochs that a trial with these parameters trains."""
+        epochs = params.get("epochs", self.epochs)
+        if not isinstance(epochs, int):
+            raise TypeError(f"epochs must be a whole number, got {epochs!r}")
+        return epochs
+
+    def to_json_dict(self) -> dict[str, Value]:
+        """The sweep as plain data, itself a sweep file that resolves to an equal sweep."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "trainable": self.trainable,
+            "method": self.method,
+            "metrics": [metric.model_dump(mode="json") for metric in self.metrics],
+            "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
+            "constraints": [constraint.text for constraint in self.space.constraints],
+            "epochs": self.epochs,
+            "early_terminate": stopping.to_dict(self.early_terminate),
+            "run_cap": self.run_cap,
+            "repeats": self.repeats,
+            "seed": self.seed,
+            "training": dict(self.training),
+            "resources": self.resources.model_dump(mode="json"),
+            "budget": self.budget.model_dump(mode="json"),
+            "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
+            "max_failures": self.max_failures,
+            "max_restarts": self.max_restarts,
+            "checkpoint": self.checkpoint.model_dump(mode="json"),
+            "warm_start": list(self.warm_start),
+        }
+
+    @cached_property
+    def _trials(self) -> int | None:
+        size = self.space.grid_size() if self.method == "grid" else self.space.cardinality()
+        bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
+        return min(bounds, default=None)

@@ -1,0 +1,73 @@
+"""Changes to a file from outside: ``--set a.b=1`` on the command line, ``SWEEP_SET`` in the environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+
+from sweep.errors import InputError
+from sweep.events import Value
+from sweep.spec.document import Document, KeyPath, dotted, show
+from sweep.spec.yaml_reader import read_value
+
+VARIABLE = "SWEEP_SET"
+"""Environment variable with assignments, separated and quoted as in a shell: ``epochs=5 name='a b'``."""
+
+
+def apply(assignments: Iterable[str], label: str, document: Document) -> None:
+    """Set values by dotted key in the order given; notes what cannot be set.
+
+    ``label`` is what the user typed before the assignment. Values are YAML; missing levels are made.
+    """
+    for assignment in assignments:
+        typed = f"{label} {assignment}" if len(assignment) <= 60 else f"{label} {assignment[:57]}..."
+        key, separator, text = assignment.partition("=")
+        if not separator or not key or "" in key.split("."):
+            document.outside(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")
+            continue
+        try:
+            value = read_value(text, typed)
+        except InputError as error:
+            for problem in error.problems:
+                document.outside(typed, problem.what, problem.hint)
+            continue
+        _set(key.split("."), value, typed, document)
+
+
+def split(text: str) -> list[str]:
+    """The assignments in the environment variable; raises InputError for unbalanced quotes."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError.one(VARIABLE, f"{text!r}: {error}", "quote it as in a shell") from None
+
+
+def _set(parts: list[str], value: Value, typed: str, document: Document) -> None:
+    holder: Value = document.data
+    path: KeyPath = ()
+    while True:
+        if isinstance(holder, dict):
+            # A dotted name in the file is one key: the longest that is there wins.
+            taken = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in holder), 1)
+            key, parts = ".".join(parts[:taken]), parts[taken:]
+            path = (*path, key)
+            if not parts:
+                holder[key] = value
+                break
+            if holder.get(key) is None:
+                holder[key] = {}
+                document.override(path, typed)
+            holder = holder[key]
+        elif isinstance(holder, list) and parts[0].isdecimal() and int(parts[0]) < len(holder):
+            index, parts = int(parts[0]), parts[1:]
+            path = (*path, index)
+            if not parts:
+                holder[index] = value
+                break
+            holder = holder[index]
+        else:
+            expected = f"an index below {len(holder)}" if isinstance(holder, list) else "a mapping"
+            there = f"{dotted(path)} is {show(holder)}, so {parts[0]!r} cannot be set in it"
+            document.outside(typed, f"{there}, expected {expected}")
+            return
+    document.override(path, typed)

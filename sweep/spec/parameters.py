@@ -1,0 +1,185 @@
+"""The `parameters:` block: nested or dotted names, each with a distribution and perhaps a condition."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated
+
+from pydantic import Field, JsonValue
+
+from sweep.errors import did_you_mean
+from sweep.events import Value
+from sweep.space.domains import Categorical, Constant, Domain, Tied, choices
+from sweep.space.space import Condition, Parameter
+from sweep.spec import conditions, distributions
+from sweep.spec.blocks import Block
+from sweep.spec.conditions import When
+from sweep.spec.distributions import KeyMistake, ParameterBlock
+from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.validation import validate
+
+NAME = r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
+"""A parameter's name; dots are levels of nesting."""
+
+
+class Group(Block):
+    """Parameters under a common name."""
+
+    parameters: Annotated[dict[str, JsonValue], Field(min_length=1)] = Field(
+        description="Nested parameters; an inner one is known as outer.inner."
+    )
+    when: When | None = Field(None, description="Condition for all of them.")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A parameter as far as it is understood, with the places of what refers to others."""
+
+    name: str
+    path: KeyPath
+    condition: Condition | None = None
+    tests: Mapping[str, KeyPath] = field(default_factory=dict)  # of the condition, by name
+    domain: Domain | None = None  # None: wrong, and noted
+    count: int | None = None
+
+    @property
+    def parameter(self) -> Parameter | None:
+        """The parameter, unless it is wrong."""
+        if self.domain is None:
+            return None
+        return Parameter(self.name, self.domain, self.condition, self.count)
+
+    @property
+    def needs(self) -> dict[str, KeyPath]:
+        """The names that this parameter refers to, and where."""
+        tied = self.domain.expression.names if isinstance(self.domain, Tied) else ()
+        return {**dict.fromkeys(sorted(tied), (*self.path, "value")), **self.tests}
+
+
+def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
+    """All parameters in the order of the file; notes what is wrong with each and between them."""
+    entries: dict[str, Entry] = {}
+    for entry in _walk(data, path, Entry("", path), document):
+        if entry.name in entries:
+            document.mistake(entry.path, f"a second parameter {entry.name!r}", at_key=True)
+        else:
+            entries[entry.name] = entry
+    for name, entry in entries.items():
+        outer = next((name[: dot.start()] for dot in re.finditer(r"\.", name) if name[: dot.start()] in entries), "")
+        if outer:
+            document.mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
+    for entry in entries.values():
+        _check_needs(entry, entries, document)
+    return list(entries.values())
+
+
+def check_grid(entries: list[Entry], document: Document) -> None:
+    """Note parameters that a grid cannot enumerate, or that ask it for what it does not do."""
+    for entry in entries:
+        match entry.domain:
+            case None | Constant() | Tied() | Categorical(probabilities=None):
+                pass
+            case Categorical():
+                hint = "remove them, or use method: random"
+                document.mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
+            case domain if entry.count is None and choices(domain) is None:
+                hint = "add count: 5 for five values, or list the values"
+                document.mistake(entry.path, "a grid over a continuous range never ends", hint, at_key=True)
+
+
+def to_dict(parameter: Parameter) -> dict[str, Value]:
+    """A parameter as it is written in a file."""
+    block = distributions.to_dict(parameter.domain)
+    if parameter.grid_count is not None:
+        block["count"] = parameter.grid_count
+    if parameter.when is not None:
+        block["when"] = conditions.to_dict(parameter.when)
+    return block
+
+
+def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
+    for key, value in data.items():
+        inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
+        if not re.fullmatch(NAME, key):
+            hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
+            document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
+        elif not isinstance(value, dict):
+            written = f"{'values' if isinstance(value, list) else 'value'}: {json.dumps(value)}"
+            document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {{{written}}}")
+            yield inner
+        elif "parameters" in value:
+            block = validate(Group, value, inner.path, document)
+            if block is not None:
+                inner = _with_condition(inner, block.when, document)
+            if isinstance(nested := value["parameters"], dict):
+                yield from _walk(nested, (*inner.path, "parameters"), inner, document)
+        else:
+            yield _leaf(inner, value, document)
+
+
+def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
+    if data and all(isinstance(value, dict) and key != "when" for key, value in data.items()):
+        hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
+        document.mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
+        return entry
+    block = validate(ParameterBlock, data, entry.path, document)
+    if block is None:
+        return entry
+    entry = _with_condition(entry, block.when, document)
+    distribution = block.distribution or distributions.infer(block)
+    if distribution is None:
+        what = "has no values, expected value, values, min and max, distribution or parameters"
+        document.mistake(entry.path, what, at_key=True)
+        return entry
+    try:
+        return replace(entry, domain=distributions.build(block, distribution), count=block.count)
+    except KeyMistake as mistake:
+        document.mistake((*entry.path, mistake.key), mistake.what, mistake.hint)
+    except ValueError as error:
+        document.mistake(entry.path, str(error), at_key=True)
+    return entry
+
+
+def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
+    """The entry under a condition of its own, beside those of the groups around it."""
+    if when is None:
+        return entry
+    tests = {name: (*entry.path, "when", name) for name in when}
+    for name in sorted(tests.keys() & entry.tests.keys()):
+        document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
+    own = conditions.build(when)
+    outer = entry.condition.tests if entry.condition else ()
+    return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
+
+
+def _check_needs(entry: Entry, entries: Mapping[str, Entry], document: Document) -> None:
+    names = list(entries)
+    for name, path in entry.needs.items():
+        if name not in entries:
+            document.mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
+        elif circle := _way(name, entry.name, entries):
+            document.mistake(path, f"parameters in a circle: {' needs '.join([entry.name, *circle])}", at_key=True)
+        elif names.index(name) > names.index(entry.name):
+            what = f"parameter {name!r} stands below {entry.name!r}"
+            document.mistake(path, what, "move it above", at_key=True)
+    for name, test in entry.condition.tests if entry.condition else ():
+        domain = entries[name].domain if name in entries else None
+        if domain is not None:
+            conditions.check_possible(test, domain, entry.tests[name], document)
+
+
+def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
+    """A chain of needs from one parameter to another, or nothing."""
+    ways = [[start]]
+    seen = {start}
+    for way in ways:
+        if way[-1] == goal:
+            return way
+        for name in entries[way[-1]].needs:
+            if name in entries and name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return []

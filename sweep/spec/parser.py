@@ -1,0 +1,201 @@
+"""From the text of a sweep file to a `Spec`, or to all of its mistakes at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from sweep.errors import InputError
+from sweep.space.domains import Tied, choices
+from sweep.space.space import Space
+from sweep.space.termination import EarlyTermination
+from sweep.spec import constraints, overrides, parameters, stopping
+from sweep.spec.blocks import Metric
+from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.models import Spec
+from sweep.spec.parameters import Entry
+from sweep.spec.sweep_file import HINTS, MAX_EPOCHS, NAME, REQUIRED, SERVER_KEYS, SweepFile
+from sweep.spec.validation import expectation, schema_of, validate_parts
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
+
+_LARGER_IS_BETTER = re.compile(
+    r"(?!.*(loss|err))(.*[^a-z])?(acc|accuracy|auc|bleu|f1|iou|precision|r2|recall|reward|score)([^a-z].*)?"
+)
+
+
+def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
+    """The sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
+
+    Raises InputError with every mistake of the file and the assignments.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_SIZE_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError.one(str(path), "no such file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError.one(str(path), f"cannot be read: {reason}") from None
+    text = decode(raw, str(path))
+    return parse(text, str(path), assignments, environment.get(overrides.VARIABLE, ""))
+
+
+def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+    """The sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
+
+    Raises InputError with every mistake.
+    """
+    document = read(text, source)
+    overrides.apply(overrides.split(environment), overrides.VARIABLE, document)
+    overrides.apply(assignments, "--set", document)
+    spec = _Resolution(document).resolve()
+    document.check()
+    if spec is None:
+        raise AssertionError("a sweep file without mistakes gave no sweep")
+    return spec
+
+
+class _Resolution:
+    """Understands a document part by part, so that a mistake in one part hides none in another."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
+
+    def resolve(self) -> Spec | None:
+        file, document = self.file, self.document
+        self.check_required()
+        name = self.name()
+        metrics = self.metrics()
+        before = len(document.mistakes)
+        entries = parameters.read(file.parameters or {}, ("parameters",), document)
+        if file.method == "grid":
+            parameters.check_grid(entries, document)
+        names = [entry.name for entry in entries]
+        texts = document.data.get("constraints") if names else None
+        expressions = constraints.read(texts, names, ("constraints",), document)
+        space = None
+        if names and len(document.mistakes) == before:
+            found = tuple(entry.parameter for entry in entries if entry.parameter)
+            space = Space(found, tuple(expressions.values()))
+            self.check_space(space, entries)
+        rule = self.early_termination(entries)
+        if space is None or document.mistakes or file.trainable is None or file.method is None:
+            return None
+        return Spec(
+            name=name,
+            description=file.description or "",
+            trainable=file.trainable,
+            method="tpe" if file.method == "bayes" else file.method,
+            metrics=metrics,
+            space=space,
+            epochs=file.epochs,
+            early_terminate=rule,
+            run_cap=file.run_cap,
+            repeats=file.repeats,
+            seed=file.seed,
+            training=file.training.model_dump(mode="json"),
+            resources=file.resources,
+            budget=file.budget,
+            stop_when=file.stop_when,
+            max_failures=file.max_failures,
+            max_restarts=file.max_restarts,
+            checkpoint=file.checkpoint,
+            warm_start=file.warm_start,
+            ignored_keys=tuple(key for key in document.data if key in SERVER_KEYS),
+        )
+
+    def missing(self, key: str, hint: str = "") -> None:
+        expected = expectation(schema_of(SweepFile)["properties"][key])
+        self.document.mistake((key,), f"missing, expected {expected}", hint)
+
+    def check_required(self) -> None:
+        for key in REQUIRED:
+            if getattr(self.file, key) is None and key not in self.wrong:
+                program = key == "trainable" and "program" in self.document.data
+                self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+
+    def name(self) -> str:
+        name = self.file.name or Path(self.document.source).stem
+        if "name" not in self.wrong and not re.fullmatch(NAME, name):
+            self.document.mistake((), f"the file's name {name!r} cannot name its results folder", "add a key 'name'")
+        return re.sub(" +", "-", name)
+
+    def metrics(self) -> tuple[Metric, ...]:
+        file, document = self.file, self.document
+        named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
+        named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
+        if file.metric and file.metrics:
+            document.mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
+        seen: set[str] = set()
+        for path, metric in named:
+            if metric.name in seen:
+                document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
+            seen.add(metric.name)
+            if "goal" not in metric.model_fields_set and _LARGER_IS_BETTER.fullmatch(metric.name.lower()):
+                hint = "W&B minimizes where no goal is given; write goal: maximize, or minimize"
+                document.mistake((*path, "goal"), f"missing, and {metric.name} looks as if larger is better", hint)
+        if len(named) > 1:
+            self.check_single_objective()
+        elif not named and not {"metric", "metrics"} & self.wrong:
+            reason = "early_terminate" if file.early_terminate else f"method {file.method}"
+            if file.early_terminate or file.method in ("tpe", "bayes", "gp", "cmaes", "nsga2"):
+                self.missing("metric", f"{reason} works on a metric, such as {{name: val_loss, goal: minimize}}")
+        return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
+
+    def check_single_objective(self) -> None:
+        file, document = self.file, self.document
+        if file.method == "cmaes":
+            document.mistake(("method",), "cmaes has one objective, and metrics are several", "use nsga2 or tpe")
+        for key, present in (
+            (("early_terminate",), not isinstance(file.early_terminate, stopping.NoTermination | None)),
+            (("stop_when",), file.stop_when is not None),
+            (("training", "patience"), file.training.patience is not None),
+        ):
+            if present:
+                document.mistake(key, "needs a single metric, and metrics are several", at_key=True)
+
+    def check_space(self, space: Space, entries: list[Entry]) -> None:
+        file, document = self.file, self.document
+        grid = file.method == "grid"
+        places: dict[str, KeyPath] = {}
+        for index, text in enumerate(file.constraints):
+            places.setdefault(text, ("constraints", index))
+        for entry in entries:
+            if isinstance(entry.domain, Tied):
+                places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
+        before = len(document.mistakes)
+        constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if file.method is None or grid or len(document.mistakes) > before:
+            return
+        budget = file.budget
+        if budget.gpu_hours and not file.resources.gpus and "resources" not in self.wrong:
+            document.mistake(("budget", "gpu_hours"), "never used up, for trials have no GPUs")
+        bounded = file.run_cap or budget.trials or budget.hours or budget.gpu_hours or budget.epochs
+        if not bounded and not {"run_cap", "budget"} & self.wrong and space.cardinality() is None:
+            self.missing("run_cap", f"or budget; method {file.method} would never end; write run_cap: 50")
+
+    def early_termination(self, entries: list[Entry]) -> EarlyTermination:
+        file, document = self.file, self.document
+        before = len(document.mistakes)
+        rule = stopping.build(file.early_terminate, ("early_terminate",), document)
+        epochs = self.most_epochs(entries)
+        if len(document.mistakes) == before and "epochs" not in self.wrong:
+            stopping.check_acts(rule, epochs, ("early_terminate",), document)
+        return rule
+
+    def most_epochs(self, entries: list[Entry]) -> int:
+        """The epochs of the longest trial; notes a parameter of that name that is no number of epochs."""
+        entry = next((entry for entry in entries if entry.name == "epochs"), None)
+        if entry is None or entry.domain is None:
+            return self.file.epochs
+        values = choices(entry.domain) or ()
+        counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
+        if not values or len(counts) < len(values):
+            what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
+            self.document.mistake(entry.path, what, at_key=True)
+            return self.file.epochs
+        return max(*counts, self.file.epochs if entry.condition else 0)

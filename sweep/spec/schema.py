@@ -1,0 +1,88 @@
+"""The JSON Schema of the sweep file, for editors: completion, descriptions and the plainest mistakes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
+from sweep.spec.parameters import NAME, Group
+from sweep.spec.sweep_file import REQUIRED, SweepFile
+from sweep.spec.validation import schema_of
+
+Json: TypeAlias = dict[str, Any]
+
+
+def json_schema() -> Json:
+    """JSON Schema, draft 2020-12, of what the parser accepts, as far as a schema can tell."""
+    top = _plain(schema_of(SweepFile))
+    properties = top["properties"]
+    for key in REQUIRED:
+        properties[key] = _without_null(properties[key])
+    properties["parameters"] = {"$ref": "#/$defs/parameters", "description": properties["parameters"]["description"]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Sweep file",
+        **top,
+        "required": list(REQUIRED),
+        "not": {"required": ["metric", "metrics"]},
+        "$defs": {
+            "parameters": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": f"^{NAME}$"},
+                "additionalProperties": {"$ref": "#/$defs/parameter"},
+            },
+            "parameter": _parameter(),
+        },
+    }
+
+
+def _parameter() -> Json:
+    leaf = _plain(schema_of(ParameterBlock))
+    nested = {"$ref": "#/$defs/parameters", "description": schema_of(Group)["properties"]["parameters"]["description"]}
+    rules: list[Json] = [
+        {
+            "if": {"required": ["parameters"]},
+            "then": {"propertyNames": {"enum": sorted(Group.model_fields)}},
+            "else": {
+                "anyOf": [{"required": keys} for keys in (["distribution"], ["value"], ["values"], ["min", "max"])]
+            },
+        }
+    ]
+    for name, distribution in DISTRIBUTIONS.items():
+        rules.append(
+            {
+                "if": {"properties": {"distribution": {"const": name}}, "required": ["distribution"]},
+                "then": {"required": list(distribution.required), "propertyNames": {"enum": list(distribution.keys)}},
+            }
+        )
+    inferred: tuple[tuple[str, Name], ...] = (
+        ("value", "constant"),
+        ("values", "categorical_w_probabilities"),
+        ("min", "q_uniform"),
+    )
+    for key, name in inferred:
+        rules.append(
+            {
+                "if": {"required": [key], "not": {"required": ["distribution"]}},
+                "then": {"propertyNames": {"enum": list(DISTRIBUTIONS[name].keys)}},
+            }
+        )
+    return {**leaf, "properties": {**leaf["properties"], "parameters": nested}, "allOf": rules}
+
+
+def _without_null(schema: Json) -> Json:
+    (some,) = [part for part in schema["anyOf"] if part != {"type": "null"}]
+    return {**some, **{key: value for key, value in schema.items() if key != "anyOf"}}
+
+
+def _plain(node: Any) -> Any:
+    """A schema without what pydantic adds for other readers than editors."""
+    if isinstance(node, dict):
+        drop = {"title", "discriminator"} if not isinstance(node.get("title"), dict) else set()
+        return {
+            key: _plain(value)
+            for key, value in node.items()
+            if key not in drop and not (key == "default" and value is None)
+        }
+    return [_plain(item) for item in node] if isinstance(node, list) else node

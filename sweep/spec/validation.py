@@ -1,0 +1,208 @@
+"""Validates plain data with a model and says what is wrong in the words of the file's reader.
+
+What was expected is told from the model's own JSON Schema, so that messages, editors and parser agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from sweep.errors import did_you_mean
+from sweep.events import Value
+from sweep.spec.document import Document, KeyPath, show
+
+Schema: TypeAlias = Mapping[str, Any]
+"""A JSON Schema as plain data."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+_KINDS = {
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+_BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
+
+
+def validate(model: type[ModelT], data: Value, path: KeyPath, document: Document) -> ModelT | None:
+    """The data as a model, or None after every mistake in them was noted in the document."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        _note(error, model, data, path, document, {})
+        return None
+
+
+def validate_parts(
+    model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
+) -> tuple[ModelT, set[str]]:
+    """The right parts of the data as a model whose keys are all optional, and the keys that are wrong.
+
+    ``hints`` help with particular words: unknown keys and texts that are not among the permitted ones.
+    """
+    try:
+        return model.model_validate(data), set()
+    except ValidationError as error:
+        _note(error, model, data, (), document, hints)
+        wrong = {str(fault["loc"][0]) for fault in error.errors()}
+        return model.model_validate({key: data[key] for key in data if key not in wrong}), wrong
+
+
+@cache
+def schema_of(model: type[BaseModel]) -> Schema:
+    """A model's JSON Schema with all references resolved in place."""
+    schema = model.model_json_schema()
+    resolved: Schema = _resolved(schema, schema.get("$defs", {}))
+    return resolved
+
+
+def expectation(schema: Schema) -> str:
+    """What a schema asks for, in a few words."""
+    members = [part for part in _members(schema) if part.get("type") != "null"]  # nothing is always fine
+    if len(members) > 1:
+        return " or ".join(dict.fromkeys(map(expectation, members)))
+    (schema,) = members
+    if choices := _choices(schema):
+        words = ", ".join(str(choice) for choice in choices)
+        return words if len(choices) == 1 else f"one of {words}"
+    if "pattern" in schema and "examples" in schema:
+        return f"text such as {schema['examples'][0]!r}"
+    kind = _KINDS.get(schema.get("type", ""), "a value")
+    if {"minLength", "minItems", "minProperties"} & schema.keys():
+        kind = f"{kind} that is not empty"
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind} from {schema['minimum']:,} to {schema['maximum']:,}"
+    return " ".join([kind, *(words.format(schema[name]) for name, words in _BOUNDS.items() if name in schema)])
+
+
+def _note(
+    error: ValidationError,
+    model: type[BaseModel],
+    data: Value,
+    path: KeyPath,
+    document: Document,
+    hints: Mapping[str, str],
+) -> None:
+    words = _Words(document, hints)
+    seen: set[KeyPath] = set()
+    for fault in error.errors():
+        inner, value, expected = _locate(fault["loc"], data, schema_of(model))
+        if inner not in seen:  # a mistake in a union is told once per member
+            words.note(fault, (*path, *inner), value, expected)
+        seen.add(inner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Puts pydantic's errors into words."""
+
+    document: Document
+    hints: Mapping[str, str]
+
+    def note(self, fault: ErrorDetails, path: KeyPath, value: Value, expected: Schema) -> None:
+        match fault["type"]:
+            case "extra_forbidden":
+                key = str(path[-1])
+                hint = self.hints.get(key) or did_you_mean(key, expected.get("properties", {}))
+                self.document.mistake(path, "unknown key", hint, at_key=True)
+            case "missing":
+                self.document.mistake(path, f"missing, expected {expectation(expected)}")
+            case "union_tag_not_found":
+                self.document.mistake((*path, "type"), f"missing, expected {expectation(_tags(expected))}")
+            case "union_tag_invalid" if isinstance(value, dict):
+                self.unexpected((*path, "type"), value["type"], _tags(expected))
+            case "value_error":
+                self.document.mistake(path, f"{show(value)}, expected {fault['ctx']['error']}")
+            case _:
+                self.unexpected(path, value, expected)
+
+    def unexpected(self, path: KeyPath, value: Value, expected: Schema) -> None:
+        kinds = {part.get("type") for part in _members(expected)}
+        hint = ""
+        match value:
+            case str() if value in self.hints:
+                hint = self.hints[value]
+            case str() if kinds & {"integer", "number"} and _is_number(value):
+                hint = "remove the quotes"
+            case str() if near := get_close_matches(value, map(str, _choices(expected)), n=1):
+                hint = f"did you mean {near[0]!r}?"
+            case float() if "integer" in kinds and value.is_integer():
+                hint = f"write {int(value)}"
+            case str() | int() | float() if "array" in kinds:
+                hint = f"write [{value}]"
+        self.document.mistake(path, f"{show(value)}, expected {expectation(expected)}", hint)
+
+
+def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:
+    """Path, value and schema at an error's location, which also names members of unions."""
+    path: KeyPath = ()
+    for part in loc:
+        schema = _member(schema, data)
+        properties = schema.get("properties", {})
+        if isinstance(data, dict) and isinstance(part, str) and part in data:
+            data = data[part]
+            inner = properties.get(part, schema.get("additionalProperties"))
+            schema = inner if isinstance(inner, dict) else schema  # of an unknown key: what its mapping has
+        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
+            data, schema = data[part], schema.get("items", {})
+        elif isinstance(data, dict) and part in properties:
+            data, schema = None, properties[part]
+        else:
+            continue
+        path = (*path, part)
+    return path, data, schema
+
+
+def _member(schema: Schema, data: Value) -> Schema:
+    """The member of a union that the data mean to be, the schema itself if that is not clear."""
+    for part in _members(schema):
+        tag = part.get("properties", {}).get("type", {}).get("const")
+        if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
+            return part
+        if isinstance(data, list) and part.get("type") == "array":
+            return part
+    return schema
+
+
+def _members(schema: Schema) -> list[Schema]:
+    """The schemas of which one must fit."""
+    parts = schema.get("anyOf") or schema.get("oneOf")
+    return [member for part in parts for member in _members(part)] if parts else [schema]
+
+
+def _choices(schema: Schema) -> list[Value]:
+    parts = _members(schema)
+    return [choice for part in parts for choice in ([part["const"]] if "const" in part else part.get("enum", ()))]
+
+
+def _tags(schema: Schema) -> Schema:
+    tagged = [part for part in _members(schema) if part.get("type") == "object"]
+    return {"enum": [part["properties"]["type"]["const"] for part in tagged]}
+
+
+def _resolved(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        if "$ref" in node:
+            target = definitions[node["$ref"].rsplit("/", 1)[1]]
+            return _resolved({**target, **{key: node[key] for key in node if key != "$ref"}}, definitions)
+        return {key: _resolved(value, definitions) for key, value in node.items() if key != "$defs"}
+    return [_resolved(value, definitions) for value in node] if isinstance(node, list) else node
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

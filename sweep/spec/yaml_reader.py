@@ -1,0 +1,273 @@
+"""Reads YAML as data with places: the only module that knows ruamel.yaml.
+
+YAML 1.2 core schema, so `1e-4` is a number and `off`, `no` are texts. A file is data and never code: no
+tags, one document, finite numbers, text keys, bounded size, depth and expansion of anchors. Of what
+YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NoReturn, TypeAlias
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+)
+from ruamel.yaml.reader import ReaderError
+
+from sweep.errors import InputError, Problem
+from sweep.events import Value
+from sweep.spec.document import Document, KeyPath, Mark
+
+MAX_SIZE_BYTES = 1_000_000
+MAX_DEPTH = 50
+MAX_VALUES = 100_000  # after anchors are expanded
+
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UNCLOSED = ("unexpected end of stream", "<stream end>", "could not find expected ':'")
+_HINTS = {
+    "'\\t'": "indent with spaces, not tabs",
+    "mapping values are not allowed": "a text with ': ' in it needs quotes; or the indentation is off",
+    "that cannot start any token": "a text that begins with this character needs quotes",
+    "unexpected end of stream": "is a closing quote missing?",
+    "<stream end>": "is a closing bracket missing?",
+    "expected <block end>": "entries of one block must be indented alike",
+    "could not find expected ':'": "a key needs ': ' and a value",
+}
+
+
+def decode(raw: bytes, source: str) -> str:
+    """Bytes as UTF-8 text without byte order mark; raises InputError."""
+    if len(raw) > MAX_SIZE_BYTES:
+        raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} bytes, too large for a sweep file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        mark = _mark_after(raw[: error.start].decode("utf-8-sig", errors="replace"))
+        what = f"byte 0x{raw[error.start]:02x} is not UTF-8"
+        raise InputError.one(Document(source).where(mark), what, "save the file as UTF-8") from None
+
+
+def read(text: str, source: str) -> Document:
+    """Parse a text whose top level is a mapping.
+
+    Raises InputError where nothing can be made of the text; lesser mistakes are kept in the document.
+    """
+    if len(text) > MAX_SIZE_BYTES:
+        raise InputError.one(source, f"more than {MAX_SIZE_BYTES:,} characters, too large for a sweep file")
+    document = Document(source)
+    node = _Composer(text, document).compose()
+    if node is None or node.value is None:
+        raise InputError.one(source, "empty, expected a mapping such as 'method: grid'")
+    if not isinstance(node.value, dict):
+        kind = "a list" if isinstance(node.value, list) else "a single value"
+        what = f"{kind} at the top level, expected a mapping such as 'method: grid'"
+        raise InputError.one(document.where(node.mark), what)
+    data = _Expansion(document).expand(node, ())
+    if isinstance(data, dict):
+        document.data = data
+    return document
+
+
+def read_value(text: str, source: str) -> Value:
+    """Parse a text that stands for one value, such as the right side of ``--set key=value``."""
+    document = Document(source)
+    try:
+        node = _Composer(text, document).compose()
+        value = None if node is None else _Expansion(document).expand(node, ())
+        document.check()
+    except InputError as error:
+        # A line and column inside one command-line word help nobody.
+        raise InputError(Problem(source, fault.what, fault.hint) for fault in error.problems) from None
+    return value
+
+
+@dataclass(slots=True)
+class _Node:
+    mark: Mark
+    value: str | int | float | bool | list[_Node] | _Pairs | None
+
+
+_Pairs: TypeAlias = dict[str, tuple[Mark, _Node]]
+
+
+class _Composer:
+    """Builds nodes from the parser's events; anchored nodes are shared, not yet copied."""
+
+    def __init__(self, text: str, document: Document) -> None:
+        self.text = text
+        self.document = document
+        self.anchors: dict[str, _Node | None] = {}  # None: still being built
+
+    def compose(self) -> _Node | None:
+        try:
+            return self._compose(YAML(typ="safe", pure=True).parse(self.text))
+        except MarkedYAMLError as error:
+            reason = " ".join(filter(None, (error.context, error.problem)))
+            unclosed = any(sign in reason for sign in _UNCLOSED)  # found missing at the end of the text
+            marks = (error.context_mark, error.problem_mark)
+            mark = next(mark for mark in (marks if unclosed else reversed(marks)) if mark is not None)
+            place = Mark(mark.line + 1, mark.column + 1)
+        except ReaderError as error:
+            place = _mark_after(self.text[: error.position])
+            reason = f"character #x{error.character:02x} is not allowed in a text file"
+        except (YAMLError, ValueError, OverflowError) as error:  # such as "\U00110000", beyond Unicode
+            place, reason = Mark(1, 1), str(error)
+        hint = next((hint for sign, hint in _HINTS.items() if sign in reason), "")
+        self._fatal(place, f"not YAML: {' '.join(reason.split())}", hint)
+
+    def _compose(self, events: Iterator[Event]) -> _Node | None:
+        root: _Node | None = None
+        for event in events:
+            if isinstance(event, DocumentStartEvent):
+                if root is not None:
+                    self._fatal(_mark(event), "a second document", "a sweep file holds one; remove the '---'")
+                if event.version not in (None, (1, 2)):
+                    self.document.fault(_mark(event), "asks for another YAML than 1.2", "remove the %YAML line")
+            elif isinstance(event, NodeEvent):
+                root = self._node(event, events, 0)
+        return root
+
+    def _node(self, event: Event, events: Iterator[Event], depth: int) -> _Node:
+        node = _Node(_mark(event), None)
+        if depth > MAX_DEPTH:
+            self._fatal(node.mark, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, AliasEvent):
+            node.value = self._target(event.anchor, node.mark).value
+        elif isinstance(event, (ScalarEvent, CollectionStartEvent)):
+            if event.tag is not None:
+                hint = "a sweep file is plain data; remove the tag"
+                self.document.fault(node.mark, f"tag {event.tag!r} is not allowed", hint)
+            if event.anchor is not None:
+                self.anchors[event.anchor] = None
+            if isinstance(event, ScalarEvent):
+                node.value = self._scalar(event, node.mark)
+            elif isinstance(event, MappingStartEvent):
+                node.value = self._mapping(events, depth)
+            else:
+                node.value = self._sequence(events, depth)
+            if event.anchor is not None:
+                self.anchors[event.anchor] = node
+        return node
+
+    def _target(self, anchor: str, mark: Mark) -> _Node:
+        if anchor not in self.anchors:
+            self._fatal(mark, f"alias *{anchor} without an anchor &{anchor} above it")
+        node = self.anchors[anchor]
+        if node is None:
+            self._fatal(mark, f"alias *{anchor} inside its own anchor never ends")
+        return node
+
+    def _sequence(self, events: Iterator[Event], depth: int) -> list[_Node]:
+        items: list[_Node] = []
+        while not isinstance(event := next(events), SequenceEndEvent):
+            items.append(self._node(event, events, depth + 1))
+        return items
+
+    def _mapping(self, events: Iterator[Event], depth: int) -> _Pairs:
+        own: _Pairs = {}
+        merged: _Pairs = {}
+        while not isinstance(event := next(events), MappingEndEvent):
+            key = self._node(event, events, depth + 1)
+            value = self._node(next(events), events, depth + 1)
+            if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
+                merged |= self._merged(value)
+            elif not isinstance(key.value, str):
+                self.document.fault(key.mark, "a key that is not text", "put it in quotes")
+            elif key.value in own:
+                first = own[key.value][0].line
+                self.document.fault(key.mark, f"key {key.value!r} appears twice, first in line {first}")
+            else:
+                own[key.value] = (key.mark, value)
+        return merged | own
+
+    def _merged(self, node: _Node) -> _Pairs:
+        """The pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
+        merged: _Pairs = {}
+        for part in node.value if isinstance(node.value, list) else [node]:
+            if isinstance(part.value, dict):
+                merged = part.value | merged
+            else:
+                self.document.fault(part.mark, "the merge key '<<' takes a mapping")
+        return merged
+
+    def _scalar(self, event: ScalarEvent, mark: Mark) -> str | int | float | bool | None:
+        text: str = event.value
+        if event.style is None and event.tag is None:
+            if text in _NULLS:
+                return None
+            if text in _BOOLS:
+                return _BOOLS[text]
+            if _INT.fullmatch(text):
+                return self._int(text, mark)
+            if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
+                return self._float(text, mark)
+        if _SURROGATE.search(text):
+            self.document.fault(mark, "half of a surrogate pair in a text", r"write \U and eight digits")
+        return text
+
+    def _int(self, text: str, mark: Mark) -> int:
+        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
+        if len(text) <= 30 and abs(number := int(text, base)) < 2**63:
+            return number
+        self.document.fault(mark, f"{text[:30]} does not fit into 64 bits")
+        return 0
+
+    def _float(self, text: str, mark: Mark) -> float:
+        if not _SPECIAL.fullmatch(text) and math.isfinite(number := float(text)):
+            return number
+        self.document.fault(mark, f"{text[:30]} is not a finite number")
+        return 0.0
+
+    def _fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
+        self.document.fault(mark, what, hint)
+        raise InputError(problem for _, problem in self.document.mistakes)
+
+
+class _Expansion:
+    """Turns nodes into plain data, anchors copied, and notes where everything stands."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.left = MAX_VALUES
+
+    def expand(self, node: _Node, path: KeyPath) -> Value:
+        self.left -= 1
+        if self.left < 0 or len(path) > MAX_DEPTH:
+            bound = f"{MAX_VALUES:,} values" if self.left < 0 else f"{MAX_DEPTH} levels"
+            self.document.fault(node.mark, f"anchors expand to more than {bound}")
+            raise InputError(problem for _, problem in self.document.mistakes)
+        self.document.values[path] = node.mark
+        if isinstance(node.value, list):
+            return [self.expand(item, (*path, index)) for index, item in enumerate(node.value)]
+        if isinstance(node.value, dict):
+            for key, (mark, _) in node.value.items():
+                self.document.keys[*path, key] = mark
+            return {key: self.expand(item, (*path, key)) for key, (_, item) in node.value.items()}
+        return node.value
+
+
+def _mark(event: Event) -> Mark:
+    return Mark(event.start_mark.line + 1, event.start_mark.column + 1)
+
+
+def _mark_after(text: str) -> Mark:
+    return Mark(text.count("\n") + 1, len(text) - text.rfind("\n"))

@@ -1,0 +1,45 @@
+"""Writing to a disk that can be full, gone or read-only: one error that names it, whole files or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from sweep.errors import StoreError
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of reading or writing ``path`` into a `StoreError` that names file and disk."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror or error}{_room(path)}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Let ``path`` be whole at every moment: yields a file beside it, which takes its place at the end."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    with storing(path):
+        try:
+            yield aside
+            aside.replace(path)
+        finally:
+            with suppress(OSError):  # a leftover is harmless, and the first error is the one to hear of
+                aside.unlink(missing_ok=True)
+
+
+def _room(path: Path) -> str:
+    """What is free on the disk of ``path``, as the end of a message."""
+    disk = path.absolute()
+    while not disk.is_mount() and disk != disk.parent:
+        disk = disk.parent
+    try:
+        free = shutil.disk_usage(disk).free
+    except OSError:
+        return ""
+    return f" (the disk mounted at {disk} has {free / 1e6:,.0f} MB free)"

@@ -1,0 +1,241 @@
+"""The folder of one sweep: where each thing lies, how it comes into being, and who may write to it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeAlias
+
+from sweep.errors import InputError, StoreError, did_you_mean
+from sweep.store.disk import replacing, storing
+from sweep.store.records import plain
+
+Objectives: TypeAlias = tuple[tuple[str, str], ...]
+"""(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+
+LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsFolder:
+    """``results/<sweep>/``; only the writer of the log, under `lock`, changes what is in it."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.absolute().name
+
+    @property
+    def spec(self) -> Path:
+        """The sweep file, as given."""
+        return self.path / "spec.yaml"
+
+    @property
+    def info(self) -> Path:
+        """What was resolved from it, and on what it ran."""
+        return self.path / "sweep.json"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "log.jsonl"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials.parquet"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.parquet"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def debug_log(self) -> Path:
+        """Where the start-up noise of Ray and TensorFlow goes."""
+        return self.path / "debug.log"
+
+    @classmethod
+    def create(cls, results_dir: Path, name: str, spec_text: str, info: Mapping[str, object]) -> ResultsFolder:
+        """Make the folder of a new sweep, whole or not at all; ``info`` becomes sweep.json, after ``name``.
+
+        Raises `InputError` for a name that is no folder name or is taken, and for an unwritable place.
+        """
+        _check_name(name)
+        folder = cls(results_dir / name)
+        aside = cls(results_dir / f".{name}.{os.getpid()}")
+        try:
+            results_dir.mkdir(parents=True, exist_ok=True)
+            _check_free(folder)
+            aside.path.mkdir()
+        except OSError as error:
+            is_file = results_dir.is_file()
+            why = "is a file, expected a folder" if is_file else f"cannot be written ({error.strerror})"
+            raise InputError.one(str(results_dir), why, "give another folder with --results DIR") from error
+        try:
+            with storing(folder.path):
+                aside.checkpoints.mkdir()
+                aside.spec.write_text(spec_text, encoding="utf-8", newline="")
+                aside.write_info({"name": name, **info})
+                aside.path.rename(folder.path)
+        except BaseException:
+            shutil.rmtree(aside.path, ignore_errors=True)
+            _check_free(folder)  # the better message, where another process was faster
+            raise
+        return folder
+
+    @classmethod
+    def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
+        """The folder of an existing sweep, by its name or its path. Raises `InputError` if there is none."""
+        given = Path(name_or_path)
+        for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
+            if (path / "sweep.json").is_file():
+                return cls(path)
+        siblings = [folder.name for folder in folders(results_dir) if folder.info.is_file()]
+        hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
+        if (results_dir / given).is_dir():
+            raise InputError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
+        raise InputError.one(str(given), f"no such sweep in {results_dir}", hint)
+
+    def read_info(self) -> dict[str, object]:
+        """What `create` was given. Raises `StoreError` if it cannot be read."""
+        with storing(self.info):
+            text = self.info.read_bytes()
+        try:
+            info = json.loads(text)
+        except ValueError as error:
+            raise StoreError(f"{self.info}: damaged ({error})") from error
+        if not isinstance(info, dict):
+            raise StoreError(f"{self.info}: damaged (expected a mapping)")
+        return info
+
+    def write_info(self, info: Mapping[str, object]) -> None:
+        """Replace sweep.json; a reader sees the old or the new one, also after a loss of power."""
+        text = json.dumps(plain(info), indent=2)
+        with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def objectives(self) -> Objectives:
+        """(metric, "maximize" or "minimize") of each objective, out of ``objectives`` in sweep.json."""
+        entries = self.read_info().get("objectives", [])
+        try:
+            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]
+        except (TypeError, KeyError) as error:
+            raise StoreError(f'{self.info}: objectives: expected a list of {{"name", "goal"}}') from error
+        if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
+            raise StoreError(f"{self.info}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
+        return pairs
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the only process that runs this sweep; the lock ends with its owner, however that ends.
+
+        Raises `InputError` that names the process which holds it.
+        """
+        with storing(self.path / "lock"):
+            file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            for attempt in range(LOCK_ATTEMPTS):
+                if _locked(file, fcntl.LOCK_EX):
+                    break
+                if attempt + 1 == LOCK_ATTEMPTS:
+                    raise InputError.one(
+                        str(self.path), f"the sweep is being run by {self._owner()}", "stop that one first"
+                    )
+                time.sleep(0.05)
+            with storing(self.path / "lock"):
+                os.ftruncate(file, 0)
+                os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(file)
+
+    def is_running(self) -> bool:
+        """Whether a living process holds the lock."""
+        try:
+            file = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        try:
+            return not _locked(file, fcntl.LOCK_SH)
+        finally:
+            os.close(file)
+
+    def _owner(self) -> str:
+        return (self.path / "lock").read_text(errors="replace").strip() or "another process"
+
+
+def folders(results_dir: Path) -> list[ResultsFolder]:
+    """Everything in ``results_dir`` that is or was meant to be a sweep, by name; none if it is absent."""
+    if not results_dir.is_dir():
+        return []
+    with storing(results_dir):
+        found = [ResultsFolder(path) for path in sorted(results_dir.iterdir()) if path.name[0] != "."]
+        return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
+
+
+def _locked(file: int, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(f"this file system keeps no locks: {error.strerror}") from error
+    return True
+
+
+def _check_name(name: str) -> None:
+    expected = "expected a plain folder name: no / or \\, not begun with . or -, at most 200 bytes"
+    if (
+        not name
+        or name[0] in ".-"
+        or name != name.strip()
+        or not name.isprintable()
+        or set(name) & {"/", "\\"}
+        or len(name.encode(errors="replace")) > 200
+    ):
+        raise InputError.one("name", f"{name!r} cannot name a results folder, {expected}", "use --name OTHER")
+
+
+def _check_free(folder: ResultsFolder) -> None:
+    """Raise `InputError` unless a new sweep can have this folder: it is absent or empty."""
+    other = "choose another name with --name OTHER"
+    try:
+        content = sorted(item.name for item in folder.path.iterdir())
+    except FileNotFoundError:
+        return
+    except NotADirectoryError as error:
+        raise InputError.one(str(folder.path), "is a file, expected a new folder", other) from error
+    if folder.info.exists():
+        hint = f"{other}, or go on with it: python -m sweep resume {folder.name}"
+        raise InputError.one(str(folder.path), f"holds a sweep already ({_summary(folder)})", hint)
+    if content:
+        raise InputError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)
+
+
+def _summary(folder: ResultsFolder) -> str:
+    """What a taken folder holds, cheaply: how many trials, and when it last ran."""
+    last = folder.log if folder.log.exists() else folder.info
+    when = datetime.fromtimestamp(last.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    trials = 0
+    if folder.log.exists():
+        with folder.log.open("rb") as lines:
+            trials = sum(line.startswith(b'{"event":"trial_started"') for line in lines)
+    return f"{trials} {'trial' if trials == 1 else 'trials'}, last run {when}"

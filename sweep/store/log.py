@@ -1,0 +1,134 @@
+"""The append-only log of a sweep: the truth, of which tables, rungs and studies are derived.
+
+A record is torn when its write was cut short: it has no line feed or is no JSON, and nothing follows it.
+Nobody has acted on a torn record, so that readers ignore it and the next writer removes it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from sweep.errors import StoreError
+from sweep.events import Event, TrialEnded
+from sweep.store.disk import storing
+from sweep.store.records import NotJson, decode, encode
+
+
+class Log:
+    """The one writer of a log; hold the folder's lock. Not for several threads at once.
+
+    With ``fsync`` each end of a trial also survives a loss of power, at the price of a disk's latency.
+    """
+
+    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+        self.path = path
+        self._fsync = fsync
+        self._torn_at: int | None = None
+        with storing(path):
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            try:
+                os.ftruncate(self._file, _good_bytes(self._file))
+            except (OSError, StoreError) as error:
+                os.close(self._file)
+                raise StoreError(f"{path}: {error}") from error
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write all events or, raising `StoreError`, none; they survive the death of this process."""
+        data = b"".join(map(encode, events))
+        with storing(self.path):
+            if self._torn_at is not None:
+                os.ftruncate(self._file, self._torn_at)
+                self._torn_at = None
+            start = os.fstat(self._file).st_size
+            try:
+                while data:  # one write, but for a disk that fills up
+                    data = data[os.write(self._file, data) :]
+                if self._fsync and any(isinstance(event, TrialEnded) for event in events):
+                    os.fsync(self._file)
+            except BaseException:  # also an interrupt: all or none
+                self._torn_at = start
+                with suppress(OSError):  # the next append or the next writer tries again
+                    os.ftruncate(self._file, start)
+                raise
+
+    def close(self) -> None:
+        """Let go of the file; there is nothing to flush."""
+        os.close(self._file)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read(path: Path) -> Iterator[Event]:
+    """All events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
+    for event, _ in _scan(path, 0):
+        yield event
+
+
+def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
+    """The events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
+    events = []
+    end = offset
+    for event, end in _scan(path, offset):
+        events.append(event)
+        if end - offset >= max_bytes:
+            break
+    return events, end
+
+
+def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:
+    damage: StoreError | None = None
+    with storing(path), path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < offset:
+            raise StoreError(f"{path}: shorter than the {offset} bytes read before; another process cut it")
+        file.seek(offset)
+        for line in file:
+            if damage is not None:  # a damaged record that is not the last one
+                raise StoreError(_place(path, offset, damage)) from damage
+            if not line.endswith(b"\n"):
+                return
+            try:
+                event = decode(line)
+            except NotJson as error:
+                damage = error
+                continue
+            except StoreError as error:
+                raise StoreError(_place(path, offset, error)) from error
+            offset += len(line)
+            yield event, offset
+
+
+def _place(path: Path, offset: int, error: StoreError) -> str:
+    with path.open("rb") as file:
+        line = 1 + sum(block.count(b"\n") for block in _blocks(file.fileno(), offset))
+    return f"{path}:{line}: {error}"
+
+
+def _blocks(file: int, size: int) -> Iterator[bytes]:
+    while size > 0 and (block := os.read(file, min(size, 1 << 20))):
+        size -= len(block)
+        yield block
+
+
+def _good_bytes(file: int) -> int:
+    """Where a torn last record of the log begins, else its size. Raises `StoreError` for a foreign record."""
+    if os.fstat(file).st_size == 0:
+        return 0
+    with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
+        end = content.rfind(b"\n") + 1
+        start = content.rfind(b"\n", 0, max(end - 1, 0)) + 1
+        try:
+            decode(content[start:end])
+        except NotJson:
+            return start
+    return end

@@ -1,0 +1,183 @@
+"""What the events of a log come to: a row for each trial and for each epoch. Knows no file format."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from sweep.errors import StoreError
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
+from sweep.store.columns import Numbers, Objects
+from sweep.store.folder import Objectives
+
+LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape"})
+HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})
+TRIAL_TEXTS = (
+    *("trial_id", "status", "status_reason", "error", "checkpoint"),
+    *("node", "devices", "strategy", "precision"),
+)
+TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas")
+TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
+EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
+_UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
+
+
+def maximizes(metric: str, objectives: Objectives) -> bool | None:
+    """Whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
+    for name, goal in objectives:
+        if name == metric:
+            return goal == "maximize"
+    words = set(re.findall(r"[a-z]+\d*", metric.lower()))
+    lower, higher = bool(words & LOWER_IS_BETTER), bool(words & HIGHER_IS_BETTER)
+    return higher if lower != higher else None
+
+
+class TrialRows:
+    """One row per trial, in the order in which they were started."""
+
+    def __init__(self, objectives: Objectives) -> None:
+        self._objectives = objectives
+        self._maximizes: dict[str, bool | None] = {}
+        self.row: dict[int, int] = {}
+        self.texts: dict[str, Objects[str]] = {name: Objects() for name in TRIAL_TEXTS}
+        self.integers = {name: Numbers("q") for name in TRIAL_INTEGERS}
+        self.floats = {name: Numbers("d") for name in TRIAL_FLOATS}
+        self.params: dict[str, Objects[Value]] = {}
+        self.last: dict[str, Numbers] = {}
+        self.best: dict[str, Numbers] = {}
+        self.overhead: dict[str, Numbers] = {}
+        self._seen: Objects[int] = Objects()  # bit e is set when epoch e was reported
+        self._trained = Numbers("d")  # sum of the epochs' time_s
+        self._timed = Numbers("d")  # the part of it in which examples were counted
+        self._paused = Numbers("d")  # `pauses_s` when the trial began
+        self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
+
+    def start(self, event: TrialStarted) -> None:
+        """A trial told again (a log that was joined) stays as it was."""
+        if event.trial in self.row:
+            return
+        row = self.row[event.trial] = len(self.row)
+        self.texts["trial_id"].set(row, event.trial_id)
+        self.texts["status"].set(row, Status.RUNNING.value)
+        self.texts["status_reason"].set(row, "")
+        for name, value in (("trial", event.trial), ("repeat", event.repeat), ("seed", event.seed)):
+            self.integers[name].set(row, value)
+        self.integers["epochs"].set(row, 0)
+        self.floats["started_at"].set(row, event.time)
+        self._paused.set(row, self.pauses_s)
+        for name, param in event.params.items():
+            self.params.setdefault(name, Objects()).set(row, param)
+
+    def report(self, event: EpochReported) -> int | None:
+        """The row of the trial, or None if the epoch was reported before: the first report counts."""
+        row = self._find(event.trial)
+        seen = self._seen.get(row) or 0
+        if seen >> event.epoch & 1:
+            return None
+        seen |= 1 << event.epoch
+        self._seen.set(row, seen)
+        self.integers["epochs"].set(row, seen.bit_count())
+        _add(self._trained, row, event.time_s)
+        if event.examples_per_s is not None:
+            _add(self._timed, row, event.time_s)
+            _add(self.floats["examples"], row, event.examples_per_s * event.time_s)
+        for name, value in event.metrics.items():
+            self._measure(row, name, value)
+        if self.texts["status"].get(row) != Status.RUNNING:  # it goes on: resumed, or given more epochs
+            self.texts["status"].set(row, Status.RUNNING.value)
+            self.texts["status_reason"].set(row, "")
+            for column in ("ended_at", "duration_s", "train_s"):
+                self.floats[column].set(row, None)
+        return row
+
+    def end(self, event: TrialEnded) -> None:
+        """The first final state stays; an interruption is followed by what became of the trial."""
+        row = self._find(event.trial)
+        if self.texts["status"].get(row) not in _UNFINISHED:
+            return
+        facts = event.facts
+        for name, text in (
+            *(("status", event.status.value), ("status_reason", event.reason), ("error", event.error)),
+            *(("node", facts.node), ("devices", facts.devices), ("strategy", facts.strategy)),
+            *(("precision", facts.precision), ("checkpoint", facts.checkpoint)),
+        ):
+            if text is not None:
+                self.texts[name].set(row, text)
+        if facts.num_replicas is not None:
+            self.integers["num_replicas"].set(row, facts.num_replicas)
+        for part, seconds in facts.overhead_s.items():
+            _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
+        self._end_times(row, event)
+
+    def _end_times(self, row: int, event: TrialEnded) -> None:
+        paused_s = self.pauses_s - (self._paused.get(row) or 0.0)
+        one_session = paused_s == 0
+        started = self.floats["started_at"]
+        if one_session and event.facts.started is not None:
+            started.set(row, event.facts.started)
+        self.floats["ended_at"].set(row, event.time)
+        self.floats["duration_s"].set(row, event.time - (started.get(row) or 0.0) - paused_s)
+        # A worker knows only its own session; the log knows all epochs.
+        self.floats["train_s"].set(row, event.facts.train_s if one_session else None)
+
+    def _measure(self, row: int, name: str, value: float) -> None:
+        last = self.last.setdefault(name, Numbers("d"))
+        last.set(row, value)
+        if name not in self._maximizes:
+            self._maximizes[name] = maximizes(name, self._objectives)
+        maximize = self._maximizes[name]
+        if maximize is None or not math.isfinite(value):
+            return
+        best = self.best.setdefault(name, Numbers("d"))
+        old = best.get(row)
+        if old is None or (value > old if maximize else value < old):
+            best.set(row, value)
+
+    def _find(self, trial: int) -> int:
+        row = self.row.get(trial)
+        if row is None:
+            raise StoreError(f"trial {trial} is reported in the log but was never started in it")
+        return row
+
+    def train_s(self, row: int) -> float:
+        """Seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""
+        measured = self.floats["train_s"].get(row)
+        return (self._trained.get(row) or 0.0) if measured is None else measured
+
+    def examples_per_s(self, row: int) -> float | None:
+        """Mean over the time in which examples were counted."""
+        examples, timed = self.floats["examples"].get(row), self._timed.get(row)
+        return None if examples is None or not timed else examples / timed
+
+
+class EpochRows:
+    """One row per trial and epoch, in the order of the reports."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.trial_row = Numbers("q")
+        self.epoch = Numbers("q")
+        self.fields = {name: Numbers("d") for name in EPOCH_FIELDS}
+        self.metrics: dict[str, Numbers] = {}
+        self.measures: dict[str, Numbers] = {}
+
+    def report(self, trial_row: int, event: EpochReported) -> None:
+        row = self.count
+        self.count += 1
+        self.trial_row.set(row, trial_row)
+        self.epoch.set(row, event.epoch)
+        values = (event.time_s, event.time, event.learning_rate, event.examples_per_s)
+        for column, value in zip(self.fields.values(), values, strict=True):
+            column.set(row, value)
+        _set_all(self.metrics, row, event.metrics)
+        _set_all(self.measures, row, event.measures)
+
+
+def _set_all(columns: dict[str, Numbers], row: int, values: Mapping[str, float]) -> None:
+    for name, value in values.items():
+        columns.setdefault(name, Numbers("d")).set(row, value)
+
+
+def _add(column: Numbers, row: int, amount: float) -> None:
+    column.set(row, (column.get(row) or 0.0) + amount)

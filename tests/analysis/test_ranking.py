@@ -1,0 +1,111 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sweep.analysis.ranking import mean_interval, pareto_fronts, rank
+from sweep.analysis.trials import read
+from sweep.errors import InputError
+from sweep.events import Status
+
+DONE, PRUNED, RUNNING = Status.COMPLETED, Status.PRUNED, Status.RUNNING
+
+
+def acc(*values: float) -> list[dict[str, float]]:
+    return [{"acc": value} for value in values]
+
+
+def order(folder) -> list[int]:
+    return [row.trials[0].trial for row in rank([read(folder)]).rows]
+
+
+def test_completed_come_first_and_an_early_stop_is_never_taken_for_a_finish(sweep_of):
+    runs = [
+        ({"x": 0}, Status.FAILED, []),
+        ({"x": 1}, PRUNED, acc(0.99)),
+        ({"x": 2}, DONE, acc(0.9, 0.5, 0.6)),
+        ({"x": 3}, Status.DIVERGED, acc(0.9, math.nan)),
+        ({"x": 4}, PRUNED, acc(0.1, 0.4)),
+        ({"x": 5}, RUNNING, acc(1.0, 1.0)),
+        ({"x": 6}, Status.OOM, []),
+        ({"x": 7}, PRUNED, acc(0.1, 0.5)),
+        ({"x": 8}, DONE, acc(0.1, 0.1, 0.8)),
+        ({"x": 9}, DONE, acc(0.1, 0.1, math.inf)),
+    ]
+    folder = sweep_of(runs)
+    assert order(folder) == [8, 2, 9, 7, 4, 1, 5, 3, 6, 0]
+    assert [row.rank for row in rank([read(folder)]).rows] == list(range(1, 11))
+
+
+def test_minimize_turns_the_order(sweep_of):
+    runs = [({"x": x}, DONE, acc(value)) for x, value in enumerate((0.3, 0.1, 0.2))]
+    assert order(sweep_of(runs, "low", objectives=(("acc", "minimize"),))) == [1, 2, 0]
+    assert order(sweep_of(runs, "high")) == [0, 2, 1]
+    assert order(sweep_of(runs, "none", objectives=())) == [0, 1, 2]
+
+
+def test_repeats_are_one_configuration_with_all_its_scores(sweep_of):
+    runs = [({"x": 1, "y": [2]}, DONE, acc(value)) for value in (0.5, 0.6, 0.7)]
+    runs += [({"x": 2, "y": [2]}, Status.DIVERGED, acc(0.99)), ({"x": 2, "y": [2]}, DONE, acc(0.55))]
+    ranking = rank([read(sweep_of(runs))])
+    first, second = ranking.rows
+    assert ranking.varying == ("x",)
+    (score,) = first.scores
+    assert (first.params, score.values) == ({"x": 1, "y": [2]}, (0.5, 0.6, 0.7))
+    assert (score.mean, score.std) == (pytest.approx(0.6), pytest.approx(0.1))
+    # Student's t for two degrees of freedom at 97.5 %: 4.3027
+    assert score.interval == pytest.approx((0.6 - 4.3027 * 0.1 / 3**0.5, 0.6 + 4.3027 * 0.1 / 3**0.5), abs=1e-5)
+    assert (second.status, second.scores[0].values, second.scores[0].interval) == (DONE, (0.55,), None)
+    assert [trial.trial for trial in second.trials] == [4, 3]
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=10, unique=True))
+def test_the_interval_is_that_of_scipy(values):
+    sem = stats.sem(values)
+    expected = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=sem)
+    assert mean_interval(values) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert mean_interval(values[:1]) is None
+
+
+def dominates(one, other) -> bool:
+    return all(a <= b for a, b in zip(one, other, strict=True)) and one != other
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 5)] * 3), max_size=30))
+def test_fronts_peel_off_one_after_the_other(points):
+    numbers = pareto_fronts(points)
+    left = list(zip(points, numbers, strict=True))
+    number = 0
+    while left:
+        number += 1
+        front = [one for one in left if not any(dominates(other, one[0]) for other, _ in left)]
+        assert {told for _, told in front} == {number}
+        left = [one for one in left if one not in front]
+    assert max(numbers, default=0) == number
+
+
+def test_several_objectives_rank_by_front_then_by_the_first(sweep_of):
+    values = [(0.9, 5.0), (0.8, 1.0), (0.7, 2.0), (0.95, 9.0)]
+    runs = [({"x": x}, DONE, [{"acc": a, "cost": c}]) for x, (a, c) in enumerate(values)]
+    runs += [({"x": 9}, PRUNED, [{"acc": 1.0, "cost": 0.0}]), ({"x": 8}, DONE, [{"acc": 1.0}])]
+    folder = sweep_of(runs, objectives=(("acc", "maximize"), ("cost", "minimize")))
+    rows = rank([read(folder)]).rows
+    assert [(row.trials[0].trial, row.front) for row in rows[:4]] == [(3, 1), (0, 1), (1, 1), (2, 2)]
+    assert [row.front for row in rows[4:]] == [None, None]
+
+
+def test_sweeps_are_ranked_together_but_configurations_kept_apart(sweep_of):
+    first = sweep_of([({"x": 1}, DONE, acc(0.5))], "first")
+    second = sweep_of([({"x": 1}, DONE, acc(0.6))], "second")
+    rows = rank([read(first), read(second)]).rows
+    assert [(row.sweep, row.scores[0].values) for row in rows] == [("second", (0.6,)), ("first", (0.5,))]
+
+
+def test_sweeps_of_different_objectives_have_no_common_order(sweep_of):
+    first = sweep_of([], "first")
+    second = sweep_of([], "second", objectives=(("loss", "minimize"),))
+    message = r"second: its objective is minimize loss, but that of .*first is maximize acc; compare sweeps"
+    with pytest.raises(InputError, match=message):
+        rank([read(first), read(second)])

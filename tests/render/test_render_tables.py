@@ -1,0 +1,116 @@
+import io
+
+from rich.console import Console
+
+from sweep.analysis.listing import Listed
+from sweep.analysis.ranking import Ranked, Ranking, Score
+from sweep.analysis.trials import Trial
+from sweep.events import Status
+from sweep.render.tables import Grid, configurations_grid, ranking_grid, show, sweeps_grid
+
+
+def shown(grid: Grid, *, terminal: bool = False, width: int = 80) -> str:
+    file = io.StringIO()
+    colour = "standard" if terminal else None
+    show(grid, Console(file=file, width=width, force_terminal=terminal, color_system=colour))
+    return file.getvalue()
+
+
+def trial(number: int, status: Status = Status.COMPLETED) -> Trial:
+    return Trial(
+        **{"sweep": "first", "trial": number, "trial_id": "t", "repeat": 0, "seed": 0, "status": status},
+        **{"status_reason": "", "params": {}, "metrics": {}, "best": {}, "epochs": 3},
+        **{"duration_s": None, "checkpoint": None},
+    )
+
+
+def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -> Ranked:
+    return Ranked(rank, "first", params, trials[0].status, 3, scores, None, trials)
+
+
+def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple[Score, ...]:
+    mean = sum(values) / len(values)
+    return (Score("acc", "maximize", values, mean, None if len(values) < 2 else 0.0512, interval),)
+
+
+REPEATED = Ranking(
+    (("acc", "maximize"),),
+    ("lr", "aug"),
+    (
+        ranked(1, {"lr": 1e-3, "aug": "low", "o": 1}, scored(0.9, 0.95, interval=(0.9, 0.95)), *map(trial, range(3))),
+        ranked(2, {"lr": 5e-4, "o": 1}, scored(0.5), trial(5), trial(4, Status.DIVERGED)),
+        ranked(3, {"lr": 1e-5, "aug": "[bold]", "o": 1}, (), trial(7, Status.FAILED)),
+    ),
+)
+WIDE = """\
+rank  trial  status                   epochs                   acc              95 %      lr  aug
+   1    0-2  completed                     3  0.9250 ± 0.051 (n=2)  0.9000 .. 0.9500   0.001  low
+   2    4,5  1 completed, 1 diverged       3                 0.5000                    0.0005
+   3      7  failed                        3                                            1e-05  [bold]
+"""
+
+
+def test_a_ranking_off_a_terminal_is_plain_text_of_any_width():
+    assert shown(ranking_grid(REPEATED), width=20) == WIDE
+
+
+def test_a_ranking_shows_only_what_differs_and_what_there_is():
+    single = Ranking(REPEATED.objectives, ("lr",), (ranked(1, {"lr": 1.0}, scored(0.5), trial(0)),))
+    assert shown(ranking_grid(single)) == (
+        "rank  trial  status     epochs     acc  lr\n   1      0  completed       3  0.5000   1\n"
+    )
+    assert shown(ranking_grid(REPEATED, limit=1)).count("\n") == 2
+
+
+def test_several_sweeps_are_named():
+    rows = (ranked(1, {}, (), trial(0)), Ranked(2, "second", {}, Status.FAILED, 0, (), None, (trial(0),)))
+    grid = ranking_grid(Ranking((), (), rows))
+    assert [row[grid.columns.index("sweep")] for row in grid.rows] == ["first", "second"]
+
+
+def test_a_parameter_may_be_called_like_a_column():
+    grid = ranking_grid(Ranking((), ("epochs",), (ranked(1, {"epochs": 9}, (), trial(0)),)))
+    assert dict(zip(grid.columns, grid.rows[0], strict=True))["param.epochs"] == "9"
+
+
+def test_a_narrow_terminal_gets_blocks_and_loses_nothing():
+    told = shown(ranking_grid(REPEATED), terminal=True, width=40)
+    for word in WIDE.split():
+        assert word in told
+    assert max(map(len, shown(ranking_grid(REPEATED, 1), terminal=True, width=40).split("\n"))) < 60
+    assert "…" not in told
+
+
+def test_colour_is_only_for_terminals():
+    assert "\x1b[32mcompleted" in shown(ranking_grid(REPEATED), terminal=True, width=200)
+    assert "\x1b" not in shown(ranking_grid(REPEATED), width=200)
+
+
+def test_the_list_of_sweeps_holds_damaged_ones_too():
+    listed = [
+        Listed(
+            **{"name": "lr", "path": "results/lr", "state": "finished", "trials": {"completed": 2, "failed": 1}},
+            **{"metric": "acc", "goal": "maximize", "best": 0.5, "best_trial": 1},
+            **{"started": 1_700_000_000.0, "duration_s": 90.0},
+        ),
+        Listed(name="broken", path="results/broken", state="damaged", trials={}, reason="no sweep.json"),
+    ]
+    lines = [" ".join(line.split()) for line in shown(sweeps_grid(listed), width=300).splitlines()]
+    assert lines == [
+        "sweep state trials metric best by trial started took reason",
+        "lr finished 2 completed, 1 failed acc 0.5000 1 2023-11-14 22:13 UTC 1 min 30 s",
+        "broken damaged no sweep.json",
+    ]
+
+
+def test_configurations_of_a_plan():
+    told = shown(configurations_grid([{"lr": 0.1, "o": "sgd"}, {"lr": 0.01, "o": "sgd"}]))
+    assert told == "trial    lr\n    0   0.1\n    1  0.01\n"
+
+
+def test_wide_characters_line_up():
+    assert shown(Grid(("name", "x"), (("学習", "a"), ("lr", "b")))) == "name  x\n学習  a\nlr    b\n"
+
+
+def test_no_rows_leave_nothing_to_show():
+    assert shown(sweeps_grid([])).strip() == ""

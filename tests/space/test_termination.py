@@ -1,0 +1,74 @@
+"""Termination rules: the epochs at which each can act."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweep.space.termination import (
+    Asha,
+    EarlyTermination,
+    Hyperband,
+    Median,
+    NoTermination,
+    brackets,
+    decision_epochs,
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "epochs", "expected"),
+    [
+        (NoTermination(), 20, ()),
+        (Asha(), 27, ((1, 3, 9),)),
+        (Asha(), 28, ((1, 3, 9, 27),)),
+        (Asha(max_iter=9), 100, ((1, 3, 9),)),
+        (Asha(min_iter=2, eta=2, brackets=3), 20, ((2, 4, 8, 16), (4, 8, 16), (8, 16))),
+        (Asha(eta=1.5), 6, ((1, 2, 3, 4),)),  # 1, 1.5, 2.25, 3.375: the epoch that reaches each
+        (Asha(min_iter=20), 20, ((),)),
+        (Hyperband(min_iter=3), 100, ((3, 9, 27, 81),)),
+        (Hyperband(max_iter=27, s=2), 27, ((3, 9),)),
+        (Hyperband(max_iter=27, s=5), 27, ((1, 3, 9),)),
+        (Hyperband(max_iter=100, s=2, eta=2), 30, ((25,),)),
+        (Hyperband(min_iter=1, max_iter=9, s=1), 27, ((3,),)),
+        (Hyperband(min_iter=1, eta=1.5), 6, ((1, 2, 3, 5),)),
+        (Median(grace=3), 6, ((3, 4, 5),)),
+        (Median(), 1, ((),)),
+    ],
+)
+def test_brackets(rule: EarlyTermination, epochs: int, expected: tuple[tuple[int, ...], ...]) -> None:
+    assert brackets(rule, epochs) == expected
+
+
+rules = st.one_of(
+    st.builds(Asha, st.integers(1, 30), st.none(), st.floats(1.01, 10), st.integers(1, 4)),
+    st.builds(Hyperband, min_iter=st.integers(1, 30), eta=st.floats(1.01, 10)),
+    st.builds(Hyperband, max_iter=st.integers(1, 300), s=st.integers(1, 10), eta=st.floats(1.01, 10)),
+    st.builds(Median, st.integers(1, 30)),
+)
+
+
+@given(rules, st.integers(1, 200))
+def test_decisions_fall_before_the_last_epoch(rule: EarlyTermination, epochs: int) -> None:
+    decisions = decision_epochs(rule, epochs)
+    assert list(decisions) == sorted(set(decisions))
+    assert all(1 <= epoch < epochs for epoch in decisions)
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        lambda: Asha(min_iter=0),
+        lambda: Asha(eta=1),
+        lambda: Asha(brackets=0),
+        lambda: Asha(min_iter=5, max_iter=4),
+        lambda: Hyperband(),
+        lambda: Hyperband(max_iter=27),
+        lambda: Hyperband(min_iter=1, eta=1),
+        lambda: Median(grace=0),
+    ],
+)
+def test_nonsense_is_refused(nonsense: object) -> None:
+    with pytest.raises(ValueError, match=r"rule|below"):
+        nonsense()

@@ -1,0 +1,102 @@
+import math
+
+import pytest
+
+from sweep.errors import StoreError
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
+from sweep.store.tables import TableBuilder
+
+
+def started(trial: int, params=None) -> TrialStarted:
+    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params or {}, seed=0, repeat=0, time=100.0)
+
+
+def reported(trial: int, epoch: int, **metrics: float) -> EpochReported:
+    return EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=100.0 + epoch, time_s=0.5)
+
+
+def ended(trial: int, status: Status = Status.COMPLETED, time: float = 110.0, **rest) -> TrialEnded:
+    return TrialEnded(trial=trial, status=status, reason="", time=time, **rest)
+
+
+def build(events: list[Event], objectives=(("val_accuracy", "maximize"),)) -> TableBuilder:
+    builder = TableBuilder("first", objectives)
+    for event in events:
+        builder.observe(event)
+    return builder
+
+
+def told(events: list[Event]) -> list[dict[str, object]]:
+    return build(events).trials().to_pylist()
+
+
+def test_epochs_are_sorted_and_the_first_report_of_one_counts():
+    events = [started(0), started(1), reported(1, 1, loss=1.0), reported(0, 1, loss=2.0)]
+    events += [reported(1, 3, loss=3.0), reported(1, 2, loss=4.0), reported(0, 1, loss=9.0, extra=1.0)]
+    table = build(events).metrics()
+    columns = table.select(["trial", "epoch", "metric.loss"]).to_pydict()
+    assert columns == {"trial": [0, 1, 1, 1], "epoch": [1, 1, 2, 3], "metric.loss": [2.0, 1.0, 4.0, 3.0]}
+    assert "metric.extra" not in table.column_names
+    assert [row["epochs"] for row in told(events)] == [1, 3]
+
+
+def test_a_running_trial_has_no_end():
+    running = told([started(0), reported(0, 1, val_accuracy=0.5)])[0]
+    assert running["status"] == "running"
+    assert running["ended_at"] is running["duration_s"] is running["overhead_s"] is None
+    assert (running["train_s"], running["objective"]) == (0.5, 0.5)
+
+
+def test_a_resumed_trial_counts_its_time_without_the_pause():
+    interrupted = ended(0, Status.INTERRUPTED, 105.0, facts=Facts(started=101.0, train_s=2.0))
+    events = [started(0), reported(0, 1, loss=1.0), interrupted]
+    assert told(events)[0]["status"] == "interrupted"
+    events += [SessionEnded(time=106.0, reason="interrupted")]
+    events += [SessionStarted(time=1006.0, resumed=True, version="1"), reported(0, 1, loss=7.0)]
+    assert told(events)[0]["status"] == "interrupted"
+    events += [reported(0, 2, loss=0.5)]
+    assert (told(events)[0]["status"], told(events)[0]["ended_at"]) == ("running", None)
+    events += [ended(0, time=1010.0, facts=Facts(started=1007.0, train_s=0.75)), ended(0, Status.FAILED)]
+    row = told(events)[0]
+    assert (row["status"], row["duration_s"], row["train_s"]) == ("completed", 9.0, 1.0)
+    assert build(events).history().active_s == 10.0
+
+
+def test_a_finished_trial_that_is_given_more_epochs_runs_again():
+    events = [started(0), reported(0, 1, loss=1.0), ended(0, Status.PRUNED), reported(0, 2, loss=0.5)]
+    assert told(events)[0]["status"] == "running"
+    assert told([*events, ended(0)])[0]["status"] == "completed"
+
+
+def test_a_parameter_that_a_trial_has_not_is_null():
+    assert [row["param.m"] for row in told([started(0, {}), started(1, {"m": 0.5}), started(2, {})])] == [
+        None,
+        0.5,
+        None,
+    ]
+
+
+def test_best_follows_the_goal_then_the_name_and_else_there_is_none():
+    values = {"val_accuracy": 1.0, "f1_score": 1.0, "val_loss": 1.0, "score": 1.0, "acc_loss": 1.0, "cost": 1.0}
+    more = dict.fromkeys(values, 2.0)
+    worse = dict.fromkeys(values, math.inf)
+    events = [started(0), reported(0, 1, **values), reported(0, 2, **more), reported(0, 3, **worse)]
+    row = build(events, (("cost", "minimize"), ("score", "maximize"))).trials().to_pylist()[0]
+    best = {name.removeprefix("best."): value for name, value in row.items() if name.startswith("best.")}
+    assert best == {"val_accuracy": 2.0, "f1_score": 2.0, "val_loss": 1.0, "score": 2.0, "cost": 1.0}
+    assert row["objective"] == math.inf
+
+
+def test_a_report_of_an_unknown_trial_is_an_error():
+    for event in (reported(3, 1), ended(3)):
+        with pytest.raises(StoreError, match="trial 3 is reported in the log but was never started"):
+            build([event])

@@ -1,0 +1,278 @@
+import math
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+from sweep.store.tables import TableBuilder, read, rows
+
+OBJECTIVES = (("val_accuracy", "maximize"),)
+GOLDEN_TRIALS = """
+sweep: string
+trial: int64
+trial_id: string
+repeat: int64
+seed: int64
+status: string
+status_reason: string
+param.learning_rate: double
+param.batch_size: int64
+param.nesterov: bool
+param.optimizer: string
+param.layers: string
+metric.loss: double
+metric.val_accuracy: double
+metric.tokens: double
+best.loss: double
+best.val_accuracy: double
+objective: double
+epochs: int64
+started_at: timestamp[us, tz=UTC]
+ended_at: timestamp[us, tz=UTC]
+duration_s: double
+train_s: double
+overhead_s: double
+overhead.build_s: double
+overhead.compile_s: double
+node: string
+devices: string
+strategy: string
+num_replicas: int64
+precision: string
+examples_per_s: double
+checkpoint: string
+error: string
+"""
+GOLDEN_METRICS = """
+sweep: string
+trial: int64
+trial_id: string
+epoch: int64
+time_s: double
+timestamp: timestamp[us, tz=UTC]
+learning_rate: double
+examples_per_s: double
+metric.loss: double
+metric.val_accuracy: double
+metric.tokens: double
+peak_memory_mb: double
+"""
+PARAMS = {"learning_rate": 1e-3, "batch_size": 32, "nesterov": True, "optimizer": "sgd", "layers": [8, 4]}
+
+
+def started(trial: int, params=PARAMS, time: float = 100.0) -> TrialStarted:
+    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time)
+
+
+def reported(trial: int, epoch: int, **metrics: float) -> EpochReported:
+    return EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=100.0 + epoch, time_s=0.5)
+
+
+def ended(trial: int, status: Status = Status.COMPLETED, time: float = 110.0, **rest) -> TrialEnded:
+    return TrialEnded(trial=trial, status=status, reason="", time=time, **rest)
+
+
+def build(events: list[Event], objectives=OBJECTIVES) -> TableBuilder:
+    builder = TableBuilder("first", objectives)
+    for event in events:
+        builder.observe(event)
+    return builder
+
+
+def told(events: list[Event]) -> list[dict[str, object]]:
+    return build(events).trials().to_pylist()
+
+
+FACTS = Facts(
+    started=101.0,
+    node="host",
+    devices="cpu:0",
+    strategy="default",
+    num_replicas=1,
+    precision="float32",
+    train_s=1.25,
+    overhead_s={"build": 0.5, "compile_s": 0.25},
+    checkpoint="checkpoints/t0/2",
+)
+STORY: list[Event] = [
+    SessionStarted(time=99.0, resumed=False, version="1"),
+    started(0),
+    started(1),
+    reported(0, 1, loss=2.0, val_accuracy=0.8),
+    reported(1, 1, loss=math.nan),
+    EpochReported(
+        trial=0,
+        epoch=2,
+        metrics={"loss": 1.0, "val_accuracy": 0.7, "tokens": 10.0},
+        time=103.0,
+        time_s=0.5,
+        learning_rate=1e-3,
+        examples_per_s=200.0,
+        measures={"peak_memory_mb": 64.0},
+    ),
+    ended(0, facts=FACTS),
+    TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),
+    SessionEnded(time=111.0, reason="finished"),
+]
+
+
+def test_the_schemas_are_these():
+    builder = build(STORY)
+    for table, golden in ((builder.trials(), GOLDEN_TRIALS), (builder.metrics(), GOLDEN_METRICS)):
+        assert "\n".join(f"{field.name}: {field.type}" for field in table.schema) == golden.strip()
+
+
+def test_the_readme_lists_the_columns():
+    listed = (Path(__file__).parents[2] / "results" / "README.md").read_text()
+    trials, metrics = re.split(r"^## ", listed, flags=re.MULTILINE)[1:3]
+    for section, golden in ((trials, GOLDEN_TRIALS), (metrics, GOLDEN_METRICS)):
+        told = re.findall(r"^\| `([^`]+)` \|", section, flags=re.MULTILINE)
+        patterns = [re.sub(r"<\w+>", r"\\w+", name.replace(".", r"\.")) for name in told]
+        columns = [line.split(":")[0] for line in golden.split("\n") if line]
+        for column in columns:
+            if column != "peak_memory_mb":  # a measure goes by its own name
+                assert sum(bool(re.fullmatch(pattern, column)) for pattern in patterns) == 1, column
+        for pattern in patterns:
+            assert any(re.fullmatch(pattern, column) for column in columns) or pattern.startswith("<"), pattern
+
+
+def test_a_row_tells_what_became_of_a_trial():
+    first, second = told(STORY)
+    moment = datetime.fromtimestamp
+    assert first == {
+        **{"sweep": "first", "trial": 0, "trial_id": "t0", "repeat": 0, "seed": 0},
+        **{"status": "completed", "status_reason": ""},
+        **{"param.learning_rate": 1e-3, "param.batch_size": 32, "param.nesterov": True},
+        **{"param.optimizer": "sgd", "param.layers": "[8, 4]"},
+        **{"metric.loss": 1.0, "metric.val_accuracy": 0.7, "metric.tokens": 10.0},
+        **{"best.loss": 1.0, "best.val_accuracy": 0.8, "objective": 0.7, "epochs": 2},
+        **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
+        **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
+        **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1},
+        **{"precision": "float32", "examples_per_s": 200.0, "checkpoint": "checkpoints/t0/2", "error": None},
+    }
+    assert math.isnan(second["metric.loss"])
+    assert second["best.loss"] is None
+    assert second["metric.val_accuracy"] is second["objective"] is second["node"] is None
+    assert (second["status"], second["status_reason"]) == ("diverged", "loss is nan")
+    assert second["train_s"] == 0.5  # of its epochs, since no worker told
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "stored"),
+    [
+        ([1, 2], "int64", [1, 2]),
+        ([1, 2.5], "double", [1.0, 2.5]),
+        ([True, False], "bool", [True, False]),
+        (["a", None], "string", ["a", None]),
+        ([None, None], "null", [None, None]),
+        ([True, 1], "string", ["true", "1"]),
+        (["a", 1], "string", ['"a"', "1"]),
+        ([[1, "x"], {"k": None}], "string", ['[1, "x"]', '{"k": null}']),
+        ([2**63, 1], "string", [str(2**63), "1"]),
+        ([2**53 + 1, 0.5], "string", [str(2**53 + 1), "0.5"]),
+        ([math.inf, "inf"], "string", ['"inf"', '"\\\\inf"']),
+        (["\ud800", None], "string", ["\\ud800", None]),
+    ],
+)
+def test_a_parameter_has_one_type_that_loses_nothing(values, kind, stored):
+    column = build([started(number, {"p": value}) for number, value in enumerate(values)]).trials()["param.p"]
+    assert (str(column.type), column.to_pylist()) == (kind, stored)
+
+
+def test_a_measure_does_not_hide_a_column():
+    report = EpochReported(
+        trial=0, epoch=1, metrics={"loss": 1.0}, time=1.0, time_s=0.5, measures={"epoch": 7.0, "metric.loss": 8.0}
+    )
+    row = build([started(0), report]).metrics().to_pylist()[0]
+    assert (row["epoch"], row["measure.epoch"]) == (1, 7.0)
+    assert (row["metric.loss"], row["measure.metric.loss"]) == (1.0, 8.0)
+
+
+def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
+    info = {"objectives": [{"name": metric, "goal": goal} for metric, goal in OBJECTIVES]}
+    folder = ResultsFolder.create(results, name, "", info)
+    with Log(folder.log) as log:
+        log.append(events)
+    builder = TableBuilder.of(folder)
+    builder.follow(folder.log)
+    builder.write(folder)
+    return folder
+
+
+def test_pandas_duckdb_and_polars_read_both_files(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    for path, table in ((folder.trials, build(STORY).trials()), (folder.metrics, build(STORY).metrics())):
+        assert list(pd.read_parquet(path).columns) == table.column_names
+        assert pl.read_parquet(path)["trial"].to_list() == table["trial"].to_pylist()
+        assert duckdb.sql(f"select count(*) from '{path}'").fetchall() == [(table.num_rows,)]
+    frame = pd.read_parquet(folder.trials)
+    assert frame["started_at"].dtype == "datetime64[us, UTC]"
+    assert frame.loc[frame["status"] == "completed", "objective"].tolist() == [0.7]
+    query = f"""select "param.optimizer", max("best.val_accuracy") from '{folder.trials}' group by all"""
+    assert duckdb.sql(query).fetchall() == [("sgd", 0.8)]
+    assert pl.read_parquet(folder.metrics)["metric.val_accuracy"].to_list() == [0.8, 0.7, None]
+
+
+def test_tables_of_two_sweeps_concatenate(tmp_path):
+    first = written(tmp_path, "first", STORY)
+    second = written(tmp_path, "second", [started(0, {"learning_rate": 1, "depth": 3}), reported(0, 1, auc=0.5)])
+    both = pa.concat_tables([read(first).trials, read(second).trials], promote_options="permissive")
+    assert both["param.learning_rate"].to_pylist() == [1e-3, 1e-3, 1.0]
+    assert both["metric.auc"].to_pylist() == [None, None, 0.5]
+    frames = [pd.read_parquet(folder.trials) for folder in (first, second)]
+    assert pd.concat(frames, ignore_index=True)["sweep"].tolist() == ["first", "first", "second"]
+    files = [str(first.trials), str(second.trials)]
+    union = duckdb.read_parquet(files, union_by_name=True)
+    assert union.project('count("param.depth"), count(*)').fetchall() == [(1, 3)]
+
+
+def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    fresh = read(folder)
+    assert fresh.history.ended == "finished"
+    for table, derived in ((fresh.trials, build(STORY).trials()), (fresh.metrics, build(STORY).metrics())):
+        assert str(table.to_pylist()) == str(derived.to_pylist())  # as text, for NaN
+        assert table.schema == derived.schema
+    log_before = folder.log.read_bytes()
+    with Log(folder.log) as log:
+        log.append([started(2)])
+    files = {path: path.read_bytes() for path in (folder.trials, folder.metrics, folder.log)}
+    assert read(folder).trials.num_rows == 3
+    assert {path: path.read_bytes() for path in files} == files  # reading writes nothing
+    folder.trials.write_bytes(b"not Parquet")
+    assert read(folder).trials.num_rows == 3
+    folder.trials.write_bytes(files[folder.trials])
+    folder.log.unlink()
+    assert read(folder).trials.num_rows == 2  # only the files are left
+    folder.log.write_bytes(log_before)
+    folder.metrics.unlink()
+    assert read(folder).metrics.num_rows == 3
+
+
+def test_rows_of_trials_have_their_parameters_back(tmp_path):
+    events = [started(0), started(1, {"layers": "nan", "learning_rate": math.inf})]
+    folder = written(tmp_path, "first", events)
+    for _ in ("from the files", "from the log"):
+        first, second = rows(read(folder).trials)
+        assert first["param.layers"] == [8, 4]
+        assert (second["param.layers"], second["param.learning_rate"]) == ("nan", math.inf)
+        assert "param.optimizer" not in second
+        folder.trials.unlink(missing_ok=True)
