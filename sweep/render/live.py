@@ -86,6 +86,13 @@ class LiveView:
         if self._live is not None:
             self._live.stop()
 
+    def say(self, text: str) -> None:
+        """A line about the session, in quiet too when it is the answer to a signal."""
+        if self._live is not None:
+            self._console.print(Text(text, "dim"))
+        elif self._lines:
+            self._write(text)
+
     def replay(self, events: Iterable[Event]) -> None:
         """Count what happened in earlier sessions without showing it."""
         for event in events:

@@ -1,0 +1,5 @@
+"""``python -m sweep``."""
+
+from sweep.cli import main
+
+main()

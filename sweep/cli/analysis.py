@@ -1,0 +1,99 @@
+"""``list``, ``compare`` and ``best``: what sweeps have found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError
+
+if TYPE_CHECKING:
+    from sweep.analysis.ranking import Ranked, Ranking
+
+
+@click.command("list")
+@options.results
+@options.as_json
+def list_sweeps(results: Path, as_json: bool) -> None:
+    """List the sweeps of the results folder."""
+    from rich.console import Console
+
+    from sweep.analysis import listing
+    from sweep.render.tables import show, sweeps_grid
+
+    found = listing.sweeps(results)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=2))
+    elif found:
+        show(sweeps_grid(found), Console())
+    else:
+        click.echo(f"no sweeps in {results}; start one: python -m sweep run FILE")
+
+
+@click.command()
+@click.argument("sweeps", nargs=-1, required=True)
+@options.results
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
+@options.as_json
+def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
+    """Rank the configurations of one sweep or of several with the same objective."""
+    _show(_ranking(results, sweeps), limit, as_json=as_json)
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--export", type=click.Path(path_type=Path), metavar="DIR", help="Copy the best trial's checkpoint there.")
+@options.as_json
+def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
+    """Show the best configuration, or the Pareto front of several objectives."""
+    ranking = _ranking(results, (sweep,))
+    rows = tuple(row for row in ranking.rows if row.status == "completed" and row.scores)
+    rows = tuple(row for row in rows if row.front == 1) if len(ranking.objectives) > 1 else rows[:1]
+    if not rows:
+        raise InputError.one(sweep, "no trial has completed", f"see python -m sweep compare {sweep}")
+    _show(dataclasses.replace(ranking, rows=rows), None, as_json=as_json)
+    if export is not None:
+        _export(results, sweep, rows[0], export)
+
+
+def _ranking(results: Path, sweeps: tuple[str, ...]) -> Ranking:
+    from sweep.analysis import ranking, trials
+    from sweep.store.folder import ResultsFolder
+
+    return ranking.rank([trials.read(ResultsFolder.open(results, name)) for name in sweeps])
+
+
+def _show(ranking: Ranking, limit: int | None, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from sweep.render.tables import ranking_grid, show
+
+    if as_json:
+        shown = dataclasses.replace(ranking, rows=ranking.rows[:limit])
+        click.echo(json.dumps(dataclasses.asdict(shown), indent=2, default=str))
+    else:
+        show(ranking_grid(ranking, limit), Console())
+
+
+def _export(results: Path, sweep: str, row: Ranked, target: Path) -> None:
+    from sweep.store.folder import ResultsFolder
+
+    folder = ResultsFolder.open(results, sweep)
+    trial = row.trials[0]
+    checkpoint = trial.checkpoint
+    if not checkpoint or not (folder.path / checkpoint).is_dir():
+        raise InputError.one(sweep, f"trial {trial.trial} has no checkpoint", "only the best completed trial keeps one")
+    if target.exists():
+        raise InputError.one(str(target), "exists already", "name a new folder")
+    shutil.copytree(folder.path / checkpoint, target)
+    (target / "trial.json").write_text(
+        json.dumps({"sweep": row.sweep, "trial": trial.trial, "params": dict(row.params)}, indent=2) + "\n"
+    )
+    click.echo(f"copied the checkpoint of trial {trial.trial} to {target}")

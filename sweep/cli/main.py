@@ -1,0 +1,45 @@
+"""The commands and how errors leave the program."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from sweep.cli import analysis, planning, running
+from sweep.errors import InputError, SweepError
+
+WRONG_INPUT = 2
+
+
+class _Commands(click.Group):
+    """Shows errors that are the user's to mend as lines, never as a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            for problem in error.problems:
+                click.echo(f"error: {problem}", err=True)
+            sys.exit(WRONG_INPUT)
+        except SweepError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(WRONG_INPUT)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="sweep", message="%(prog)s %(version)s")
+def main() -> None:
+    """Hyperparameter sweeps on Ray for Keras models: one YAML file in, a comparison to trust out."""
+
+
+for _command in (
+    running.run,
+    planning.plan,
+    running.resume,
+    analysis.list_sweeps,
+    analysis.compare,
+    analysis.best,
+    planning.schema,
+):
+    main.add_command(_command)

@@ -1,0 +1,154 @@
+"""``run`` and ``resume``: sweeps that train."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError
+
+if TYPE_CHECKING:
+    from sweep.runner.session import Options, Outcome, View
+    from sweep.spec import Spec
+    from sweep.store.folder import ResultsFolder
+
+INTERRUPTED = 130
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", help="Name of the sweep and its results folder, instead of the file's.")
+@options.results
+@options.assignments
+@options.simulate_gpus
+@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@options.backend
+def run(
+    file: Path,
+    name: str | None,
+    results: Path,
+    assignments: tuple[str, ...],
+    simulate_gpus: int | None,
+    run_cap: int | None,
+    address: str | None,
+    max_concurrent: int | None,
+    no_reuse: bool,
+    inline: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Run a sweep file into a new results folder."""
+    from sweep import spec as specs
+    from sweep.runner import planning, session
+
+    given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
+    spec = specs.load(file, given)
+    folders = planning.import_folders(file)
+    source = planning.check(spec, str(file), folders)
+    how = session.Options(
+        address=address,
+        max_concurrent=max_concurrent,
+        simulated_gpus=simulate_gpus,
+        reuse=not no_reuse,
+        inline=inline,
+    )
+    if spec.ignored_keys:
+        click.echo(f"note: {', '.join(spec.ignored_keys)}: only W&B's server uses these keys; ignored", err=True)
+    outcome = session.run(
+        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
+    )
+    _conclude(outcome, quiet=quiet)
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="Go on to N configurations in all.")
+@options.backend
+def resume(
+    sweep: str,
+    results: Path,
+    run_cap: int | None,
+    address: str | None,
+    max_concurrent: int | None,
+    no_reuse: bool,
+    inline: bool,
+    quiet: bool,
+    verbose: bool,
+) -> None:
+    """Go on with a sweep that was interrupted, killed, or is to be extended."""
+    from sweep.runner import planning, resuming, session
+
+    folder, spec, folders, simulated = resuming.reopen(results, sweep, run_cap)
+    planning.check(spec, str(folder.info), folders)
+    how = session.Options(
+        address=address,
+        max_concurrent=max_concurrent,
+        simulated_gpus=simulated,
+        reuse=not no_reuse,
+        inline=inline,
+    )
+    outcome = session.resume(folder, spec, folders, how, _viewer(spec, how, quiet, verbose))
+    _conclude(outcome, quiet=quiet)
+
+
+class _Viewer:
+    """Makes the view of a session once its folder and the terminal are known."""
+
+    def __init__(self, spec: Spec, how: Options, *, quiet: bool, verbose: bool) -> None:
+        self._spec, self._how, self._quiet, self._verbose = spec, how, quiet, verbose
+
+    def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
+        from rich.console import Console
+
+        from sweep.render.live import LiveView
+
+        trials = self._spec.trials()
+        varying = tuple(p.name for p in self._spec.space.parameters if p.varies)
+        objective = self._spec.objectives[0]
+        view = LiveView(
+            Console(),
+            None if trials is None else trials * self._spec.repeats,
+            (objective.name, objective.goal),
+            varying,
+            quiet=self._quiet,
+        )
+        if self._verbose:
+            view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
+        if self._how.simulated_gpus and not self._quiet:
+            view.say(f"rehearsal: {self._how.simulated_gpus} logical CPU devices stand in for GPUs")
+        return view
+
+
+def _viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
+    return _Viewer(spec, how, quiet=quiet, verbose=verbose)
+
+
+def _conclude(outcome: Outcome, *, quiet: bool) -> None:
+    """Show the result and leave with the exit code of the contract."""
+    from rich.console import Console
+
+    from sweep.analysis import ranking, trials
+    from sweep.render.tables import ranking_grid, show
+
+    folder, console = outcome.folder, Console()
+    ranked = ranking.rank([trials.read(folder)])
+    if ranked.rows:
+        show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
+    lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
+    if outcome.stopped and not outcome.interrupted:
+        lines.append(f"stopped  {outcome.stopped}")
+    if not quiet:
+        click.echo("\n" + "\n".join(lines))
+    if outcome.interrupted:
+        click.echo(f"interrupted; go on with: python -m sweep resume {folder.name}", err=True)
+        sys.exit(INTERRUPTED)
+    if not outcome.completed:
+        click.echo(f"error: no trial completed; see the error column and {folder.debug_log}", err=True)
+        sys.exit(1)
