@@ -49,7 +49,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--export", type=click.Path(path_type=Path), metavar="DIR", help="Copy the best trial's checkpoint there.")
+@click.option(
+    "--export", type=click.Path(path_type=Path), metavar="DIR", help="Copy the best trial's checkpoint there."
+)
 @options.as_json
 def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
     """Show the best configuration, or the Pareto front of several objectives."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError
 
 if TYPE_CHECKING:
     from sweep.runner.session import Options, Outcome, View
@@ -108,9 +105,10 @@ class _Viewer:
         from rich.console import Console
 
         from sweep.render.live import LiveView
+        from sweep.space.domains import Constant
 
         trials = self._spec.trials()
-        varying = tuple(p.name for p in self._spec.space.parameters if p.varies)
+        varying = tuple(p.name for p in self._spec.space.parameters if not isinstance(p.domain, Constant))
         objective = self._spec.objectives[0]
         view = LiveView(
             Console(),

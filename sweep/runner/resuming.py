@@ -10,9 +10,7 @@ from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 
 
-def reopen(
-    results: Path, sweep: str, run_cap: int | None
-) -> tuple[ResultsFolder, Spec, tuple[Path, ...], int | None]:
+def reopen(results: Path, sweep: str, run_cap: int | None) -> tuple[ResultsFolder, Spec, tuple[Path, ...], int | None]:
     """The folder, its sweep with another ``run_cap``, where its trainable is, and its simulated GPUs.
 
     Raises InputError if there is no such sweep, StoreError if its sweep.json is damaged.

@@ -32,10 +32,10 @@ def _ranges(draw: st.DrawFn, kind: type[Uniform] | type[LogUniform]) -> Uniform 
 
 
 @st.composite
-def _integers(draw: st.DrawFn) -> IntUniform:
+def _integers(draw: st.DrawFn, most: int = 20) -> IntUniform:
     low = draw(st.integers(1, 50))
     q = draw(st.none() | st.integers(1, 5))
-    return IntUniform(low, low + (q or 0) + draw(st.integers(0, 20)), q, log=draw(st.booleans()))
+    return IntUniform(low, low + (q or 0) + draw(st.integers(0, most)), q, log=draw(st.booleans()))
 
 
 @st.composite
@@ -45,7 +45,7 @@ def _weighted(draw: st.DrawFn) -> Categorical:
     return Categorical(chosen, tuple(weight / sum(weights) for weight in weights))
 
 
-finite_domains = st.one_of(lists.map(Categorical), _weighted(), _integers())
+finite_domains = st.one_of(lists.map(Categorical), _weighted(), _integers(most=3))
 numeric_domains = st.one_of(
     _integers(),
     _ranges(Uniform),

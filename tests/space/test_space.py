@@ -138,12 +138,12 @@ def test_a_grid_with_more_combinations_to_check_than_we_visit_is_an_input_error(
 
 @given(spaces(finite_domains))
 def test_a_grid_is_complete_without_repeats_and_in_order(space: Space) -> None:
-    points = list(itertools.islice(space.grid(), 3000))
+    points = list(itertools.islice(space.grid(), 300))
     keys = [key(point) for point in points]
     assert len(set(keys)) == len(keys)
-    if len(points) < 3000:
+    if len(points) < 300:
         assert space.grid_size() == space.cardinality() == len(points)
-        for u in range(40):  # no draw finds a point that the grid lacks
+        for u in range(10):  # no draw finds a point that the grid lacks
             numbers = itertools.cycle([(u * 0.137 + i * 0.311) % 1 for i in range(7)])
             drawn = space.feasible(_drawing_from(numbers))
             assert drawn is None or key(drawn) in keys

@@ -13,7 +13,14 @@ from sweep.backends.driver import Driver
 from sweep.backends.worker import Job, Order, Progress
 
 
-class DriverSearcher(Searcher):
+class _NotSaved:
+    """Pickles as nothing: Tune saves snapshots of itself, and we never read them."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {}
+
+
+class DriverSearcher(_NotSaved, Searcher):
     """Gives Tune the driver's next trial, never more at a time than there is room for."""
 
     def __init__(self, driver: Driver, job: Job, room: int, *, reuse: bool) -> None:
@@ -39,7 +46,7 @@ class DriverSearcher(Searcher):
         """The log is what a sweep is resumed from."""
 
 
-class DriverScheduler(FIFOScheduler):
+class DriverScheduler(_NotSaved, FIFOScheduler):
     """Hands each step to the driver and turns its answer into Tune's."""
 
     def __init__(self, driver: Driver, notice: Callable[[str], None]) -> None:
@@ -66,7 +73,7 @@ class DriverScheduler(FIFOScheduler):
         self._driver.lose(_number(trial), f"worker lost: {reason}")
 
 
-class DriverStopper(Stopper):
+class DriverStopper(_NotSaved, Stopper):
     """Ends the experiment once the driver stops and no trial runs any more."""
 
     def __init__(self, driver: Driver) -> None:
