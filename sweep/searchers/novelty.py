@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from sweep.errors import SweepError
 from sweep.events import Params, Value
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
@@ -23,16 +24,23 @@ def first_new(space: Space, draws: Iterable[Draw], tried: Collection[str]) -> Pa
     """The first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
 
     Where all of them fail, a finite space is searched through in the order of its grid. None means that
-    a finite space is exhausted, or that an infinite one has hardly a feasible point.
+    the space is exhausted. Raises `SweepError` if it has hardly a feasible point.
     """
     size = space.cardinality()
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:
         return None
+    feasible = False
     for draw in islice(draws, MAX_ATTEMPTS):
         params = space.feasible(draw)
         if params is not None and key(params) not in tried:
             return params
-    return next(_untried(space, tried), None) if size is not None else None
+        feasible |= params is not None
+    if size is not None:
+        return next(_untried(space, tried), None)
+    if feasible:  # infinite by name only, like a coarsely quantized normal
+        return None
+    rules = ", ".join(constraint.text for constraint in space.constraints)
+    raise SweepError(f"none of {MAX_ATTEMPTS:,} draws meets the constraints ({rules}); loosen them")
 
 
 def uniform_draws(seed: int, number: int) -> Iterator[Draw]:

@@ -11,10 +11,9 @@ from functools import partial
 
 from scipy.stats import qmc
 
-from sweep.events import Params, Value
+from sweep.events import Value
 from sweep.searchers.novelty import Draw, first_new
 from sweep.searchers.streams import Stream
-from sweep.space.domains import key
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
 
@@ -23,15 +22,8 @@ _BLOCK = 64  # a power of two keeps the balance of the sequence
 
 def build(space: Space, seed: int) -> Stream:
     """A searcher whose scrambling is drawn from the seed."""
-    return Stream(_points(space, seed), ends=space.finite())
-
-
-def _points(space: Space, seed: int) -> Iterator[Params]:
-    tried: set[str] = set()
     draws = _draws(space, seed)
-    while (point := first_new(space, draws, tried)) is not None:
-        tried.add(key(point))
-        yield point
+    return Stream(lambda number, tried: first_new(space, draws, tried))
 
 
 def _draws(space: Space, seed: int) -> Iterator[Draw]:

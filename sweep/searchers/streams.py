@@ -5,33 +5,28 @@ A stream is a function of the space and the seed alone, so every suggestion is o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection
 
-from sweep.errors import SweepError
 from sweep.events import Event, Params
+from sweep.space.domains import key
 
 
 class Stream:
-    """Suggests the points of a stream in their order.
+    """Suggests point after point, each given its number and the keys of those before it."""
 
-    A stream that ``ends`` is exhausted at its end. One that does not, but ends nevertheless, has found no
-    further point that meets the constraints: `SweepError`.
-    """
-
-    def __init__(self, points: Iterator[Params], *, ends: bool) -> None:
-        self._points = points
-        self._ends = ends
-        self._taken: list[Params] = []
+    def __init__(self, point: Callable[[int, Collection[str]], Params | None]) -> None:
+        self._point = point
+        self._points: list[Params] = []
+        self._keys: set[str] = set()
 
     def suggest(self, number: int) -> Params | None:
-        while len(self._taken) <= number:
-            point = next(self._points, None)
-            if point is None and self._ends:
-                return None
+        while len(self._points) <= number:
+            point = self._point(len(self._points), self._keys)
             if point is None:
-                raise SweepError("no further configuration was found that meets the constraints; loosen them")
-            self._taken.append(point)
-        return self._taken[number]
+                return None
+            self._points.append(point)
+            self._keys.add(key(point))
+        return self._points[number]
 
     def observe(self, event: Event) -> None:
         """Nothing to learn."""

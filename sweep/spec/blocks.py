@@ -19,7 +19,6 @@ class Block(BaseModel):
 
 
 Number: TypeAlias = int | float
-Positive: TypeAlias = Annotated[int, Field(gt=0)] | Annotated[float, Field(gt=0)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[float, Field(gt=0)]

@@ -37,7 +37,7 @@ Test: TypeAlias = (
     | Annotated[tuple[Scalar, ...], Field(strict=False, min_length=1)]
     | Annotated[Bounds, AfterValidator(_range)]
 )
-When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1)]
+When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"optimizer": "sgd"}])]
 
 
 def build(when: Mapping[str, Test]) -> Condition:
@@ -79,7 +79,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 if possible is None:
                     reason = f"{show(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
-                elif not any(OneOf((value,)).passes(choice) for choice in possible):
+                elif not any(_same(value, choice) for choice in possible):
                     hint = did_you_mean(str(value), [str(choice) for choice in possible][:20])
                     document.mistake(path, f"{show(value)} is no value of that parameter", hint)
         case Between(low, high):
@@ -92,3 +92,8 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                 met = low <= most and least <= high
             if not met:
                 document.mistake(path, "no value of that parameter lies in this range")
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Equality as people see it: 1 is 1.0, but not true."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)

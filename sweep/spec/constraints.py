@@ -11,7 +11,7 @@ from sweep.events import Value
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.space import Space
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.document import Document, KeyPath
 
 DRAWS = 2000
 """Random points to find one that is allowed: where 1 in 200 is, all miss it with probability 4e-5."""
@@ -86,7 +86,8 @@ def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document
                     numbers.setdefault(constraint.text, constraint.evaluate(params))
     for text, value in numbers.items():
         if not isinstance(value, bool):
-            what = f"{text!r} is {show(value)}, expected a comparison"
+            kind = "a number" if isinstance(value, int | float) else "no number"
+            what = f"{text!r} is {kind}, expected a comparison"
             document.mistake(places[text], what, f"such as {text} < 1")
 
 

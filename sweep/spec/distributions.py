@@ -1,8 +1,7 @@
 """The distributions of a parameter: what each is called, which keys it takes, which domain it is.
 
-One table serves parser, JSON Schema and reference page. The names and their meaning are those of W&B
-sweeps (wandb/sweeps, config/schema.json); bounds of `log_uniform` and `inv_log_uniform` are exponents
-of e there and here.
+One table serves parser, JSON Schema and reference page. Names and meaning are those of W&B sweeps;
+bounds of `log_uniform` and `inv_log_uniform` are exponents of e there and here.
 """
 
 from __future__ import annotations
@@ -10,9 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeAlias
-
-from pydantic import Field, JsonValue
 
 from sweep.events import Value
 from sweep.space.domains import (
@@ -28,56 +24,10 @@ from sweep.space.domains import (
     Uniform,
     choices,
 )
-from sweep.space.domains import (
-    key as canonical,
-)
+from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
-from sweep.spec.blocks import Block, Count, Number
-from sweep.spec.conditions import When
-from sweep.spec.document import show
-
-Name: TypeAlias = Literal[
-    "constant",
-    "categorical",
-    "categorical_w_probabilities",
-    "int_uniform",
-    "uniform",
-    "q_uniform",
-    "log_uniform",
-    "log_uniform_values",
-    "q_log_uniform",
-    "q_log_uniform_values",
-    "inv_log_uniform",
-    "inv_log_uniform_values",
-    "normal",
-    "q_normal",
-    "log_normal",
-    "q_log_normal",
-    "beta",
-    "q_beta",
-]
-
-
-class ParameterBlock(Block):
-    """One hyperparameter: a value, a list of values, or a distribution."""
-
-    distribution: Name | None = Field(None, description="How values are drawn; inferred if left out.")
-    value: JsonValue = Field(None, description="The one value; '= expression' ties it to other parameters.")
-    values: Annotated[tuple[JsonValue, ...], Field(strict=False, min_length=1)] = Field(
-        (), description="The values to choose from."
-    )
-    probabilities: Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)] = Field(
-        (), description="Probability of each of the values; they sum to one."
-    )
-    min: Number = Field(0, description="Lower bound, included.")
-    max: Number = Field(1, description="Upper bound, included.")
-    q: Annotated[Number, Field(gt=0)] = Field(1, description="Quantum: values are multiples of it.")
-    mu: float = Field(0, description="Mean of the normal distribution, or of the logarithm.")
-    sigma: Annotated[float, Field(gt=0)] = Field(1, description="Standard deviation of it.")
-    a: Annotated[float, Field(gt=0)] = Field(1, description="First shape parameter of beta.")
-    b: Annotated[float, Field(gt=0)] = Field(1, description="Second shape parameter of beta.")
-    count: Count | None = Field(None, description="Number of values a grid takes from a range.")
-    when: When | None = Field(None, description="Values of other parameters under which this one exists.")
+from sweep.spec.document import flow, show
+from sweep.spec.parameter_block import Name, ParameterBlock
 
 
 class KeyMistake(ValueError):
@@ -118,25 +68,36 @@ def infer(block: ParameterBlock) -> Name | None:
     return "int_uniform" if whole else "uniform"
 
 
-def build(block: ParameterBlock, name: Name) -> Domain:
-    """The domain that a parameter's keys describe.
-
-    Raises `KeyMistake`, or ``ValueError`` where no single key is to blame.
-    """
-    keys, known = block.model_fields_set, DISTRIBUTIONS[name]
+def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
+    """The keys that a parameter of this distribution lacks, or has and must not have."""
+    known, named = DISTRIBUTIONS[name], block.distribution is not None
+    keys = block.model_fields_set
+    found = []
     for key in sorted(keys - set(known.keys)):
+        hint = f"use distribution: q_{name}" if key == "q" and f"q_{name}" in DISTRIBUTIONS else ""
         takes = ", ".join((*known.required, *known.optional))
-        hint = f"distribution {name} takes {takes}"
-        if key == "q" and f"q_{name}" in DISTRIBUTIONS:
-            hint = f"use distribution: q_{name}"
-        raise KeyMistake(key, f"does not belong to distribution {name}", hint)
+        there = f"distribution {name}, which takes {takes}" if named else " and ".join(known.required)
+        found.append(KeyMistake(key, f"does not go with {there}", hint))
     for key in known.required:
         if key not in keys:
-            raise KeyMistake(key, f"missing, distribution {name} needs it")
-    domain = known.build(block, block.q if "q" in known.optional else None)
-    values = None if isinstance(domain, Constant | Categorical | Tied) else choices(domain)
-    if block.count is not None and values is not None and block.count > len(values):
-        raise KeyMistake("count", f"number {block.count}, but the range has only {len(values)} values")
+            needs = f"distribution {name} needs it" if named else "min and max go together"
+            found.append(KeyMistake(key, f"missing, {needs}"))
+    return found
+
+
+def build(block: ParameterBlock, name: Name) -> Domain:
+    """The domain that a parameter without `misfits` describes; raises `KeyMistake`."""
+    known = DISTRIBUTIONS[name]
+    try:
+        domain = known.build(block, block.q if "q" in known.optional else None)
+    except KeyMistake:
+        raise
+    except ValueError:
+        raise KeyMistake("q", f"{show(block.q)}, which has no multiple between min and max") from None
+    if block.count is not None and not isinstance(domain, Constant | Categorical | Tied):
+        values = choices(domain)
+        if values is not None and block.count > len(values):
+            raise KeyMistake("count", f"{show(block.count)}, but the range has only {len(values)} values")
     return domain
 
 
@@ -182,14 +143,14 @@ def _constant(block: ParameterBlock, _: float | None) -> Domain:
     try:
         return Tied(Expression.parse(value[1:].strip()))
     except ExpressionError as error:
-        raise KeyMistake("value", f"{error.text!r}: {error.message}", f"column {error.column}") from None
+        raise KeyMistake("value", f"{error.text!r}, column {error.column}: {error.message}") from None
 
 
 def _categorical(block: ParameterBlock, _: float | None) -> Domain:
     seen: set[str] = set()
     for value in block.values:
         if canonical(value) in seen:
-            raise KeyMistake("values", f"{show(value)} appears twice", "give probabilities to prefer a value")
+            raise KeyMistake("values", f"{flow(value)} appears twice", "give probabilities to prefer a value")
         seen.add(canonical(value))
     return Categorical(block.values)
 
@@ -265,9 +226,9 @@ def _range(block: ParameterBlock) -> tuple[float, float]:
 def _exponents(block: ParameterBlock) -> tuple[float, float]:
     low, high = _range(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"
-    for end, exponent in (("min", low), ("max", high)):
+    for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:
-            raise KeyMistake(end, f"{show(exponent)}, too large for an exponent of e", hint)
+            raise KeyMistake(key, f"{show(exponent)}, too large for an exponent of e", hint)
     if 0 < low < high <= 1:  # learning rates, not their logarithms
         there = f"an exponent of e: values would lie between {math.exp(low):g} and {math.exp(high):g}"
         raise KeyMistake("min", f"{show(block.min)} is {there}", hint)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,12 +16,15 @@ from sweep.space.space import Condition, Parameter
 from sweep.spec import conditions, distributions
 from sweep.spec.blocks import Block
 from sweep.spec.conditions import When
-from sweep.spec.distributions import KeyMistake, ParameterBlock
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.distributions import KeyMistake
+from sweep.spec.document import Document, KeyPath, flow, show
+from sweep.spec.parameter_block import HINTS, ParameterBlock
 from sweep.spec.validation import validate
 
 NAME = r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
 """A parameter's name; dots are levels of nesting."""
+
+_KEYS = ParameterBlock.model_fields.keys()
 
 
 class Group(Block):
@@ -68,11 +70,13 @@ def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[E
         else:
             entries[entry.name] = entry
     for name, entry in entries.items():
-        outer = next((name[: dot.start()] for dot in re.finditer(r"\.", name) if name[: dot.start()] in entries), "")
-        if outer:
+        parts = name.split(".")
+        outer = next((o for n in range(1, len(parts)) if (o := ".".join(parts[:n])) in entries), None)
+        if outer is not None:
             document.mistake(entry.path, f"{outer!r} is itself a parameter and holds no others", at_key=True)
+    circles: set[frozenset[str]] = set()
     for entry in entries.values():
-        _check_needs(entry, entries, document)
+        _check_needs(entry, entries, circles, document)
     return list(entries.values())
 
 
@@ -107,8 +111,8 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
             hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
             document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
-            written = f"{'values' if isinstance(value, list) else 'value'}: {json.dumps(value)}"
-            document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {{{written}}}")
+            written = {"values" if isinstance(value, list) else "value": value}
+            document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {flow(written)}")
             yield inner
         elif "parameters" in value:
             block = validate(Group, value, inner.path, document)
@@ -121,11 +125,11 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
 
 
 def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
-    if data and all(isinstance(value, dict) and key != "when" for key, value in data.items()):
+    if data and all(isinstance(inner, dict) for inner in data.values()) and not data.keys() & _KEYS:
         hint = f"write {entry.path[-1]}: {{parameters: {{...}}}}"
         document.mistake(entry.path, "nested parameters without the key 'parameters'", hint, at_key=True)
         return entry
-    block = validate(ParameterBlock, data, entry.path, document)
+    block = validate(ParameterBlock, data, entry.path, document, HINTS)
     if block is None:
         return entry
     entry = _with_condition(entry, block.when, document)
@@ -134,12 +138,14 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
         what = "has no values, expected value, values, min and max, distribution or parameters"
         document.mistake(entry.path, what, at_key=True)
         return entry
-    try:
-        return replace(entry, domain=distributions.build(block, distribution), count=block.count)
-    except KeyMistake as mistake:
+    mistakes = distributions.misfits(block, distribution)
+    if not mistakes:
+        try:
+            return replace(entry, domain=distributions.build(block, distribution), count=block.count)
+        except KeyMistake as mistake:
+            mistakes = [mistake]
+    for mistake in mistakes:
         document.mistake((*entry.path, mistake.key), mistake.what, mistake.hint)
-    except ValueError as error:
-        document.mistake(entry.path, str(error), at_key=True)
     return entry
 
 
@@ -155,13 +161,16 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
 
-def _check_needs(entry: Entry, entries: Mapping[str, Entry], document: Document) -> None:
+def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozenset[str]], document: Document) -> None:
     names = list(entries)
     for name, path in entry.needs.items():
         if name not in entries:
             document.mistake(path, f"no parameter {name!r}", did_you_mean(name, names), at_key=True)
         elif circle := _way(name, entry.name, entries):
-            document.mistake(path, f"parameters in a circle: {' needs '.join([entry.name, *circle])}", at_key=True)
+            if frozenset(circle) not in circles:
+                chain = " needs ".join([entry.name, *circle])
+                document.mistake(path, f"parameters in a circle: {chain}", at_key=True)
+            circles.add(frozenset(circle))
         elif names.index(name) > names.index(entry.name):
             what = f"parameter {name!r} stands below {entry.name!r}"
             document.mistake(path, what, "move it above", at_key=True)

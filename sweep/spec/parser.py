@@ -121,7 +121,7 @@ class _Resolution:
     def name(self) -> str:
         name = self.file.name or Path(self.document.source).stem
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
-            self.document.mistake((), f"the file's name {name!r} cannot name its results folder", "add a key 'name'")
+            self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")
         return re.sub(" +", "-", name)
 
     def metrics(self) -> tuple[Metric, ...]:
@@ -143,7 +143,7 @@ class _Resolution:
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
             if file.early_terminate or file.method in ("tpe", "bayes", "gp", "cmaes", "nsga2"):
-                self.missing("metric", f"{reason} works on a metric, such as {{name: val_loss, goal: minimize}}")
+                self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_single_objective(self) -> None:
@@ -176,7 +176,8 @@ class _Resolution:
             document.mistake(("budget", "gpu_hours"), "never used up, for trials have no GPUs")
         bounded = file.run_cap or budget.trials or budget.hours or budget.gpu_hours or budget.epochs
         if not bounded and not {"run_cap", "budget"} & self.wrong and space.cardinality() is None:
-            self.missing("run_cap", f"or budget; method {file.method} would never end; write run_cap: 50")
+            what = f"missing, and method {file.method} never ends by itself"
+            document.mistake(("run_cap",), what, "write run_cap: 50, or budget: {hours: 8}")
 
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document

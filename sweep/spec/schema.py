@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
+from sweep.spec.distributions import DISTRIBUTIONS
+from sweep.spec.parameter_block import Name, ParameterBlock
 from sweep.spec.parameters import NAME, Group
 from sweep.spec.sweep_file import REQUIRED, SweepFile
 from sweep.spec.validation import schema_of
@@ -79,7 +80,7 @@ def _without_null(schema: Json) -> Json:
 def _plain(node: Any) -> Any:
     """A schema without what pydantic adds for other readers than editors."""
     if isinstance(node, dict):
-        drop = {"title", "discriminator"} if not isinstance(node.get("title"), dict) else set()
+        drop = {"title", "discriminator", "expected"} if not isinstance(node.get("title"), dict) else set()
         return {
             key: _plain(value)
             for key, value in node.items()

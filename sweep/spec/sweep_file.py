@@ -10,11 +10,31 @@ from sweep.spec.blocks import Block, Budget, Checkpoint, Count, Metric, Resource
 from sweep.spec.stopping import EarlyTerminate
 
 Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
-Failures: TypeAlias = Annotated[int, Field(ge=0)]
 
 NAME = r"[A-Za-z0-9_]([A-Za-z0-9._ -]{0,98}[A-Za-z0-9._-])?"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 MAX_EPOCHS = 1_000_000
+
+SweepName: TypeAlias = Annotated[
+    str,
+    Field(
+        pattern=f"^{NAME}$",
+        json_schema_extra={"expected": "up to 100 letters, digits, spaces and . _ -, beginning with a letter or digit"},
+    ),
+]
+Target: TypeAlias = Annotated[
+    str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name, such as my_model:MyModel"})
+]
+Metrics: TypeAlias = Annotated[
+    tuple[Metric, ...],
+    Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]]),
+]
+Parameters: TypeAlias = Annotated[
+    dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": {"values": [0.1, 0.01]}}])
+]
+Constraints: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False)]
+Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
+
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (
     "apiVersion",
@@ -35,44 +55,46 @@ _SERVER = Field(None, description="A key of W&B's server, accepted and ignored."
 class SweepFile(Block):
     """One sweep: what is searched, how, for how long, on what.
 
-    A key that a sweep needs is optional here, so that a file without it is still understood as a whole.
+    Keys that a sweep must have are optional here, so that a file without them is still understood.
     """
 
-    name: Annotated[str, Field(pattern=f"^{NAME}$", examples=["lr_wd_aug"])] | None = Field(
-        None, description="Name of the results folder, spaces as -; the file's name by default."
+    name: SweepName | None = Field(
+        None, description="Name of the results folder, spaces become -; by default the file's name."
     )
     description: str | None = Field(None, description="What the sweep is for.")
-    trainable: Annotated[str, Field(pattern=f"^{TARGET}$", examples=["my_model:MyModel"])] | None = Field(
-        None, description="What is trained, as module:Name."
-    )
+    trainable: Target | None = Field(None, description="What is trained, as module:Name.")
     method: Method | None = Field(None, description="How configurations are chosen; bayes is tpe.")
-    metric: Metric | None = Field(None, description="What to optimize; val_loss to minimize by default.")
-    metrics: Annotated[tuple[Metric, ...], Field(strict=False, min_length=1)] | None = Field(
-        None, description="Several objectives, in place of metric."
+    metric: Metric | None = Field(
+        None,
+        description="What to optimize; if left out, val_loss is minimized.",
+        examples=[{"name": "val_loss", "goal": "minimize"}],
     )
-    parameters: Annotated[dict[str, JsonValue], Field(min_length=1)] | None = Field(
-        None, description="The hyperparameters by name."
-    )
-    constraints: Annotated[tuple[Text, ...], Field(strict=False)] = Field(
-        (), description="Expressions over parameters that hold in every trial."
+    metrics: Metrics | None = Field(None, description="Several objectives, in place of metric.")
+    parameters: Parameters | None = Field(None, description="The hyperparameters by name.")
+    constraints: Constraints = Field(
+        (), description="Expressions over parameters that hold in every trial.", examples=[["learning_rate < 0.1"]]
     )
     epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] = Field(
         10, description="Epochs per trial; a parameter called epochs takes its place."
     )
-    early_terminate: EarlyTerminate | None = Field(None, description="When trials are stopped early.")
+    early_terminate: EarlyTerminate | None = Field(
+        None, description="When trials are stopped early.", examples=[{"type": "asha", "min_iter": 1}]
+    )
     run_cap: Count | None = Field(None, description="Number of configurations to try.")
     repeats: Count = Field(1, description="Trainings per configuration, each with its own seed.")
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = Field(0, description="Seed of the search and of all trials.")
-    training: Training = Field(Training(), description="How every trial trains.")
-    resources: Resources = Field(Resources(), description="What each trial is given.")
-    budget: Budget = Field(Budget(), description="Where the sweep stops.")
-    stop_when: StopWhen | None = Field(None, description="When the sweep is no longer worth its cost.")
-    max_failures: Failures = Field(5, description="Failed trials that the sweep puts up with.")
-    max_restarts: Failures = Field(3, description="Restarts of a trial whose worker was lost.")
-    checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.")
-    warm_start: Annotated[tuple[Text, ...], Field(strict=False)] = Field(
-        (), description="Folders of earlier sweeps that the search learns from."
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="Seed of the search and of all trials.")
+    training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
+    resources: Resources = Field(
+        Resources(), description="What each trial is given.", examples=[{"cpus": 2, "gpus": 0.5}]
     )
+    budget: Budget = Field(Budget(), description="Where the sweep ends.", examples=[{"hours": 8}])
+    stop_when: StopWhen | None = Field(
+        None, description="When the sweep is no longer worth its cost.", examples=[{"no_improvement": 20}]
+    )
+    max_failures: Count = Field(5, description="Failed trials after which the sweep ends.")
+    max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
+    checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])
+    warm_start: Folders = Field((), description="Folders of earlier sweeps that the search learns from.")
     apiVersion: JsonValue = _SERVER
     command: JsonValue = _SERVER
     controller: JsonValue = _SERVER
@@ -91,19 +113,22 @@ HINTS = {
         word: f"that is {key!r} here"
         for word, key in (
             ("algorithm", "method"),
-            ("direction", "metric.goal"),
-            ("gpu", "gpus"),
             ("cpu", "cpus"),
             ("cpus", "resources.cpus"),
+            ("direction", "metric.goal"),
+            ("gpu", "gpus"),
             ("gpus", "resources.gpus"),
+            ("grace_period", "min_iter"),
             ("max_concurrent", "resources.max_concurrent"),
+            ("max_t", "max_iter"),
             ("max_trials", "run_cap"),
-            ("mode", "metric.goal"),
+            ("mode", "goal"),
             ("n_trials", "run_cap"),
             ("num_samples", "run_cap"),
             ("objective", "metric"),
             ("precision", "training.precision"),
             ("pruner", "early_terminate"),
+            ("reduction_factor", "eta"),
             ("sampler", "method"),
             ("scheduler", "early_terminate"),
             ("search_alg", "method"),
@@ -113,4 +138,4 @@ HINTS = {
         )
     },
 }
-"""Help with words that other programs use, or that belong elsewhere."""
+"""Help with the words of other programs, and with keys in the wrong place."""

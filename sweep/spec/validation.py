@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,12 +17,15 @@ from pydantic_core import ErrorDetails
 
 from sweep.errors import did_you_mean
 from sweep.events import Value
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.document import Document, KeyPath, flow, show
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema as plain data."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+
+MANY = 10
+"""More choices than this are not listed where a hint names the likely one."""
 
 _KINDS = {
     "string": "text",
@@ -35,22 +39,28 @@ _KINDS = {
 _BOUNDS = {"minimum": "of at least {}", "exclusiveMinimum": "above {}", "exclusiveMaximum": "below {}"}
 
 
-def validate(model: type[ModelT], data: Value, path: KeyPath, document: Document) -> ModelT | None:
-    """The data as a model, or None after every mistake in them was noted in the document."""
+def validate(
+    model: type[ModelT],
+    data: Value,
+    path: KeyPath,
+    document: Document,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> ModelT | None:
+    """The data as a model, or None after every mistake in them was noted in the document.
+
+    ``hints`` help with particular words: unknown keys and texts that are not among the permitted ones.
+    """
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        _note(error, model, data, path, document, {})
+        _note(error, model, data, path, document, hints)
         return None
 
 
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """The right parts of the data as a model whose keys are all optional, and the keys that are wrong.
-
-    ``hints`` help with particular words: unknown keys and texts that are not among the permitted ones.
-    """
+    """The right parts of the data as a model whose keys are all optional, and the keys that are wrong."""
     try:
         return model.model_validate(data), set()
     except ValidationError as error:
@@ -69,16 +79,25 @@ def schema_of(model: type[BaseModel]) -> Schema:
 
 def expectation(schema: Schema) -> str:
     """What a schema asks for, in a few words."""
+    if "expected" in schema:
+        return str(schema["expected"])
     members = [part for part in _members(schema) if part.get("type") != "null"]  # nothing is always fine
+    kinds = {part.get("type") for part in members}
+    if "number" in kinds:
+        members = [part for part in members if part.get("type") != "integer"]  # a number may be whole
+    examples = schema.get("examples") or members[0].get("examples", ())
+    such = "".join(f" such as {flow(example)}" for example in examples[:1])
     if len(members) > 1:
-        return " or ".join(dict.fromkeys(map(expectation, members)))
+        return " or ".join(dict.fromkeys("a mapping" if such else expectation(part) for part in members)) + such
     (schema,) = members
+    if "expected" in schema:
+        return str(schema["expected"])
     if choices := _choices(schema):
         words = ", ".join(str(choice) for choice in choices)
         return words if len(choices) == 1 else f"one of {words}"
-    if "pattern" in schema and "examples" in schema:
-        return f"text such as {schema['examples'][0]!r}"
     kind = _KINDS.get(schema.get("type", ""), "a value")
+    if such:
+        return kind + such
     if {"minLength", "minItems", "minProperties"} & schema.keys():
         kind = f"{kind} that is not empty"
     if "minimum" in schema and "maximum" in schema:
@@ -95,12 +114,13 @@ def _note(
     hints: Mapping[str, str],
 ) -> None:
     words = _Words(document, hints)
-    seen: set[KeyPath] = set()
-    for fault in error.errors():
-        inner, value, expected = _locate(fault["loc"], data, schema_of(model))
-        if inner not in seen:  # a mistake in a union is told once per member
+    faults = [(fault, *_locate(fault["loc"], data, schema_of(model))) for fault in error.errors()]
+    # A mistake in a union is told once per member, one in a list of bounded length for the list as well.
+    told = {inner[:length] for _, inner, _, _ in faults for length in range(len(inner))}
+    for fault, inner, value, expected in faults:
+        if inner not in told:
             words.note(fault, (*path, *inner), value, expected)
-        seen.add(inner)
+        told.add(inner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +161,10 @@ class _Words:
                 hint = f"write {int(value)}"
             case str() | int() | float() if "array" in kinds:
                 hint = f"write [{value}]"
-        self.document.mistake(path, f"{show(value)}, expected {expectation(expected)}", hint)
+        choices = _choices(expected)
+        many = hint and len(choices) > MANY
+        wanted = f"none of the {len(choices)} that are known" if many else f"expected {expectation(expected)}"
+        self.document.mistake(path, f"{show(value)}, {wanted}", hint)
 
 
 def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[KeyPath, Value, Schema]:

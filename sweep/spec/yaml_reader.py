@@ -220,8 +220,10 @@ class _Composer:
                 return self._int(text, mark)
             if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
                 return self._float(text, mark)
-        if _SURROGATE.search(text):
-            self.document.fault(mark, "half of a surrogate pair in a text", r"write \U and eight digits")
+        if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if "\ufffd" in text:
+                self.document.fault(mark, "half of a surrogate pair in a text", r"write \U and eight digits")
         return text
 
     def _int(self, text: str, mark: Mark) -> int:

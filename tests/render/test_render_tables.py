@@ -45,8 +45,8 @@ REPEATED = Ranking(
 WIDE = """\
 rank  trial  status                   epochs                   acc              95 %      lr  aug
    1    0-2  completed                     3  0.9250 ± 0.051 (n=2)  0.9000 .. 0.9500   0.001  low
-   2    4,5  1 completed, 1 diverged       3                 0.5000                    0.0005
-   3      7  failed                        3                                            1e-05  [bold]
+   2    4,5  1 completed, 1 diverged       3                0.5000                    0.0005
+   3      7  failed                        3                                           1e-05  [bold]
 """
 
 

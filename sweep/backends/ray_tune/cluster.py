@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ def connect(address: str | None, simulated_gpus: int | None) -> Iterator[Cluster
             raise
         first = str(error).strip().splitlines()[0]
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
+    logs = ray.get_runtime_context().get_session_name()
+    sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
     try:
         there = ray.cluster_resources()
         url = context.dashboard_url

@@ -1,0 +1,35 @@
+# Each recipe is a plain command that works without make as well; README.md shows them.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: sweep test check bench clean
+
+sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
+	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
+
+test: .venv/installed-test ## Install, then run all checks and tests.
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/installed-test ## Formatting, lint, types and layers, without the tests.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed-test ## The main job against the same trainings in one plain Keras process.
+	$(BIN)/python benchmarks/plain_keras.py
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -c constraints.txt -e .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install -c constraints.txt -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info

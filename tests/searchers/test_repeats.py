@@ -1,0 +1,119 @@
+"""Repeats: one configuration, several trials, one history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from logs import drive, ended, epoch, started, trial
+
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.searchers.build import build
+from sweep.searchers.repeats import Repeated
+from sweep.space.domains import IntUniform, LogUniform, key
+from sweep.space.objectives import Objective
+from sweep.space.space import Parameter, Space
+
+COMPLETED, PRUNED, DIVERGED = Status.COMPLETED, Status.PRUNED, Status.DIVERGED
+OOM, FAILED, INTERRUPTED = Status.OOM, Status.FAILED, Status.INTERRUPTED
+
+
+class Listener:
+    """A searcher that suggests its number and keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event] = []
+
+    def suggest(self, number: int) -> Params | None:
+        return {"n": number + 100 * len(self.heard)}
+
+    def observe(self, event: Event) -> None:
+        self.heard.append(event)
+
+
+def hear(groups: Sequence[tuple[Status, list[float]]]) -> list[Event]:
+    """What the inner searcher hears of the repeats of configuration 0."""
+    listener = Listener()
+    searcher = Repeated(listener, len(groups))
+    for number, (status, losses) in enumerate(groups):
+        for event in trial(number, {"n": 0}, status, losses, repeat=number):
+            searcher.observe(event)
+    return listener.heard
+
+
+def test_each_configuration_is_suggested_as_often_as_it_repeats() -> None:
+    searcher = Repeated(Listener(), 3)
+    log = drive(searcher, 7, lambda number, params: [started(number, params, number % 3)])
+    assert [event.params["n"] for event in log if isinstance(event, TrialStarted)] == [0, 0, 0, 101, 101, 101, 202]
+
+
+def test_the_mean_is_told_once_all_repeats_have_ended() -> None:
+    assert len(hear([(COMPLETED, [3.0, 1.0]), (Status.RUNNING, [5.0])])) == 1
+    start, *reports, end = hear([(COMPLETED, [3.0, 1.0]), (COMPLETED, [5.0, 2.0])])
+    assert isinstance(start, TrialStarted)
+    assert start.trial == start.repeat == 0
+    assert [(r.trial, r.epoch, dict(r.metrics)) for r in reports if isinstance(r, EpochReported)] == [
+        (0, 1, {"loss": 4.0}),
+        (0, 2, {"loss": 1.5}),
+    ]
+    assert isinstance(end, TrialEnded)
+    assert (end.trial, end.status) == (0, COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("groups", "status", "losses"),
+    [
+        ([(COMPLETED, [4.0, 2.0]), (FAILED, [9.0])], COMPLETED, [4.0, 2.0]),
+        ([(COMPLETED, [4.0, 2.0]), (PRUNED, [8.0])], PRUNED, [6.0]),
+        ([(PRUNED, [4.0, 2.0]), (PRUNED, [8.0])], PRUNED, [6.0]),
+        ([(COMPLETED, [4.0]), (PRUNED, [])], PRUNED, []),
+        ([(COMPLETED, [4.0]), (DIVERGED, [8.0])], DIVERGED, [4.0]),
+        ([(OOM, []), (DIVERGED, []), (FAILED, [])], DIVERGED, []),
+        ([(OOM, []), (PRUNED, [1.0])], OOM, [1.0]),
+        ([(FAILED, [1.0]), (FAILED, [2.0])], FAILED, []),
+    ],
+)
+def test_the_state_of_a_configuration(
+    groups: list[tuple[Status, list[float]]], status: Status, losses: list[float]
+) -> None:
+    _, *reports, end = hear(groups)
+    assert isinstance(end, TrialEnded)
+    assert end.status is status
+    assert [r.metrics["loss"] for r in reports if isinstance(r, EpochReported)] == losses
+
+
+def test_only_metrics_that_all_repeats_report_have_a_mean() -> None:
+    listener = Listener()
+    searcher = Repeated(listener, 2)
+    for event in [
+        started(0, {}),
+        started(1, {}),
+        epoch(0, 1, loss=1.0, odd=1.0),
+        epoch(1, 1, loss=2.0),
+        ended(0, COMPLETED),
+        ended(1, COMPLETED),
+    ]:
+        searcher.observe(event)
+    assert [event.metrics for event in listener.heard if isinstance(event, EpochReported)] == [{"loss": 1.5}]
+
+
+def test_an_interrupted_repeat_keeps_its_configuration_open() -> None:
+    heard = hear([(COMPLETED, [1.0]), (INTERRUPTED, [2.0])])
+    assert [type(event) for event in heard] == [TrialStarted]
+
+
+@pytest.mark.parametrize("method", ["grid", "random", "sobol", "tpe"])
+def test_repeats_with_real_searchers(method: str) -> None:
+    space = Space((Parameter("lr", LogUniform(1e-4, 1e-1), grid_count=4), Parameter("n", IntUniform(1, 3))))
+
+    def outcome(number: int, params: Params) -> list[Event]:
+        return trial(number, params, COMPLETED, [1.0 + number % 3, params["lr"]], number % 3)
+
+    one, other = (build(method, space, (Objective("loss", "minimize"),), 0, repeats=3) for _ in range(2))
+    log = drive(one, 36, outcome)
+    keys = [key(event.params) for event in log if isinstance(event, TrialStarted)]
+    assert keys[::3] == keys[1::3] == keys[2::3]
+    assert len(set(keys)) == 12
+    for event in log:
+        other.observe(event)
+    assert other.suggest(36) == one.suggest(36)
