@@ -20,6 +20,8 @@ from trainables.draws import Draws
 from trainables.optimizers import CLIPPING
 from trainables.program import Recipe
 
+READS = ("clipnorm", "global_clipnorm", "clipvalue")
+
 
 class NotInFit(Exception):
     """`Model.fit` would train something else than the sweep file asks for."""

@@ -51,7 +51,7 @@ def listed(folder: ResultsFolder) -> Listed:
         name=name,
         path=path,
         state="running" if folder.is_running() else sweep.history.ended or "unfinished",
-        trials=Counter(trial.status.value for trial in sweep.trials),
+        trials=dict(Counter(trial.status.value for trial in sweep.trials)),
         metric=metric,
         goal=goal,
         best=best.scores[0].mean if best else None,

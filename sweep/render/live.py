@@ -83,11 +83,12 @@ class LiveView:
 
     def close(self) -> None:
         """Clear the live view, so that what follows begins on a clean line."""
-        if self._live is not None:
-            self._live.stop()
+        live, self._live = self._live, None  # an event that comes later does not start it again
+        if live is not None:
+            live.stop()
 
     def say(self, text: str) -> None:
-        """A line about the session, in quiet too when it is the answer to a signal."""
+        """A line about the session itself."""
         if self._live is not None:
             self._console.print(Text(text, "dim"))
         elif self._lines:

@@ -2,8 +2,9 @@
 
 The only module here that imports Ray; none of it is started. Ray's schedulers are made explicitly,
 for its string factories ignore misspelt options, and see stand-ins for trials. What they get wrong
-stays here: NaN passes every rung, the last epoch counts as a stop, brackets are drawn from NumPy's
-global state, and an epoch that is reported twice counts twice.
+stays here: NaN passes every rung, a rung that was missed is made up for later, with a later value, the
+last epoch counts as a stop, brackets are drawn from NumPy's global state, and an epoch that is reported
+twice counts twice.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ class _Trial:
 
 
 class RayScheduler:
-    """Asks one of Ray's schedulers about every epoch but the last."""
+    """Asks one of Ray's schedulers about each epoch that its rule looks at."""
 
     def __init__(self, rule: Asha | Median, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._epochs = epochs
+        # the median rule averages over the epochs before its grace as well
+        looks_at = range(1, epochs) if isinstance(rule, Median) else termination.decision_epochs(rule, epochs)
+        self._looks_at = frozenset(looks_at)
         self._ray: Any = _build(rule, "min" if objective.goal == "minimize" else "max", epochs)
         self._last: dict[int, int] = {}
         self._stopped: set[int] = set()
@@ -48,8 +51,10 @@ class RayScheduler:
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
+        if event.epoch not in self._looks_at or event.epoch <= self._last.get(event.trial, 0):
+            return None
         value = self._objective.value(event.metrics)
-        if value is None or not self._last.get(event.trial, 0) < event.epoch < self._epochs:
+        if value is None:
             return None
         trial = _Trial(str(event.trial))
         if event.trial not in self._last:

@@ -152,8 +152,10 @@ class OptunaSearcher:
     def _take_notes(self, number: int, point: _Point) -> None:
         """Let a sampler note, as it does whenever a trial starts, to which generation it belongs."""
         study, storage = self._study(number)
+        trial = study.ask()
+        _ = trial.relative_params  # asking alone samples nothing
         study_id = storage.get_study_id_from_name(_STUDY)
-        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, study.ask().number)
+        trial_id = storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
         point.notes = storage.get_trial(trial_id).system_attrs
         self._notes = storage.get_study_system_attrs(study_id)
 

@@ -13,7 +13,7 @@ from sweep.events import Value
 from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices
 from sweep.space.space import Between, Condition, OneOf
 from sweep.spec.blocks import Block, Number
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.document import Document, KeyPath, flow, show
 
 
 class Bounds(Block):
@@ -80,7 +80,7 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                     reason = f"{show(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
                 elif not any(_same(value, choice) for choice in possible):
-                    hint = did_you_mean(str(value), [str(choice) for choice in possible][:20])
+                    hint = did_you_mean(flow(value), [flow(choice) for choice in possible[:20]])
                     document.mistake(path, f"{show(value)} is no value of that parameter", hint)
         case Between(low, high):
             if possible is not None:

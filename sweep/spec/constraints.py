@@ -13,6 +13,9 @@ from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.space import Space
 from sweep.spec.document import Document, KeyPath
 
+TRIED = 100
+"""Random points on which every expression is tried, to see that its values fit."""
+
 DRAWS = 2000
 """Random points to find one that is allowed: where 1 in 200 is, all miss it with probability 4e-5."""
 
@@ -72,14 +75,14 @@ def check_satisfiable(
 
 
 def _count(space: Space, *, grid: bool) -> int:
-    """How many points are allowed: all of them, or of `DRAWS` random ones."""
+    """How many points are allowed; where they are without end, whether one of `DRAWS` random ones is."""
     size = space.grid_size() if grid else space.cardinality()
-    return sum(not space.violated(params) for params in _draws(space, DRAWS)) if size is None else size
+    return any(not space.violated(params) for params in _draws(space, DRAWS)) if size is None else size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
     numbers: dict[str, Value] = {}
-    for params in _draws(space, 20):
+    for params in _draws(space, TRIED):
         for constraint in space.constraints:
             if constraint.names <= params.keys():
                 with suppress(UndefinedError):

@@ -100,8 +100,7 @@ def show(value: Value) -> str:
         case int() | float():
             return f"number {value!r}"
         case str():
-            text = repr(value)
-            return f"text {text if len(text) <= 60 else text[:57] + '...'}"
+            return f"text {value if len(value) <= 60 else value[:57] + '...'!r}"
         case list():
             return f"a list of {len(value)}" if value else "an empty list"
         case _:

@@ -111,7 +111,7 @@ def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Docu
             hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
             document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):
-            written = {"values" if isinstance(value, list) else "value": value}
+            written: Value = {"values" if isinstance(value, list) else "value": value}
             document.mistake(inner.path, f"{show(value)}, expected a mapping", f"write {flow(written)}")
             yield inner
         elif "parameters" in value:
@@ -142,8 +142,8 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
     if not mistakes:
         try:
             return replace(entry, domain=distributions.build(block, distribution), count=block.count)
-        except KeyMistake as mistake:
-            mistakes = [mistake]
+        except KeyMistake as error:
+            mistakes = [error]
     for mistake in mistakes:
         document.mistake((*entry.path, mistake.key), mistake.what, mistake.hint)
     return entry

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import ErrorDetails
 
 from sweep.errors import did_you_mean
@@ -72,7 +73,7 @@ def validate_parts(
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
     """A model's JSON Schema with all references resolved in place."""
-    schema = model.model_json_schema()
+    schema = model.model_json_schema(schema_generator=_InFileOrder)
     resolved: Schema = _resolved(schema, schema.get("$defs", {}))
     return resolved
 
@@ -105,6 +106,13 @@ def expectation(schema: Schema) -> str:
     return " ".join([kind, *(words.format(schema[name]) for name, words in _BOUNDS.items() if name in schema)])
 
 
+class _InFileOrder(GenerateJsonSchema):
+    """Keeps the keys of examples as they are written."""
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+
 def _note(
     error: ValidationError,
     model: type[BaseModel],
@@ -117,7 +125,7 @@ def _note(
     faults = [(fault, *_locate(fault["loc"], data, schema_of(model))) for fault in error.errors()]
     # A mistake in a union is told once per member, one in a list of bounded length for the list as well.
     told = {inner[:length] for _, inner, _, _ in faults for length in range(len(inner))}
-    for fault, inner, value, expected in faults:
+    for fault, inner, value, expected in sorted(faults, key=lambda found: found[0]["type"] != "value_error"):
         if inner not in told:
             words.note(fault, (*path, *inner), value, expected)
         told.add(inner)

@@ -40,7 +40,8 @@ _BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fal
 _NULLS = {"", "~", "null", "Null", "NULL"}
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_NUMBER = re.compile(rf"{_INT.pattern}|{_FLOAT.pattern}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BASES = {"0o": 8, "0x": 16}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNCLOSED = ("unexpected end of stream", "<stream end>", "could not find expected ':'")
 _HINTS = {
@@ -216,28 +217,25 @@ class _Composer:
                 return None
             if text in _BOOLS:
                 return _BOOLS[text]
-            if _INT.fullmatch(text):
-                return self._int(text, mark)
-            if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
-                return self._float(text, mark)
+            if _NUMBER.fullmatch(text):
+                return self._number(text, mark)
         if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
             text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             if "\ufffd" in text:
                 self.document.fault(mark, "half of a surrogate pair in a text", r"write \U and eight digits")
         return text
 
-    def _int(self, text: str, mark: Mark) -> int:
-        base = {"0o": 8, "0x": 16}.get(text[:2], 10)
-        if len(text) <= 30 and abs(number := int(text, base)) < 2**63:
+    def _number(self, text: str, mark: Mark) -> int | float | str:
+        if _INT.fullmatch(text):
+            # Python takes quadratic time for long numbers.
+            number: int | float | str = int(text, _BASES.get(text[:2], 10)) if len(text) <= 30 else text
+            if isinstance(number, str) or abs(number) >= 2**63:
+                self.document.fault(mark, f"{text[:30]} does not fit into 64 bits")
             return number
-        self.document.fault(mark, f"{text[:30]} does not fit into 64 bits")
-        return 0
-
-    def _float(self, text: str, mark: Mark) -> float:
-        if not _SPECIAL.fullmatch(text) and math.isfinite(number := float(text)):
-            return number
-        self.document.fault(mark, f"{text[:30]} is not a finite number")
-        return 0.0
+        number = float(text) if _FLOAT.fullmatch(text) else math.inf
+        if math.isinf(number):
+            self.document.fault(mark, f"{text[:30]} is not a finite number")
+        return number
 
     def _fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
         self.document.fault(mark, what, hint)

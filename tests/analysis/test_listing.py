@@ -1,3 +1,6 @@
+import dataclasses
+import json
+
 from sweep.analysis.listing import sweeps
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
@@ -29,6 +32,7 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
     assert (first.best, first.best_trial, first.metric, first.goal) == (0.7, 1, "acc", "maximize")
     assert (first.trials, first.duration_s) == ({"completed": 2}, 100.0)
     assert first.path == str(done.path)
+    assert json.loads(json.dumps(dataclasses.asdict(first)))["trials"] == {"completed": 2}
     assert listed["stopped"].best is None
     assert listed["killed"].trials == {"completed": 1, "running": 1}
     assert "sweep.json: No such file" in listed["broken"].reason

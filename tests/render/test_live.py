@@ -114,10 +114,29 @@ def test_on_a_terminal_only_failures_leave_a_line():
     assert told.rstrip("\r\n").endswith("\x1b[2K")  # cleared at the end
 
 
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_line_about_the_session_is_told_as_it_is(terminal):
+    view, file = view_of(terminal=terminal)
+    with view:
+        view.say("Ray dashboard: [local]")
+    assert "Ray dashboard: [local]" in file.getvalue()
+
+
+def test_a_closed_view_stays_closed():
+    view, file = view_of(terminal=True)
+    view.on(started(0))
+    view.close()
+    before = file.getvalue()
+    view.on(ended(0))
+    view.close()
+    assert file.getvalue() == before
+
+
 def test_a_quiet_view_says_nothing_anywhere():
     for terminal in (False, True):
         view, file = view_of(terminal=terminal, quiet=True)
         with view:
+            view.say("dashboard")
             for event in (started(0), ended(0, Status.FAILED)):
                 view.on(event)
         assert file.getvalue() == ""

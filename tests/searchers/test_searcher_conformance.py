@@ -127,7 +127,7 @@ def test_a_finite_space_is_tried_completely_once_then_exhausted(method: str) -> 
 
 
 @every_method
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), seed=st.integers(0, 2**31))
 def test_suggestions_belong_to_the_space(method: str, data: st.DataObject, seed: int) -> None:
     space = data.draw(spaces(finite_domains) if method == "grid" else spaces())

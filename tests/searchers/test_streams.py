@@ -62,8 +62,8 @@ def test_sobol_points_are_spread_more_evenly_than_random_ones() -> None:
 
 @pytest.mark.parametrize("index", range(4))
 def test_sobol_fills_every_stratum(index: int) -> None:
-    searcher = sobol.build(Space((Parameter("x", Categorical(("a", "b", "c", "d"))), *SQUARE.parameters)), index)
-    drawn = [searcher.suggest(n)["x"] for n in range(16)]
+    searcher = sobol.build(Space((Parameter("c", Categorical(("a", "b", "c", "d"))), *SQUARE.parameters)), index)
+    drawn = [searcher.suggest(n)["c"] for n in range(16)]
     assert all(drawn.count(value) == 4 for value in "abcd")
 
 

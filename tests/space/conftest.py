@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("sweep", deadline=None)
+settings.register_profile("sweep", deadline=None, max_examples=20)
 settings.load_profile("sweep")

@@ -152,6 +152,8 @@ def _texts(draw: st.DrawFn, depth: int = 3) -> str:
         return draw(st.sampled_from(["a", "b", "lr", "2", "0.5", "7"]))
     left, right = draw(_texts(depth - 1)), draw(_texts(depth - 1))
     operator = draw(st.sampled_from(["+", "-", "*", "/", "//", "%", "**", "<", "<=", "==", "!=", "and", "or"]))
+    if operator in ("and", "or"):  # of truths: Python would hand on an operand, ours are always true or false
+        left, right = f"({left} < 1)", f"({right} > 1)"
     return draw(
         st.sampled_from(
             [f"({left} {operator} {right})", f"-{left}", f"(not {left})", f"({left} if {right} else 3)", f"abs({left})"]

@@ -67,7 +67,7 @@ def cases(path: Path) -> list[Case]:
     preamble, *chunks = f"\n{path.read_text()}".split("\n===== ")
     found = []
     for chunk in chunks:
-        title, _, rest = f"{chunk}\n".partition("\n")
+        title, _, rest = f"{chunk.rstrip()}\n".partition("\n")
         text, _, expected = rest.partition("-----\n")
         whole = "whole files" in preamble or title.endswith("(whole)")
         found.append(Case(title, text, expected.strip("\n"), whole))

@@ -1,0 +1,145 @@
+"""Whatever a file holds, it gives a sweep or a list of mistakes, and never anything else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+
+from sweep.errors import InputError
+from sweep.spec import Spec, load, parse
+from sweep.spec.distributions import DISTRIBUTIONS
+from sweep.spec.parameter_block import ParameterBlock
+from sweep.spec.sweep_file import SweepFile
+from sweep.spec.yaml_reader import decode
+
+VALID = """\
+name: every key
+trainable: my_model:MyModel
+method: tpe
+metric: {name: val_accuracy, goal: maximize, target: 0.9, impute: worst}
+parameters:
+  lr: {distribution: log_uniform_values, min: 1e-5, max: 1e-1}
+  wd: {value: "= lr / 10"}
+  opt: {values: [sgd, adam], probabilities: [0.3, 0.7]}
+  momentum: {min: 0.5, max: 0.99, when: {opt: sgd}}
+  layers:
+    parameters:
+      number: {min: 1, max: 5}
+      width: {distribution: q_uniform, min: 16, max: 256, q: 16, when: {layers.number: {min: 2}}}
+constraints: ["lr * layers.number < 0.2"]
+epochs: 27
+early_terminate: {type: asha, min_iter: 1, eta: 3}
+run_cap: 20
+budget: {hours: 8}
+training: {precision: auto}
+resources: {cpus: 2, gpus: 0.5}
+"""
+
+KEYS = sorted({*SweepFile.model_fields, *ParameterBlock.model_fields, "parameters", "type", "name", "goal", "a.b", "<<"})
+WORDS = sorted({*DISTRIBUTIONS, "grid", "random", "asha", "hyperband", "median", "none", "m:M", "= lr", "lr < 1", "sgd"})
+numbers = st.integers(-3, 30) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
+scalars = st.none() | st.booleans() | numbers | st.sampled_from(WORDS) | st.text(max_size=5)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=5),
+    max_leaves=20,
+)
+blocks = st.dictionaries(st.sampled_from(sorted(ParameterBlock.model_fields)), values, max_size=4)
+files = st.fixed_dictionaries(
+    {"trainable": st.just("m:M"), "method": st.sampled_from(WORDS[:]) | st.just("random"), "run_cap": st.just(3)},
+    optional={
+        "parameters": st.dictionaries(st.sampled_from(["lr", "opt", "a.b", "epochs", "n"]), blocks, max_size=3),
+        **dict.fromkeys(("metric", "metrics", "constraints", "early_terminate", "budget", "training"), values),
+        **dict.fromkeys(("resources", "epochs", "name", "when"), values),
+    },
+)
+
+
+def understood(text: str, *assignments: str) -> Spec | None:
+    try:
+        spec = parse(text, "fuzz.yaml", assignments)
+    except InputError as error:
+        assert error.problems
+        assert all(len(str(problem).splitlines()) == 1 for problem in error.problems)
+        str(error).encode()  # can be printed
+        return None
+    json.dumps(spec.to_json_dict(), allow_nan=False).encode()
+    return spec
+
+
+def test_the_valid_file_is_valid() -> None:
+    assert understood(VALID) is not None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text())
+def test_any_text(text: str) -> None:
+    understood(text)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary())
+def test_any_bytes(raw: bytes) -> None:
+    try:
+        text = decode(raw, "fuzz.yaml")
+    except InputError:
+        return
+    understood(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([*"{}[],:&*!|>%@`\"'#?-\t\n ~<=", "a", "b: ", "- ", "\n  ", "1", "&a", "*a", "<<: "])))
+def test_any_yaml_tokens(tokens: list[str]) -> None:
+    understood("".join(tokens))
+
+
+@settings(max_examples=300, deadline=None)
+@given(files)
+def test_any_data_with_our_keys(data: dict[str, Any]) -> None:
+    understood(json.dumps(data))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_valid_file_with_a_stretch_replaced(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(VALID)))
+    length = data.draw(st.integers(0, 20))
+    new = data.draw(st.text(max_size=3) | st.sampled_from(WORDS + KEYS + ["-1", "1e400", "[", "{", '"', "\n", "null"]))
+    understood(VALID[:start] + new + VALID[start + length :])
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(VALID.splitlines()), values)
+def test_valid_file_with_a_value_replaced(line: str, value: Any) -> None:
+    key = line.partition(":")[0]
+    understood(VALID.replace(line, f"{key}: {json.dumps(value)}"))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from([*KEYS, "lr", "0", "layers", ""]), max_size=4), values)
+def test_any_assignment(parts: list[str], value: Any) -> None:
+    understood(VALID, f"{'.'.join(parts)}={json.dumps(value)}")
+
+
+@settings(max_examples=300, deadline=None)
+@given(files)
+def test_the_resolved_sweep_is_a_sweep_file(data: dict[str, Any]) -> None:
+    spec = understood(json.dumps(data))
+    if spec is not None:
+        again = parse(json.dumps(spec.to_json_dict()), "sweep.json")
+        assert again == spec
+        assert again.to_json_dict() == spec.to_json_dict()
+
+
+@pytest.mark.parametrize("size", [1_000_001, 100_000_000])
+def test_a_huge_file_is_refused_by_its_size(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "huge.yaml"
+    with path.open("wb") as stream:
+        stream.truncate(size)  # sparse
+    with pytest.raises(InputError, match="more than 1,000,000 bytes"):
+        load(path)
