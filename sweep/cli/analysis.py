@@ -25,11 +25,12 @@ def list_sweeps(results: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from sweep.analysis import listing
+    from sweep.store.records import plain
     from sweep.render.tables import show, sweeps_grid
 
     found = listing.sweeps(results)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(one) for one in found], indent=2))
+        click.echo(json.dumps(plain([dataclasses.asdict(one) for one in found]), indent=2))
     elif found:
         show(sweeps_grid(found), Console())
     else:
@@ -76,10 +77,11 @@ def _show(ranking: Ranking, limit: int | None, *, as_json: bool) -> None:
     from rich.console import Console
 
     from sweep.render.tables import ranking_grid, show
+    from sweep.store.records import plain
 
     if as_json:
         shown = dataclasses.replace(ranking, rows=ranking.rows[:limit])
-        click.echo(json.dumps(dataclasses.asdict(shown), indent=2, default=str))
+        click.echo(json.dumps(plain(dataclasses.asdict(shown)), indent=2))
     else:
         show(ranking_grid(ranking, limit), Console())
 

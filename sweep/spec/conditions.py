@@ -80,7 +80,8 @@ def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, documen
                     reason = f"{show(value)} is never met exactly by a continuous parameter"
                     document.mistake(path, reason, "use {min: ..., max: ...}")
                 elif not any(_same(value, choice) for choice in possible):
-                    hint = did_you_mean(flow(value), [flow(choice) for choice in possible[:20]])
+                    known = [flow(choice) for choice in possible[:20]]
+                    hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
                     document.mistake(path, f"{show(value)} is no value of that parameter", hint)
         case Between(low, high):
             if possible is not None:

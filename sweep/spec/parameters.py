@@ -11,7 +11,7 @@ from pydantic import Field, JsonValue
 
 from sweep.errors import did_you_mean
 from sweep.events import Value
-from sweep.space.domains import Categorical, Constant, Domain, Tied, choices
+from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
 from sweep.space.space import Condition, Parameter
 from sweep.spec import conditions, distributions
 from sweep.spec.blocks import Block
@@ -90,8 +90,10 @@ def check_grid(entries: list[Entry], document: Document) -> None:
                 hint = "remove them, or use method: random"
                 document.mistake((*entry.path, "probabilities"), "a grid takes every value once", hint)
             case domain if entry.count is None and choices(domain) is None:
+                long = isinstance(domain, IntUniform)
+                what = "too many values for a grid" if long else "a grid over a continuous range never ends"
                 hint = "add count: 5 for five values, or list the values"
-                document.mistake(entry.path, "a grid over a continuous range never ends", hint, at_key=True)
+                document.mistake(entry.path, what, hint, at_key=True)
 
 
 def to_dict(parameter: Parameter) -> dict[str, Value]:

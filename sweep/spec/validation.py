@@ -162,7 +162,7 @@ class _Words:
             case str() if value in self.hints:
                 hint = self.hints[value]
             case str() if kinds & {"integer", "number"} and _is_number(value):
-                hint = "remove the quotes"
+                hint = "remove the underscores" if "_" in value else "remove the quotes"
             case str() if near := get_close_matches(value, map(str, _choices(expected)), n=1):
                 hint = f"did you mean {near[0]!r}?"
             case float() if "integer" in kinds and value.is_integer():

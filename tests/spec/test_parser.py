@@ -1,0 +1,101 @@
+"""What a right file means: W&B's inference of distributions, defaults, overrides, the round trip."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.errors import InputError
+from sweep.space.domains import Categorical, Constant, Domain, IntUniform, LogUniform, Normal, Tied, Uniform
+from sweep.spec import Spec, load, parse
+from sweep.spec.yaml_reader import decode
+
+HEAD = "trainable: m:M\nmethod: random\nrun_cap: 9\n"
+
+
+def domain(block: str) -> Domain:
+    return parse(f"{HEAD}parameters: {{x: {block}}}\n", "s.yaml").space.parameters[0].domain
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        ("{value: 3}", Constant(3)),
+        ("{value: [1, 2]}", Constant([1, 2])),
+        ("{values: [sgd, 1, null]}", Categorical(("sgd", 1, None))),
+        ("{values: [a, b], probabilities: [0.25, 0.75]}", Categorical(("a", "b"), (0.25, 0.75))),
+        ("{min: 1, max: 5}", IntUniform(1, 5)),
+        ("{min: 1, max: 5.0}", Uniform(1.0, 5.0)),
+        ("{min: 0.0, max: 1}", Uniform(0.0, 1.0)),
+        ("{min: 0, max: 1, q: 0.5}", Uniform(0.0, 1.0, 0.5)),
+        ("{distribution: q_uniform, min: 0, max: 4}", Uniform(0.0, 4.0, 1)),
+        ("{distribution: log_uniform_values, min: 1e-4, max: 1e-1}", LogUniform(1e-4, 1e-1)),
+        ("{distribution: log_uniform, min: -9, max: -2}", LogUniform(math.exp(-9), math.exp(-2))),
+        ("{distribution: inv_log_uniform, min: 2, max: 9}", LogUniform(math.exp(-9), math.exp(-2))),
+        ("{distribution: normal}", Normal(0, 1)),
+        ("{distribution: constant, value: '= y'}", Constant("= y")),
+    ],
+)
+def test_distributions_are_inferred_as_wandb_does(block: str, expected: Domain) -> None:
+    assert domain(block) == expected
+
+
+def test_defaults() -> None:
+    spec = parse(f"{HEAD}parameters: {{x: {{value: 1}}}}\n", "folder/my sweep.yaml")
+    assert spec.name == "my-sweep"
+    assert [(metric.name, metric.goal) for metric in spec.metrics] == [("val_loss", "minimize")]
+    assert (spec.epochs, spec.repeats, spec.seed) == (10, 1, 0)
+    assert spec.trials() == 1
+
+
+def test_nested_and_dotted_names_are_the_same() -> None:
+    nested = parse(f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml")
+    flat = parse(f"{HEAD}parameters: {{opt.lr: {{min: 0.1, max: 0.9}}}}\n", "s.yaml")
+    assert nested == flat
+    assert [parameter.name for parameter in nested.space.parameters] == ["opt.lr"]
+
+
+def test_a_tie_is_an_expression() -> None:
+    spec = parse(f"{HEAD}parameters: {{lr: {{values: [10, 20]}}, wd: {{value: '= lr / 10'}}}}\n", "s.yaml")
+    tied = spec.space.parameters[1].domain
+    assert isinstance(tied, Tied)
+    assert tied.expression.evaluate({"lr": 20}) == 2
+
+
+def test_the_command_line_wins_over_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(f"{HEAD}epochs: 3\nparameters: {{x: {{values: [1, 2]}}}}\n")
+    assert load(path, environment={}).epochs == 3
+    assert load(path, environment={"SWEEP_SET": "epochs=4 seed=5"}).epochs == 4
+    spec = load(path, ["epochs=6", "parameters.x.values.0=7"], {"SWEEP_SET": "epochs=4 seed=5"})
+    assert (spec.epochs, spec.seed) == (6, 5)
+    assert spec.space.parameters[0].domain == Categorical((7, 2))
+
+
+def test_a_missing_file_is_the_user_s_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        load(tmp_path / "nowhere.yaml")
+    with pytest.raises(InputError, match="cannot be read"):
+        load(tmp_path)
+
+
+def outcome(raw: bytes) -> Spec | InputError:
+    try:
+        return parse(decode(raw, "s.yaml"), "s.yaml")
+    except InputError as error:
+        assert error.problems
+        return error
+
+
+ALPHABET = st.sampled_from(list("{}[]:,-&*!|>'\"%@#?<= \n\tax01.e_") + ["parameters", "values", "method", "min", "- "])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=200) | st.lists(ALPHABET, max_size=40).map(lambda parts: "".join(parts).encode()))
+def test_any_bytes_give_a_sweep_or_mistakes(raw: bytes) -> None:
+    assert isinstance(outcome(raw), Spec | InputError)
+    assert isinstance(outcome(HEAD.encode() + b"parameters: {x: {value: 1}}\n" + raw), Spec | InputError)

@@ -1,0 +1,87 @@
+"""YAML 1.2 rules: what is a number, a text, true or nothing, and where it stands."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.errors import InputError
+from sweep.events import Value
+from sweep.spec.document import Mark
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-4", 1e-4),
+        ("1E5", 1e5),
+        ("-.5", -0.5),
+        ("5.", 5.0),
+        ("12", 12),
+        ("-3", -3),
+        ("010", 10),  # octal in YAML 1.1
+        ("0o10", 8),
+        ("0xff", 255),
+        ("1_000", "1_000"),  # 1000 in YAML 1.1
+        ("1:30", "1:30"),  # 90 in YAML 1.1
+        ("2024-01-01", "2024-01-01"),  # a date in YAML 1.1
+        ("off", "off"),
+        ("no", "no"),
+        ("yes", "yes"),
+        ("True", True),
+        ("false", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("none", "none"),
+        ('"1"', "1"),
+        ("'true'", "true"),
+        ("= lr / 10", "= lr / 10"),
+        ("[1, 2.0, a]", [1, 2.0, "a"]),
+        ("{a: {b: [null]}}", {"a": {"b": [None]}}),
+        (r'"\ud83d\ude00"', "\U0001f600"),  # as JSON writes it
+    ],
+)
+def test_values(text: str, value: Value) -> None:
+    found = read_value(text, "--set")
+    assert found == value
+    assert type(found) is type(value)
+
+
+def test_places_count_from_one() -> None:
+    document = read("a: 1\nb:\n  - {c: 2}\n", "s.yaml")
+    assert document.keys["b",] == Mark(2, 1)
+    assert document.values["b", 0, "c"] == Mark(3, 9)
+    assert document.where(Mark(3, 9)) == "s.yaml:3:9"
+
+
+def test_anchors_are_copied_and_merged() -> None:
+    data = read("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\nc: {<<: [{p: 4}, *x]}\nd: *x\n", "s.yaml").data
+    assert data == {"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}, "c": {"p": 4, "q": 2}, "d": {"p": 1, "q": 2}}
+    assert data["a"] is not data["d"]
+
+
+def test_a_quoted_merge_key_is_an_ordinary_key() -> None:
+    assert read('"<<": 1', "s.yaml").data == {"<<": 1}
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text() -> None:
+    assert decode(b"\xef\xbb\xbfa: 1", "s.yaml") == "a: 1"
+
+
+def test_bytes_that_are_not_utf_8_have_a_place() -> None:
+    with pytest.raises(InputError, match=r"^s\.yaml:2:4: byte 0xe9 is not UTF-8; save the file as UTF-8$"):
+        decode("a: 1\nb: é".encode("latin-1"), "s.yaml")
+
+
+def test_a_file_too_large_is_not_parsed() -> None:
+    with pytest.raises(InputError, match="too large for a sweep file"):
+        read("#" * (MAX_SIZE_BYTES + 1), "s.yaml")
+    with pytest.raises(InputError, match="too large for a sweep file"):
+        decode(b"#" * (MAX_SIZE_BYTES + 1), "s.yaml")
+
+
+def test_a_value_from_the_command_line_has_no_line() -> None:
+    with pytest.raises(InputError) as caught:
+        read_value("[1", "--set a=[1")
+    assert [problem.where for problem in caught.value.problems] == ["--set a=[1"]

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from small import Small, assignment, go_on, metrics, train, weights
+
+from sweep.contract import Diverged
+from trainables import checkpoint
+from trainables.scope import NotInScope
+
+pytestmark = pytest.mark.keras
+
+LIVE = {"optimizer": "adamw", "weight_decay": 0.01, "lr_schedule": "cosine", "warmup_epochs": 1}
+
+
+def test_reports_each_epoch_with_the_rate_of_its_last_update() -> None:
+    epochs = train(Small(), assignment(epochs=3, lr_schedule="cosine"))
+    assert [e.epoch for e in epochs] == [1, 2, 3]
+    assert set(epochs[0].metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
+    rates = [e.learning_rate for e in epochs if e.learning_rate is not None]
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] < 0.05
+    assert epochs[-1].metrics["loss"] < epochs[0].metrics["loss"]
+
+
+def test_used_worker_gives_the_numbers_of_a_fresh_one() -> None:
+    used = Small()
+    train(used, assignment(seed=5, **{**LIVE, "weight_decay": 0.3}))
+    train(used, assignment(units=4))
+    with pytest.raises(Diverged):
+        train(used, assignment(learning_rate=1e30, optimizer="sgd"))
+    again = train(used, assignment(**LIVE))
+    fresh = Small()
+    first = train(fresh, assignment(**LIVE))
+    assert metrics(again) == metrics(first)
+    for a, b in zip(weights(used), weights(fresh), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_one_program_serves_all_values_of_live_numbers() -> None:
+    trainable = Small()
+    programs = []
+    for decay, rate, batch in ((0.1, 0.01, 16), (0.2, 0.02, 32), (0.3, 0.03, 16)):
+        train(trainable, assignment(**{**LIVE, "weight_decay": decay, "learning_rate": rate, "batch_size": batch}))
+        programs.append(trainable._begun().program)
+    assert programs[0] is programs[1] is programs[2]
+    assert programs[0].train_chunk.experimental_get_tracing_count() == 1
+    train(trainable, assignment(units=5, **LIVE))
+    assert trainable._begun().program is not programs[0]
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_resumes_bit_for_bit(gpus: int, tmp_path: Path) -> None:
+    given = assignment(gpus, epochs=4, momentum=0.9, optimizer="sgd", lr_schedule="cosine")
+    straight, broken, resumed = Small(), Small(), Small()
+    whole = train(straight, given)
+    broken.begin(given)
+    first = go_on(broken, pause_after=2)
+    broken.save(tmp_path)
+    resumed.begin(given)
+    assert resumed.restore(tmp_path) == 2
+    second = go_on(resumed)
+    assert metrics(first + second) == metrics(whole)
+    for a, b in zip(weights(resumed), weights(straight), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
+    trainable = Small()
+    train(trainable, assignment(epochs=1))
+    trainable.save(tmp_path)
+    (tmp_path / "state.npz").write_bytes(b"PK damaged")
+    with pytest.raises(checkpoint.CheckpointError, match="unreadable"):
+        trainable.restore(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("params", [{"optimizer": "sgd", "global_clipnorm": 0.1}, {**LIVE, "clipnorm": 0.05}])
+@pytest.mark.parametrize("gpus", [2, 4])
+def test_replicas_change_nothing(gpus: int, params: Any) -> None:
+    one, several = Small(), Small()
+    alone = train(one, assignment(epochs=3, **params))
+    together = train(several, assignment(gpus, epochs=3, **params))
+    facts = several.facts()
+    assert (facts.strategy, facts.num_replicas) == ("mirrored", gpus)
+    for a, b in zip(metrics(alone), metrics(together), strict=True):
+        assert a == pytest.approx(b, abs=2e-6)
+
+
+def test_micro_batches_change_nothing_without_batch_statistics() -> None:
+    class Plain(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)])
+
+    whole = train(Plain(), assignment())
+    parts = train(Plain(), assignment(micro_batches=3))
+    for a, b in zip(metrics(whole), metrics(parts), strict=True):
+        assert a == pytest.approx(b, abs=1e-6)
+
+
+def test_fit_trains_what_our_loop_trains() -> None:
+    ours = train(Small(), assignment(**LIVE))
+    fit = train(Small(), assignment(training={"loop": "fit"}, **LIVE))
+    for a, b in zip(metrics(ours), metrics(fit), strict=True):
+        assert a == pytest.approx(b, abs=1e-5)
+
+
+def test_a_model_from_outside_of_the_scope_is_named() -> None:
+    elsewhere = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3)], name="stray")
+
+    class Stray(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return elsewhere
+
+    with pytest.raises(NotInScope, match="stray"):
+        train(Stray(), assignment())
+
+
+def test_own_train_step_asks_for_fit() -> None:
+    class Own(keras.Sequential):
+        def train_step(self, data: Any) -> Any:
+            return super().train_step(data)
+
+    class Trainable(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return Own([keras.Input((6,)), keras.layers.Dense(3)])
+
+    with pytest.raises(TypeError, match="loop: fit"):
+        train(Trainable(), assignment())
+    assert train(Trainable(), assignment(training={"loop": "fit"}, epochs=1))
+
+
+def test_a_nan_weight_behind_a_finite_loss_is_found() -> None:
+    class Poisoned(Small):
+        def data(self, hp: Any) -> tuple[Any, Any]:
+            (x, y), held_out = super().data(hp)
+            x = x.copy()
+            x[0, 0] = np.nan
+            return (x, y), held_out
+
+    with pytest.raises(Diverged, match="epoch 1"):
+        train(Poisoned(), assignment())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
+def test_mixed_precision_learns(precision: str) -> None:
+    trainable = Small()
+    epochs = train(trainable, assignment(training={"precision": precision}, epochs=4))
+    assert epochs[-1].metrics["loss"] < epochs[0].metrics["loss"]
+    assert trainable.facts().precision == precision
+    assert keras.config.dtype_policy().name == "float32"
