@@ -55,12 +55,18 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         chosen = _choose(strategy, names)
         key = (names, chosen, cross_device)
         if key not in _placements:
-            if chosen == "mirrored" and any(other[1] == "mirrored" for other in _placements):
+            if _collective(key) and any(map(_collective, _placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
                 # process fails with "joining a group that is already full" and breaks the first too.
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
             _placements[key] = Placement(_build(chosen, names, cross_device), chosen, names)
         return _placements[key]
+
+
+def _collective(key: tuple[tuple[str, ...], str, str]) -> bool:
+    names, chosen, cross_device = key
+    on_gpu = names[0].startswith("gpu")
+    return chosen == "mirrored" and (cross_device in ("nccl", "ring") or (cross_device == "auto" and on_gpu))
 
 
 def _bind(devices: Devices) -> tuple[str, ...]:

@@ -204,6 +204,7 @@ class KerasTrainable:
                 f"{type(model).__name__} has its own train_step, which only Model.fit calls; "
                 "set `training: {loop: fit}` in the sweep file"
             )
+        scope.check(model, placement.strategy)
         optimizer = self.optimizer(hp)
         keras_corrections.synchronise_batch_norm(model)
         optimizers.exclude_from_decay(optimizer, model)

@@ -18,7 +18,7 @@ def check(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
     for variable in model.weights:
         if not _inside(variable, strategy):
             strays.append(f"weight {variable.path!r}")
-    optimizer = model.optimizer
+    optimizer = getattr(model, "optimizer", None)  # there is none before `compile`
     if optimizer is not None:
         if optimizer._distribution_strategy is not strategy:
             strays.append(f"optimizer {optimizer.name!r}")

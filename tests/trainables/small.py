@@ -24,7 +24,8 @@ class Small(KerasTrainable):
         return keras.Sequential(
             [
                 keras.Input((6,)),
-                keras.layers.Dense(hp.integer("units", 8)),
+                # A bias before a batch norm has no gradient but rounding, which Adam would blow up.
+                keras.layers.Dense(hp.integer("units", 8), use_bias=False),
                 keras.layers.BatchNormalization(),
                 keras.layers.ReLU(),
                 keras.layers.Dense(3, dtype="float32"),

@@ -30,8 +30,8 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     a, b = (keras.Variable(np.array([[1.0, -2.0], [3.0, 0.5]], np.float32)) for _ in range(2))
     ours.build([a])
     plain.build([b])
-    step = tf.function(lambda optimizer, g, v: optimizer.apply([g], [v]))
-    step(ours, tf.zeros((2, 2)), a)  # traced with the first values, which the next trial's replace
+    step = tf.function(lambda gradient: ours.apply([gradient], [a]))
+    step(tf.zeros((2, 2)))  # traced with the first values, which the next trial's replace
     for variable in ours.variables:
         if "learning_rate" not in variable.path:
             variable.assign(tf.zeros_like(variable.value))
@@ -39,7 +39,7 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     live.set(Hyperparameters({**params, "weight_decay": 0.02, "momentum": 0.8, "beta_1": 0.8}))
     for i in range(3):
         gradient = tf.constant([[0.1, 0.2], [-0.3, float(i)]])
-        step(ours, gradient, a)
+        step(gradient)
         plain.apply([gradient], [b])
     np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def _rates(name: str, first: int = 0, count: int = 20, warmup: int = 0) -> list[
 def test_never_rises_after_the_peak(name: str) -> None:
     rates = _rates(name)
     assert rates[0] == 2.0
-    assert all(a >= b for a, b in zip(rates, rates[1:], strict=False))
+    assert all(a >= b for a, b in itertools.pairwise(rates))
     assert (rates[-1] < 1.0) == (name != "constant")
 
 

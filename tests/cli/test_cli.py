@@ -1,0 +1,95 @@
+"""The command line as a user meets it: help, errors, and exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweep.cli import main
+
+ROOT = Path(__file__).parents[2]
+MAIN_JOB = ROOT / "search_spaces" / "lr_wd_aug.yaml"
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom sweep.cli import main\n"
+        "heavy = {'ray', 'tensorflow', 'pandas', 'optuna', 'pyarrow', 'keras'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_names_every_command() -> None:
+    code, output = call("--help")
+    assert code == 0
+    for command in ("run", "plan", "resume", "list", "compare", "best", "schema"):
+        assert f"\n  {command} " in output
+
+
+def test_plan_prices_the_main_job() -> None:
+    code, output = call("plan", str(MAIN_JOB))
+    assert code == 0
+    assert "trials       27" in output
+    assert "270 in all" in output
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("epochs: 10", "epoch: 10", ":15:1: epoch: unknown key; did you mean 'epochs'?"),
+        ("DigitsCNN", "DigitCNN", "did you mean 'DigitsCNN'?"),
+        ("digits_cnn:", "digit_cnn:", "no module 'trainables.digit_cnn'"),
+        ("  batch_size:", "  batchsize:", "parameters.batchsize: nothing in trainables.digits_cnn:DigitsCNN reads it"),
+        ("method: grid", "method: gird", "grid"),
+        ("name: lr_wd_aug", "name: ../up", "name"),
+        ("parameters:", "parameters: [", "not YAML"),
+    ],
+)
+def test_mistakes_of_a_file(tmp_path: Path, old: str, new: str, message: str) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(MAIN_JOB.read_text().replace(old, new, 1))
+    code, output = call("run", str(file), "--results", str(tmp_path / "results"))
+    assert code == 2
+    assert message in output
+    assert "Traceback" not in output
+    assert not (tmp_path / "results").exists()
+
+
+def test_missing_file_and_results_that_cannot_be(tmp_path: Path) -> None:
+    assert call("run", "nope.yaml") == (2, "error: nope.yaml: no such file\n")
+    (tmp_path / "taken").write_text("")
+    code, output = call("run", str(MAIN_JOB), "--results", str(tmp_path / "taken"))
+    assert code == 2
+    assert "is a file, expected a folder" in output
+
+
+def test_a_taken_name_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "lr_wd_aug"
+    folder.mkdir()
+    (folder / "sweep.json").write_text("{}")
+    code, output = call("run", str(MAIN_JOB), "--results", str(tmp_path))
+    assert code == 2
+    assert "holds a sweep already" in output
+    assert "--name OTHER" in output
+    assert (folder / "sweep.json").read_text() == "{}"
+
+
+def test_unknown_sweeps(tmp_path: Path) -> None:
+    for command in ("resume", "best", "compare"):
+        code, output = call(command, "nosuch", "--results", str(tmp_path))
+        assert code == 2
+        assert "nosuch" in output
+    code, output = call("list", "--results", str(tmp_path))
+    assert code == 0
+    assert "no sweeps in" in output
