@@ -25,8 +25,8 @@ def list_sweeps(results: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from sweep.analysis import listing
-    from sweep.store.records import plain
     from sweep.render.tables import show, sweeps_grid
+    from sweep.store.records import plain
 
     found = listing.sweeps(results)
     if as_json:

@@ -137,6 +137,7 @@ def test_any_assignment(parts: list[str], value: Any) -> None:
 
 
 floats = st.floats(-1e6, 1e6)
+whole = st.integers(-(2**63) + 1, 2**63 - 1)
 positive = st.floats(1e-6, 1e6)
 
 
@@ -146,10 +147,10 @@ def ranges(name: str, bounds: st.SearchStrategy[float]) -> st.SearchStrategy[dic
 
 
 right_blocks = st.one_of(
-    st.fixed_dictionaries({"value": scalars, "distribution": st.just("constant")}),
     st.fixed_dictionaries(
-        {"values": st.lists(st.integers(-(2**63) + 1, 2**63 - 1) | st.text(), min_size=1, max_size=4, unique=True)}
+        {"value": st.none() | st.booleans() | whole | floats | st.text(), "distribution": st.just("constant")}
     ),
+    st.fixed_dictionaries({"values": st.lists(whole | st.text(), min_size=1, max_size=4, unique=True)}),
     ranges("int_uniform", st.integers(-100, 100)),
     ranges("uniform", floats),
     ranges("log_uniform_values", positive),
