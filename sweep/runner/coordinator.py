@@ -217,10 +217,10 @@ class Coordinator:
         """The end that a killed driver could not write any more."""
         if running.diverged:
             return self._end(running, Status.DIVERGED, running.diverged, Facts())
-        if running.verdict:
-            return self._end(running, Status.PRUNED, running.verdict, Facts())
         if running.last_epoch >= running.epochs:
             return self._end(running, Status.COMPLETED, "", Facts())
+        if running.verdict:
+            return self._end(running, Status.PRUNED, running.verdict, Facts())
         return None
 
     def _end(self, running: _Running, status: Status, reason: str, facts: Facts) -> TrialEnded:
