@@ -105,8 +105,17 @@ class _Resolution:
             max_restarts=file.max_restarts,
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
-            ignored_keys=tuple(key for key in document.data if key in SERVER_KEYS),
+            ignored_keys=self.ignored_keys(),
         )
+
+    def ignored_keys(self) -> tuple[str, ...]:
+        named = [("metric.", self.file.metric), *(("metrics.", metric) for metric in self.file.metrics or ())]
+        imputing = dict.fromkeys(
+            f"{prefix}impute_while_running"
+            for prefix, metric in named
+            if metric and "impute_while_running" in metric.model_fields_set
+        )
+        return (*(key for key in self.document.data if key in SERVER_KEYS), *imputing)
 
     def missing(self, key: str, hint: str = "") -> None:
         expected = expectation(schema_of(SweepFile)["properties"][key])

@@ -65,7 +65,7 @@ def build(block: EarlyTerminate | None, path: KeyPath, document: Document) -> Ea
             return termination.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
         case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
             return termination.Hyperband(None, most, s, block.eta, block.strict)
-        case Hyperband(min_iter=int(first), max_iter=None, s=None):
+        case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
             return termination.Hyperband(first, None, None, block.eta, block.strict)
         case Hyperband():
             given = [key for key in ("min_iter", "max_iter", "s") if getattr(block, key) is not None]

@@ -1,14 +1,12 @@
 """Reads YAML as data with places: the only module that knows ruamel.yaml.
 
-YAML 1.2 core schema, so `1e-4` is a number and `off`, `no` are texts. A file is data and never code: no
-tags, one document, finite numbers, text keys, bounded size, depth and expansion of anchors. Of what
+YAML 1.2 core schema, so `1e-4` is a number and `off`, `no` are texts. A file is data and never code: one
+document, no tags but the schema's own, text keys, bounded size, depth and expansion of anchors. Of what
 YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
@@ -25,24 +23,19 @@ from ruamel.yaml.events import (
     NodeEvent,
     ScalarEvent,
     SequenceEndEvent,
+    SequenceStartEvent,
 )
 from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem
 from sweep.events import Value
 from sweep.spec.document import Document, KeyPath, Mark
+from sweep.spec.scalars import TAG_PREFIX, TAGS, Scalar, resolve
 
 MAX_SIZE_BYTES = 1_000_000
 MAX_DEPTH = 50
 MAX_VALUES = 100_000  # after anchors are expanded
 
-_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_NULLS = {"", "~", "null", "Null", "NULL"}
-_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_NUMBER = re.compile(rf"{_INT.pattern}|{_FLOAT.pattern}|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_BASES = {"0o": 8, "0x": 16}
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _UNCLOSED = ("unexpected end of stream", "<stream end>", "could not find expected ':'")
 _HINTS = {
     "'\\t'": "indent with spaces, not tabs",
@@ -104,7 +97,7 @@ def read_value(text: str, source: str) -> Value:
 @dataclass(slots=True)
 class _Node:
     mark: Mark
-    value: str | int | float | bool | list[_Node] | _Pairs | None
+    value: Scalar | list[_Node] | _Pairs
 
 
 _Pairs: TypeAlias = dict[str, tuple[Mark, _Node]]
@@ -154,13 +147,11 @@ class _Composer:
         if isinstance(event, AliasEvent):
             node.value = self._target(event.anchor, node.mark).value
         elif isinstance(event, (ScalarEvent, CollectionStartEvent)):
-            if event.tag is not None:
-                hint = "a sweep file is plain data; remove the tag"
-                self.document.fault(node.mark, f"tag {event.tag!r} is not allowed", hint)
+            tag = self._tag(event, node.mark)
             if event.anchor is not None:
                 self.anchors[event.anchor] = None
             if isinstance(event, ScalarEvent):
-                node.value = self._scalar(event, node.mark)
+                node.value = self._scalar(event, tag, node.mark)
             elif isinstance(event, MappingStartEvent):
                 node.value = self._mapping(events, depth)
             else:
@@ -210,32 +201,23 @@ class _Composer:
                 self.document.fault(part.mark, "the merge key '<<' takes a mapping")
         return merged
 
-    def _scalar(self, event: ScalarEvent, mark: Mark) -> str | int | float | bool | None:
-        text: str = event.value
-        if event.style is None and event.tag is None:
-            if text in _NULLS:
-                return None
-            if text in _BOOLS:
-                return _BOOLS[text]
-            if _NUMBER.fullmatch(text):
-                return self._number(text, mark)
-        if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-            if "\ufffd" in text:
-                self.document.fault(mark, "half of a surrogate pair in a text", r"write \U and eight digits")
-        return text
+    def _scalar(self, event: ScalarEvent, tag: str | None, mark: Mark) -> Scalar:
+        try:
+            return resolve(event.value, "str" if event.style and tag is None else tag)
+        except ValueError as error:
+            self.document.fault(mark, str(error))
+            return str(event.value)
 
-    def _number(self, text: str, mark: Mark) -> int | float | str:
-        if _INT.fullmatch(text):
-            # Python takes quadratic time for long numbers.
-            number: int | float | str = int(text, _BASES.get(text[:2], 10)) if len(text) <= 30 else text
-            if isinstance(number, str) or abs(number) >= 2**63:
-                self.document.fault(mark, f"{text[:30]} does not fit into 64 bits")
-            return number
-        number = float(text) if _FLOAT.fullmatch(text) else math.inf
-        if math.isinf(number):
-            self.document.fault(mark, f"{text[:30]} is not a finite number")
-        return number
+    def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
+        """The tag of a node, if it is one of the core schema's for this kind of node."""
+        if event.tag is None:
+            return None
+        tag = str(event.tag).removeprefix(TAG_PREFIX)
+        node = {MappingStartEvent: {"map"}, SequenceStartEvent: {"seq"}, ScalarEvent: TAGS - {"map", "seq"}}
+        if tag in node[type(event)]:
+            return tag
+        self.document.fault(mark, f"tag {tag!r} is not allowed here", "a sweep file is plain data; remove the tag")
+        return None
 
     def _fatal(self, mark: Mark, what: str, hint: str = "") -> NoReturn:
         self.document.fault(mark, what, hint)

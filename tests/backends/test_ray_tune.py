@@ -43,7 +43,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     metrics = str(folder / "metrics.parquet")
     assert len(pd.read_parquet(metrics)) == 270
     assert pl.read_parquet(metrics).height == 270
-    assert duckdb.sql(f"select count(*) from '{metrics}'").fetchone() == (270,)
+    assert duckdb.sql(f"select count(*) from '{metrics}'").fetchall() == [(270,)]
 
 
 def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_simulated_gpus_mirror(tmp_path: Path) -> None:
 def _wait_for_epochs(folder: ResultsFolder, count: int) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
-        if folder.log.exists() and sum('"epoch_reported"' in line for line in folder.log.open()) >= count:
+        if folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count:
             return
         time.sleep(0.2)
     raise TimeoutError(f"{sum(1 for _ in store_log.read(folder.log))} events in the log")

@@ -1,8 +1,12 @@
-"""Whatever a file holds, it gives a sweep or a list of mistakes, and never anything else."""
+"""Whatever a file holds, it gives a sweep or a list of mistakes, and never anything else.
+
+``SWEEP_FUZZ=5000 pytest tests/spec/test_spec_fuzz.py`` looks longer.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,8 @@ from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.parameter_block import ParameterBlock
 from sweep.spec.sweep_file import SweepFile
 from sweep.spec.yaml_reader import decode
+
+EXAMPLES = int(os.environ.get("SWEEP_FUZZ", "25"))
 
 VALID = """\
 name: every key
@@ -86,13 +92,13 @@ def test_the_valid_file_is_valid() -> None:
     assert isinstance(understood(VALID), Spec)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.text())
 def test_any_text(text: str) -> None:
     check(understood(text))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary())
 def test_any_bytes(raw: bytes) -> None:
     try:
@@ -102,19 +108,19 @@ def test_any_bytes(raw: bytes) -> None:
     check(understood(text))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.sampled_from([*"{}[],:&*!|>%@`\"'#?-\t\n ~<=", "a", "b: ", "- ", "\n  ", "1", "&a", "*a", "<<: "])))
 def test_any_yaml_tokens(tokens: list[str]) -> None:
     check(understood("".join(tokens)))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(files)
 def test_any_data_with_our_keys(data: dict[str, Any]) -> None:
     check(understood(json.dumps(data)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.data())
 def test_valid_file_with_a_stretch_replaced(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(VALID)))
@@ -123,14 +129,14 @@ def test_valid_file_with_a_stretch_replaced(data: st.DataObject) -> None:
     check(understood(VALID[:start] + new + VALID[start + length :]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.sampled_from(VALID.splitlines()), values)
 def test_valid_file_with_a_value_replaced(line: str, value: Any) -> None:
     key = line.partition(":")[0]
     check(understood(VALID.replace(line, f"{key}: {json.dumps(value)}")))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.lists(st.sampled_from([*KEYS, "lr", "0", "layers", ""]), max_size=4), values)
 def test_any_assignment(parts: list[str], value: Any) -> None:
     check(understood(VALID, f"{'.'.join(parts)}={json.dumps(value)}"))
@@ -194,7 +200,7 @@ right_files = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(right_files)
 def test_the_resolved_sweep_is_a_sweep_file(data: dict[str, Any]) -> None:
     spec = parse(json.dumps(data), "right.yaml")

@@ -67,6 +67,8 @@ def connect(address: str | None, simulated_gpus: int | None) -> Iterator[Cluster
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
+    if simulated_gpus is not None:
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
     try:
         context = ray.init(
             address=address or "local",
