@@ -23,6 +23,7 @@ class Mark:
 
 
 _WORDS = {"null", "true", "false"}
+_LONG = 500
 _LAST = Mark(2**31, 0)  # what is wrong outside of the text comes last
 
 
@@ -45,19 +46,18 @@ class Document:
     def fault(self, mark: Mark, what: str, hint: str = "") -> None:
         """Note a mistake in the text at a place; what follows from it there is not told."""
         self.faulty.add(mark)
-        self.mistakes.append((mark, Problem(self.where(mark), what, hint)))
+        self._add(mark, self.where(mark), what, hint)
 
     def mistake(self, path: KeyPath, what: str, hint: str = "", *, at_key: bool = False) -> None:
         """Note a mistake in the value at ``path``, or in its key; what is missing stands at its parent."""
         mark, where = self._place(path, at_key=at_key)
         if mark in self.faulty:
             return
-        what = f"{dotted(path)}: {what}" if path else what
-        self.mistakes.append((mark, Problem(where, what, hint)))
+        self._add(mark, where, f"{dotted(path)}: {what}" if path else what, hint)
 
     def outside(self, where: str, what: str, hint: str = "") -> None:
         """Note a mistake that is not in the text."""
-        self.mistakes.append((_LAST, Problem(where, what, hint)))
+        self._add(_LAST, where, what, hint)
 
     def check(self) -> None:
         """Raise InputError when there are mistakes, in the order of the file."""
@@ -70,6 +70,9 @@ class Document:
         for marks in (self.keys, self.values):
             for inner in [inner for inner in marks if inner[: len(path)] == path]:
                 del marks[inner]
+
+    def _add(self, mark: Mark, where: str, what: str, hint: str) -> None:
+        self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
         for length in range(len(path), -1, -1):
@@ -88,6 +91,12 @@ def dotted(path: KeyPath) -> str:
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def one_line(text: str) -> str:
+    """A text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
+    text = text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show(value: Value) -> str:

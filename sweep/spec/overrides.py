@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.document import Document, KeyPath, dotted, show
+from sweep.spec.document import Document, KeyPath, dotted, one_line, show
 from sweep.spec.yaml_reader import read_value
 
 VARIABLE = "SWEEP_SET"
@@ -20,7 +20,7 @@ def apply(assignments: Iterable[str], label: str, document: Document) -> None:
     ``label`` is what the user typed before the assignment. Values are YAML; missing levels are made.
     """
     for assignment in assignments:
-        typed = f"{label} {assignment}" if len(assignment) <= 60 else f"{label} {assignment[:57]}..."
+        typed = one_line(f"{label} {assignment}" if len(assignment) <= 60 else f"{label} {assignment[:57]}...")
         key, separator, text = assignment.partition("=")
         if not separator or not key or "" in key.split("."):
             document.outside(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")

@@ -109,13 +109,10 @@ class _Resolution:
         )
 
     def ignored_keys(self) -> tuple[str, ...]:
-        named = [("metric.", self.file.metric), *(("metrics.", metric) for metric in self.file.metrics or ())]
-        imputing = dict.fromkeys(
-            f"{prefix}impute_while_running"
-            for prefix, metric in named
-            if metric and "impute_while_running" in metric.model_fields_set
-        )
-        return (*(key for key in self.document.data if key in SERVER_KEYS), *imputing)
+        named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
+        imputing = {key for key, metric in named if metric and metric.impute_while_running not in ("false", False)}
+        keys = [key for key in self.document.data if key in SERVER_KEYS]
+        return (*keys, *(f"{key}.impute_while_running" for key in sorted(imputing)))
 
     def missing(self, key: str, hint: str = "") -> None:
         expected = expectation(schema_of(SweepFile)["properties"][key])

@@ -168,7 +168,7 @@ class _Words:
             case float() if "integer" in kinds and value.is_integer():
                 hint = f"write {int(value)}"
             case str() | int() | float() if "array" in kinds:
-                hint = f"write [{value}]"
+                hint = f"write {flow([value])}"
         choices = _choices(expected)
         many = hint and len(choices) > MANY
         wanted = f"none of the {len(choices)} that are known" if many else f"expected {expectation(expected)}"

@@ -35,7 +35,7 @@ def condition(when: dict[str, Value]) -> Condition:
         ({"a.b": 1, "c": [2, 3]}, {"a.b": 1, "c": 4}, False),
     ],
 )
-def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:  # noqa: FBT001
+def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
     assert condition(when).holds(params) is holds
     again = condition(conditions.to_dict(condition(when)))  # type: ignore[arg-type]
     assert again.holds(params) is holds
@@ -60,7 +60,7 @@ def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:  # 
         ({"max": 5}, Categorical(("a", 7)), False),
     ],
 )
-def test_what_can_never_be_met_is_noted(test: Value, domain: Domain, possible: bool) -> None:  # noqa: FBT001
+def test_what_can_never_be_met_is_noted(test: Value, domain: Domain, possible: bool) -> None:
     document = Document("s.yaml")
     ((_, built),) = condition({"x": test}).tests
     conditions.check_possible(built, domain, ("when", "x"), document)

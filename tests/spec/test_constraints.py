@@ -1,0 +1,69 @@
+"""What constraints and ties leave of a space."""
+
+from __future__ import annotations
+
+import pytest
+
+from sweep.errors import InputError
+from sweep.spec import Spec, parse
+
+HEAD = "trainable: m:M\nmethod: {method}\nrun_cap: 9\nparameters:\n"
+
+
+def sweep(parameters: str, *constraints: str, method: str = "random") -> Spec:
+    listed = "".join(f"  - {text!r}\n" for text in constraints)
+    text = f"{HEAD.format(method=method)}  {parameters}\nconstraints:\n{listed}" if listed else ""
+    return parse(text or f"{HEAD.format(method=method)}  {parameters}\n", "s.yaml")
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        "lr < 0.5",
+        "0.1 < lr < 0.9 and n >= 2",
+        "lr * n <= 2 or opt == 'sgd'",
+        "opt in ['sgd', 'adam']",
+        "not (opt == 'adam' and n > 3)",
+        "min(lr, 0.5) + sqrt(n) < 3",
+        "lr < 0.01",  # 1 in 100
+    ],
+)
+def test_constraints_that_leave_something(constraint: str) -> None:
+    parameters = "lr: {min: 0.0, max: 1.0}\n  n: {min: 1, max: 5}\n  opt: {values: [sgd, adam]}"
+    spec = sweep(parameters, constraint)
+    assert [found.text for found in spec.space.constraints] == [constraint]
+
+
+def test_one_point_of_a_large_finite_space_is_enough() -> None:
+    spec = sweep("a: {min: 1, max: 9000}", "a == 77")
+    assert spec.trials() == 1
+
+
+def test_a_grid_is_counted_by_its_own_points() -> None:
+    spec = sweep("a: {min: 0.0, max: 1.0, count: 5}\n  b: {min: 1, max: 3}", "a < b - 0.5", method="grid")
+    assert len(list(spec.space.grid())) == 2 + 5 + 5
+    assert spec.trials() == 9  # the run_cap
+
+
+def test_a_constraint_on_an_absent_parameter_does_not_apply() -> None:
+    spec = sweep("a: {values: [1, 2]}\n  b: {value: 5, when: {a: 2}}", "b < a")
+    assert list(spec.space.points()) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("text", ["n / (n - 2) > 0", "log(n - 2) >= 0"])
+def test_where_a_constraint_has_no_value_it_does_not_hold(text: str) -> None:
+    points = list(sweep("n: {min: 1, max: 5}", text).space.points())
+    assert {"n": 2} not in points
+    assert {"n": 5} in points
+
+
+def test_the_same_file_is_judged_alike_every_time() -> None:
+    parameters = "a: {min: 0.0, max: 1.0}\n  b: {min: 0.0, max: 1.0}"
+    judgements = set()
+    for _ in range(3):
+        try:
+            sweep(parameters, "a < 0.0005")
+            judgements.add("right")
+        except InputError as error:
+            judgements.add(str(error))
+    assert len(judgements) == 1

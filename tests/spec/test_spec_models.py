@@ -1,0 +1,94 @@
+"""What the rest of the program asks of a sweep."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sweep.space.objectives import Objective
+from sweep.spec import Spec, parse
+
+
+def sweep(text: str) -> Spec:
+    return parse(f"trainable: m:M\n{text}", "folder/s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "trials"),
+    [
+        ("method: grid\nparameters: {a: {values: [1, 2, 3]}, b: {min: 1, max: 4}}", 12),
+        ("method: grid\nrun_cap: 5\nparameters: {a: {values: [1, 2, 3]}, b: {min: 1, max: 4}}", 5),
+        ("method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 7}}", 7),
+        ("method: grid\nparameters: {a: {value: 1}}", 1),
+        ("method: random\nparameters: {a: {values: [1, 2, 3]}}", 3),
+        ("method: random\nrun_cap: 8\nparameters: {a: {values: [1, 2, 3]}}", 3),
+        ("method: random\nrun_cap: 8\nparameters: {a: {min: 0.0, max: 1.0}}", 8),
+        ("method: random\nrun_cap: 8\nbudget: {trials: 6}\nparameters: {a: {min: 0.0, max: 1.0}}", 6),
+        ("method: random\nbudget: {hours: 1}\nparameters: {a: {min: 0.0, max: 1.0}}", None),
+        ("method: random\nbudget: {epochs: 99}\nparameters: {a: {min: 0.0, max: 1.0}}", None),
+    ],
+)
+def test_trials(text: str, trials: int | None) -> None:
+    assert sweep(text).trials() == trials
+
+
+def test_repeats_do_not_count_as_configurations() -> None:
+    assert sweep("method: grid\nrepeats: 5\nparameters: {a: {values: [1, 2]}}").trials() == 2
+
+
+def test_a_parameter_called_epochs_takes_the_place_of_the_key() -> None:
+    spec = sweep("method: grid\nepochs: 7\nparameters: {a: {values: [1, 2]}, epochs: {value: 3, when: {a: 1}}}")
+    assert [spec.trial_epochs(params) for params in spec.space.grid()] == [3, 7]
+
+
+def test_objectives() -> None:
+    several = "metrics: [{name: acc, goal: maximize, target: 0.9}, {name: size}]"
+    spec = sweep(f"method: nsga2\nrun_cap: 3\n{several}\nparameters: {{a: {{min: 1, max: 3}}}}")
+    assert spec.objectives == (Objective("acc", "maximize"), Objective("size", "minimize"))
+    assert [metric.target for metric in spec.metrics] == [0.9, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"), [("lr_wd", "lr_wd"), ("my first  sweep", "my-first-sweep"), ("1.2-b", "1.2-b")]
+)
+def test_names(name: str, folder: str) -> None:
+    assert sweep(f"name: {name}\nmethod: grid\nparameters: {{a: {{value: 1}}}}").name == folder
+
+
+def test_bayes_is_tpe() -> None:
+    text = "method: bayes\nmetric: {name: loss}\nrun_cap: 3\nparameters: {a: {min: 1, max: 3}}"
+    assert sweep(text).method == "tpe"
+
+
+def test_training_is_plain_data() -> None:
+    spec = sweep("method: grid\ntraining: {precision: float32, patience: 3}\nparameters: {a: {value: 1}}")
+    assert spec.training == {
+        "precision": "float32",
+        "strategy": "auto",
+        "cross_device": "auto",
+        "loop": "own",
+        "patience": 3,
+    }
+
+
+def test_a_resolved_sweep_keeps_its_name_in_another_file() -> None:
+    spec = sweep("method: grid\nproject: p\nparameters: {a.b: {values: [1, 2]}}")
+    again = parse(json.dumps(spec.to_json_dict()), "results/s/sweep.json")
+    assert again == spec
+    assert again.name == "s"
+    assert (spec.ignored_keys, again.ignored_keys) == (("project",), ())
+
+
+def test_keys_of_wandb_s_server_are_named() -> None:
+    text = (
+        "apiVersion: 0.0.1\nkind: sweep\ncontroller: {type: local}\nmethod: grid\njob: x\nparameters: {a: {value: 1}}\n"
+    )
+    metric = "metric: {name: loss, impute: worst, impute_while_running: latest}\n"
+    assert sweep(text + metric).ignored_keys == (
+        "apiVersion",
+        "kind",
+        "controller",
+        "job",
+        "metric.impute_while_running",
+    )
