@@ -47,6 +47,10 @@ class Assignment:
     devices: Devices = field(default_factory=Devices)
     training: Mapping[str, Value] = field(default_factory=dict)  # the file's `training:` block
     objective: str | None = None  # name of the sweep's metric
+    maximize: bool = False  # whether a larger objective is better
+    shared: Path | None = None  # a folder of this node that all workers of the sweep share; None: share nothing
+    profile: Path | None = None  # keep a profile of a few steps here
+    accumulate: int = 1  # micro-batches to split each batch into, on top of the trial's own: it did not fit
 
 
 Report: TypeAlias = Callable[[EpochReported], bool]
@@ -56,7 +60,8 @@ Report: TypeAlias = Callable[[EpochReported], bool]
 class Trainable(Protocol):
     """One model and its data; a worker makes one object and gives it trial after trial.
 
-    Raises out of any method: `Diverged`, `OutOfMemory`, or anything else, which fails the trial.
+    Raises out of any method: `Diverged`, `OutOfMemory`, or anything else, which fails the trial. After
+    `OutOfMemory` a new object is given the trial with ``accumulate`` doubled.
     """
 
     def begin(self, assignment: Assignment) -> None:

@@ -69,6 +69,8 @@ class Facts:
     train_s: float | None = None
     overhead_s: Mapping[str, float] = field(default_factory=dict)  # start, build, compile, data ...
     checkpoint: str | None = None  # relative to the results folder
+    accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
+    data: str | None = None  # fingerprint of the data, where the trainable takes one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,7 @@ class TrialEnded:
     reason: str  # one line, "" for a completed trial
     time: float
     error: str | None = None  # traceback of a failed trial
+    memo: str | None = None  # "<sweep>/<trial>" that answered it: it was not trained again
     facts: Facts = field(default_factory=Facts)
 
 

@@ -19,8 +19,8 @@ class Mark(Enum):
     PRESENT = "present"  # asked whether it is there, and it is
 
 
-Reads: TypeAlias = "dict[str, Value | Mark]"
-"""What was read, by name."""
+Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
+"""What was read, by name; of a group, the names in it."""
 
 
 class Hyperparameters:
@@ -82,6 +82,13 @@ class Hyperparameters:
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value
 
+    def group(self, name: str) -> dict[str, Value]:
+        """The parameters below a nested name, by the rest of their names; none where there are none."""
+        names = tuple(key for key in self._params if key.startswith(f"{name}."))
+        for record in self._records:
+            record[name] = names
+        return {key.removeprefix(f"{name}."): self._params[key] for key in names}
+
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:
         """Add to ``record`` what is read inside the block."""
@@ -99,8 +106,10 @@ class Hyperparameters:
         """The value, or `Mark.ABSENT`, without a trace in any record."""
         return self._params.get(name, Mark.ABSENT)
 
-    def _same(self, name: str, then: Value | Mark) -> bool:
+    def _same(self, name: str, then: Value | Mark | tuple[str, ...]) -> bool:
         now = self.peek(name)
+        if isinstance(then, tuple):
+            return tuple(key for key in self._params if key.startswith(f"{name}.")) == then
         if then is Mark.PRESENT:
             return now is not Mark.ABSENT
         return type(now) is type(then) and now == then

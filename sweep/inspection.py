@@ -18,6 +18,7 @@ from sweep.errors import InputError, did_you_mean
 from sweep.hyperparameters import Hyperparameters
 
 READERS = frozenset({"get", "number", "integer", "text"})
+GROUP = "group"  # reads all parameters below a name
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Source:
                 return None
             names |= found
         return frozenset(names) - set(dir(Hyperparameters))
+
+    def reads_parameter(self, name: str) -> bool:
+        """Whether the source may read a parameter, by its own name or with all those of its group."""
+        reads = self.reads
+        if reads is None or name in reads:
+            return True
+        parts = name.split(".")
+        return any(f"{'.'.join(parts[:end])}.*" in reads for end in range(1, len(parts)))
 
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""
@@ -180,6 +189,8 @@ def _reads(tree: ast.Module) -> set[str] | None:
                     names |= _text(key)
                 elif _held(owner, {"live"}):
                     names |= _text(key)
+            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == GROUP:
+                names |= {f"{text}.*" for text in _text(key)} if _held(owner, holders) else set()
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if _held(right, holders):
                 names |= _text(key)
     return None if computed and not declared else names

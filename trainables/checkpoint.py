@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+About: TypeAlias = "dict[str, Any]"
+"""What a checkpoint says beside its variables, as JSON."""
 
 _ARRAYS, _ABOUT = "state.npz", "state.json"
 
@@ -27,7 +32,7 @@ def save(
     folder: Path,
     variables: Sequence[keras.Variable | tf.Variable],
     strategy: tf.distribute.Strategy,
-    about: dict[str, Any],
+    about: About,
 ) -> None:
     """Write the variables and a small JSON into ``folder``; the caller renames it into place."""
     arrays = {
@@ -43,19 +48,17 @@ def save(
     (folder / _ABOUT).write_text(json.dumps(about))
 
 
-def restore(
-    folder: Path, variables: Sequence[keras.Variable | tf.Variable], strategy: tf.distribute.Strategy
-) -> dict[str, Any]:
+def restore(folder: Path, variables: Sequence[keras.Variable | tf.Variable], strategy: tf.distribute.Strategy) -> About:
     """Assign what `save` wrote and return its JSON.
 
     With another number of replicas all take the first one's values, which is exact only within rounding.
     Raises CheckpointError for a damaged file or another model's.
     """
     try:
-        about: dict[str, Any] = json.loads((folder / _ABOUT).read_text())
+        about: About = json.loads((folder / _ABOUT).read_text())
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(f"{folder}: unreadable ({error})") from error
     if about["variables"] != len(variables):
         raise CheckpointError(f"{folder}: {about['variables']} variables, the model has {len(variables)}")

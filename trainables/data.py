@@ -1,29 +1,31 @@
 """A trial's examples: checked, counted, and cut into chunks that a compiled loop runs through.
 
 A chunk is a part of an epoch that lies on the devices. Data that fits is one chunk, placed once and
-visited in a fresh order each epoch; larger arrays and `tf.data` come as a sequence of chunks, each
-gathered while the one before trains. The loop does not know the difference.
+visited in a fresh order each epoch; larger arrays and streams come as a sequence of chunks, each read
+and placed while the one before trains. The loop does not know the difference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
-Arrays: TypeAlias = tuple[Any, ...]
-"""(x, y) or (x, y, sample_weight); x and y may be nested dicts or tuples of arrays."""
+from trainables import placing, sharing
+from trainables.sources import DataError, Rows, Stream, from_dataset, permutation
 
-RESIDENT_BYTES = 2 * 2**30
+__all__ = ["ArraySplit", "Chunk", "DataError", "Split", "StreamSplit", "split", "updates"]
+
 CHUNK_BYTES = 64 * 2**20
+GATHER_ROWS = 4096
 
-
-class DataError(Exception):
-    """What a trainable's ``data`` returned cannot be trained on."""
+_Epoch: TypeAlias = tuple[int, int | None, int]  # batch size, seed, number
+Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
 @dataclass(frozen=True)
@@ -31,22 +33,20 @@ class Chunk:
     """Examples on the devices and the order to visit them in."""
 
     tensors: Any  # per replica under a mirrored strategy
-    order: np.ndarray[tuple[int], np.dtype[np.int32]]
+    order: Order
 
 
 class ArraySplit:
-    """Examples in arrays (NumPy, or anything that indexes and slices like it)."""
+    """Examples in arrays: (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be."""
 
-    def __init__(self, arrays: Arrays, strategy: tf.distribute.Strategy, name: str) -> None:
-        leaves = tf.nest.flatten(arrays)
-        sizes = {len(leaf) for leaf in leaves}
-        if len(sizes) != 1 or not min(sizes):
-            raise DataError(f"{name}: arrays of {sorted(sizes)} examples, expected one common number above 0")
-        self.size = sizes.pop()
-        self.arrays = arrays
+    def __init__(self, arrays: Any, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
+        self.arrays = sharing.written(_checked(arrays))
+        leaves = tf.nest.flatten(self.arrays)
+        self.size = len(leaves[0])
         self._strategy = strategy
-        self._row_bytes = max(sum(np.asarray(leaf[:1]).nbytes for leaf in leaves), 1)
+        self._fits = placing.fits(leaves, strategy, resident_bytes)
         self._placed: Any = None
+        self._ahead = _Ahead(partial(_gathered, self.arrays, strategy))
 
     def example(self) -> Any:
         """The first example, as a batch of one."""
@@ -54,89 +54,57 @@ class ArraySplit:
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; the order is a permutation drawn from (seed, epoch), or as it is without a seed."""
-        order = _order(self.size, seed, epoch)
-        if self.size * self._row_bytes <= RESIDENT_BYTES:
+        if self._fits:
             if self._placed is None:
-                self._placed = place(self.arrays, self._strategy)
-            yield Chunk(self._placed, order)
-            return
-        rows = max(CHUNK_BYTES // self._row_bytes // batch_size, 1) * batch_size
-        parts = [order[i : i + rows] for i in range(0, self.size, rows)]
-        with ThreadPoolExecutor(1, "gather") as pool:
-            ahead = pool.submit(self._gather, parts[0])
-            for i, part in enumerate(parts):
-                arrays = ahead.result()
-                if i + 1 < len(parts):
-                    ahead = pool.submit(self._gather, parts[i + 1])
-                yield Chunk(place(arrays, self._strategy), np.arange(len(part), dtype=np.int32))
-
-    def _gather(self, rows: np.ndarray[tuple[int], np.dtype[np.int32]]) -> Any:
-        # Ascending reads are kind to memory maps; the order within the chunk is put back afterwards.
-        ascending = np.sort(rows)
-        back = np.searchsorted(ascending, rows)
-        return _map(lambda leaf: np.asarray(leaf[ascending])[back], self.arrays)
+                self._placed = placing.place(_map(lambda leaf: leaf[:], self.arrays), self._strategy)
+            return iter([Chunk(self._placed, permutation(self.size, seed, epoch))])
+        return self._ahead.chunks(batch_size, seed, epoch)
 
 
-class DatasetSplit:
-    """Examples in a `tf.data.Dataset` of single examples (not batched)."""
+class StreamSplit:
+    """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
-    def __init__(self, dataset: tf.data.Dataset, strategy: tf.distribute.Strategy, name: str) -> None:
-        self._dataset = dataset
-        self._strategy = strategy
-        size = int(dataset.cardinality())
-        if size == tf.data.INFINITE_CARDINALITY:
-            raise DataError(f"{name}: an endless dataset, expected one epoch of it; use take(n)")
-        if size == tf.data.UNKNOWN_CARDINALITY:
-            size = int(dataset.reduce(np.int64(0), lambda count, *_: count + 1))
+    def __init__(self, stream: Stream, strategy: tf.distribute.Strategy) -> None:
+        self._stream = stream
+        first = stream.ordered(None, 0)
+        _check_specs(first.element_spec)
+        size = stream.size
+        if size is None:
+            size = int(first.reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
-            raise DataError(f"{name}: an empty dataset, expected at least one example")
+            raise DataError("an empty dataset, expected at least one example")
         self.size = size
-        specs = tf.nest.flatten(dataset.element_spec)
-        self._row_bytes = max(sum((s.shape.num_elements() or 1024) * s.dtype.size for s in specs), 1)
+        self._ahead = _Ahead(partial(_read, stream, self.size, strategy))
 
-    def example(self) -> Arrays:
+    def example(self) -> Any:
         """The first example, as a batch of one."""
-        return tuple(next(iter(self._dataset.batch(1).as_numpy_iterator())))
+        return tuple(next(iter(self._stream.ordered(None, 0).take(1).batch(1).as_numpy_iterator())))
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        """One epoch; shuffled in a buffer of 10,000 examples from (seed, epoch), or as it is without a seed."""
-        dataset = self._dataset
-        if seed is not None:
-            dataset = dataset.shuffle(min(self.size, 10_000), seed=_mix(seed, epoch))
-        rows = max(min(CHUNK_BYTES // self._row_bytes, self.size) // batch_size, 1) * batch_size
-        for arrays in dataset.batch(rows).prefetch(1).as_numpy_iterator():
-            count = len(tf.nest.flatten(arrays)[0])
-            yield Chunk(place(arrays, self._strategy), np.arange(count, dtype=np.int32))
+        """One epoch; shuffled as far as the source allows from (seed, epoch), or as it is without a seed."""
+        return self._ahead.chunks(batch_size, seed, epoch)
 
 
-Split: TypeAlias = ArraySplit | DatasetSplit
+Split: TypeAlias = ArraySplit | StreamSplit
 
 
-def split(data: Any, strategy: tf.distribute.Strategy, name: str) -> Split:
-    """Wrap what a trainable's ``data`` returned for training or validation; raises DataError."""
-    if isinstance(data, tf.data.Dataset):
-        return DatasetSplit(data, strategy, name)
-    if isinstance(data, tuple) and 2 <= len(data) <= 3:
-        return ArraySplit(data, strategy, name)
+def split(data: Any, strategy: tf.distribute.Strategy, name: str, resident_bytes: int | None = None) -> Split:
+    """Wrap what a trainable's ``data`` returned for training or validation; raises DataError.
+
+    ``resident_bytes``: how much may lie on each device at once, see `placing.fits`.
+    """
+    try:
+        if isinstance(data, tf.data.Dataset):
+            return StreamSplit(from_dataset(data), strategy)
+        if isinstance(data, Stream):
+            return StreamSplit(data, strategy)
+        if isinstance(data, tuple) and 2 <= len(data) <= 3:
+            return ArraySplit(data, strategy, resident_bytes)
+    except DataError as error:
+        raise DataError(f"{name}: {error}") from error
     raise DataError(
         f"{name}: {type(data).__name__}, expected (x, y), (x, y, sample_weight) or a tf.data.Dataset of examples"
     )
-
-
-def place(arrays: Any, strategy: tf.distribute.Strategy) -> Any:
-    """Copy arrays to every device of the strategy."""
-    if strategy.num_replicas_in_sync == 1:
-        with strategy.scope(), tf.device(strategy.extended.worker_devices[0]):
-            return _map(tf.convert_to_tensor, arrays)
-
-    def on_replica(leaf: Any) -> Any:
-        def value(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
-            with tf.device(strategy.extended.worker_devices[context.replica_id_in_sync_group]):
-                return tf.identity(tf.convert_to_tensor(leaf))
-
-        return strategy.experimental_distribute_values_from_function(value)
-
-    return _map(on_replica, arrays)
 
 
 def updates(size: int, batch_size: int) -> int:
@@ -144,15 +112,128 @@ def updates(size: int, batch_size: int) -> int:
     return -(-size // batch_size)
 
 
+def _checked(arrays: Any) -> Any:
+    arrays = _map(_as_array, arrays)
+    leaves = tf.nest.flatten(arrays)
+    sizes = {len(leaf) for leaf in leaves}
+    if len(sizes) != 1 or not min(sizes):
+        raise DataError(f"arrays of {sorted(sizes)} examples, expected one common number above 0")
+    return arrays
+
+
+def _as_array(leaf: Any) -> Any:
+    """NumPy's arrays and what slices like them as they are; tensors and data frames by their own conversion."""
+    if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
+        leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
+    sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
+    if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
+        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays")
+    if not leaf.shape:
+        raise DataError("an array without axes, expected one row an example")
+    if leaf.dtype.hasobject:
+        raise DataError(
+            f"an array of Python objects of shape {tuple(leaf.shape)}, expected numbers; do the rows differ in shape?"
+        )
+    return leaf
+
+
+def _check_specs(element: Any) -> None:
+    if not isinstance(element, tuple) or not 2 <= len(element) <= 3:
+        raise DataError(
+            f"a dataset of {type(element).__name__} elements, expected tuples (x, y) or (x, y, sample_weight)"
+        )
+    specs = tf.nest.flatten(element)
+    shapes = [s.shape for s in specs if isinstance(s, tf.TensorSpec)]
+    if len(shapes) < len(specs):
+        raise DataError("sparse or ragged tensors, expected dense ones of one shape")
+    if all(shape.rank and shape[0] is None for shape in shapes):
+        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
+
+
+def _gathered(
+    arrays: Any, strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, epoch: int
+) -> Iterator[Chunk]:
+    leaves = tf.nest.flatten(arrays)
+    size = len(leaves[0])
+    order = permutation(size, seed, epoch)
+    rows = _chunk_rows(sum(map(placing.nbytes, leaves)) // size, batch_size)
+    for start in range(0, size, rows):
+        part = order[start : start + rows]
+        yield _in_order(_map(lambda leaf: _take(leaf, part), arrays), strategy)  # noqa: B023 - used at once
+
+
+def _read(
+    stream: Stream, size: int, strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, epoch: int
+) -> Iterator[Chunk]:
+    with tf.device("/cpu:0"):
+        dataset = stream.ordered(seed, epoch)
+        specs = tf.nest.flatten(dataset.element_spec)
+        row_bytes = sum((spec.shape.num_elements() or 1024) * spec.dtype.size for spec in specs)
+        examples = iter(dataset.batch(min(_chunk_rows(row_bytes, batch_size), updates(size, batch_size) * batch_size)))
+    seen = 0
+    while (arrays := _next(examples)) is not None:
+        chunk = _in_order(arrays, strategy)
+        seen += len(chunk.order)
+        yield chunk
+    if seen != size:
+        raise DataError(f"an epoch of {seen} examples, expected {size} as counted; is the dataset random?")
+
+
+def _chunk_rows(row_bytes: int, batch_size: int) -> int:
+    """Rows of one chunk: whole batches."""
+    return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
+
+
+def _take(leaf: Any, rows: Order) -> np.ndarray[Any, Any]:
+    """Rows of an array in this order, read in ascending order, which is kind to memory maps and disks."""
+    target = placing.empty((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
+    places = np.argsort(rows, kind="stable")
+    for start in range(0, len(rows), GATHER_ROWS):
+        some = places[start : start + GATHER_ROWS]
+        target[some] = leaf[rows[some]]
+    return target
+
+
+def _in_order(arrays: Any, strategy: tf.distribute.Strategy) -> Chunk:
+    count = len(tf.nest.flatten(arrays)[0])
+    return Chunk(placing.place(arrays, strategy, given_away=True), np.arange(count, dtype=np.int32))
+
+
+def _next(examples: Iterator[Any]) -> Any:
+    try:
+        return next(examples, None)
+    except tf.errors.InvalidArgumentError as error:
+        raise DataError(f"the dataset cannot be read or batched: {error.message.splitlines()[0]}") from error
+
+
+class _Ahead:
+    """Has the next chunk made while the present one is used, and a shuffled epoch's first after the last before it.
+
+    ``make(batch_size, seed, epoch)`` may not hold the split: a circle would keep its data in memory.
+    """
+
+    def __init__(self, make: Callable[[int, int | None, int], Iterator[Chunk]]) -> None:
+        self._make = make
+        self._pool = ThreadPoolExecutor(1, "data")
+        self._begun: tuple[_Epoch, Iterator[Chunk], Future[Chunk | None]] | None = None
+
+    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
+        _, chunks, coming = self._begin((batch_size, seed, epoch))
+        self._begun = None
+        while (chunk := coming.result()) is not None:
+            coming = self._pool.submit(next, chunks, None)
+            yield chunk
+            del chunk
+        if seed is not None:
+            self._begun = self._begin((batch_size, seed, epoch + 1))
+
+    def _begin(self, epoch: _Epoch) -> tuple[_Epoch, Iterator[Chunk], Future[Chunk | None]]:
+        if self._begun is not None and self._begun[0] == epoch:
+            return self._begun
+        self._begun = None
+        chunks = self._make(*epoch)
+        return epoch, chunks, self._pool.submit(next, chunks, None)
+
+
 def _map(function: Any, arrays: Any) -> Any:
     return tf.nest.map_structure(function, arrays)
-
-
-def _mix(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
-
-
-def _order(size: int, seed: int | None, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    if seed is None:
-        return np.arange(size, dtype=np.int32)
-    return np.random.Generator(np.random.Philox(_mix(seed, epoch))).permutation(size).astype(np.int32)

@@ -7,6 +7,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import keras_corrections, scope
+from trainables import keras_corrections, profile, scope
 from trainables.data import Split, updates
 from trainables.draws import Draws
 from trainables.optimizers import CLIPPING
-from trainables.program import Recipe
+from trainables.program import Recipe, Trained
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -44,6 +45,7 @@ class FitProgram:
         _refuse(recipe, strategy.num_replicas_in_sync, optimizer)
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
+        keras_corrections.synchronise_batch_norm(model)
         model.compile(**compiled, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
         scope.check(model, strategy)
@@ -58,13 +60,28 @@ class FitProgram:
         return [*self.model.variables, *self.model.optimizer.variables]
 
     def train_epoch(
-        self, data: Split, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, epoch: int
-    ) -> tuple[dict[str, float], bool]:
-        """One `fit` call; its metrics, and whether the loss stayed finite."""
+        self,
+        data: Split,
+        rates: np.ndarray[Any, Any],
+        *,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        profile_into: Path | None = None,
+    ) -> Trained:
+        """One `fit` call."""
+        replicas = self._strategy.num_replicas_in_sync
+        if data.size % batch_size % replicas:
+            raise NotInFit(
+                f"training.loop is fit with {replicas} replicas, which cannot weigh the last batch of "
+                f"{data.size % batch_size} examples rightly; use loop: own, or a batch_size that divides {data.size}"
+            )
         batches = self._dataset(data, batch_size, seed, epoch, augment=True)
-        history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
+        with profile.kept(profile_into):
+            history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
         metrics = {name: float(values[-1]) for name, values in history.history.items()}
-        return metrics, bool(np.isfinite(metrics["loss"]))
+        finite = bool(np.isfinite(metrics["loss"])) and self._weights_finite()
+        return Trained(metrics, finite, 0.0)
 
     def evaluate(self, data: Split, *, batch_size: int) -> dict[str, float]:
         """One `evaluate` call."""
@@ -72,8 +89,7 @@ class FitProgram:
         results = self.model.evaluate(batches, verbose=0, return_dict=True)
         return {name: float(value) for name, value in results.items()}
 
-    def weights_finite(self) -> bool:
-        """Whether all weights are finite."""
+    def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
 
     def _dataset(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> tf.data.Dataset:
@@ -117,6 +133,7 @@ def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
+        (recipe.average, "ema_momentum, which fit does not evaluate with"),
         (optimizer.use_ema, "an averaging optimizer, which fit overwrites the weights with at each epoch's end"),
     ]
     for applies, what in reasons:

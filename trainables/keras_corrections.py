@@ -5,10 +5,15 @@ Each uses a private name of Keras, which `tests/trainables/test_keras_correction
 
 from __future__ import annotations
 
+import functools
+import threading
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+from trainables import slices
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -24,15 +29,76 @@ def synchronise_batch_norm(model: keras.Model) -> None:
     """Let batch normalisation use the statistics of the global batch.
 
     Otherwise each replica normalises by its own share, the moving statistics differ between replicas and a
-    checkpoint holds only the first's (`BatchNormalization(synchronized=False)`, the default).
+    checkpoint holds only the first's (`BatchNormalization(synchronized=False)`, the default); with
+    ``synchronized=True`` masks are still left out, and an empty batch counts as zeros.
     """
     for layer in _layers(model):
         if isinstance(layer, keras.layers.BatchNormalization):
-            layer.synchronized = True
+            layer._moments = functools.partial(_global_moments, layer)
+
+
+def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    axes = layer._reduction_axes
+    if mask is None:
+        weight = tf.ones_like(inputs)
+    else:
+        weight = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
+    total, count = slices.sum_over_replicas([tf.reduce_sum(inputs * weight, axes), tf.reduce_sum(weight, axes)])
+    mean = tf.math.divide_no_nan(total, count)
+    distance = tf.square(inputs - _expand(mean, axes)) * weight
+    (squares,) = slices.sum_over_replicas([tf.reduce_sum(distance, axes)])
+    variance = tf.math.divide_no_nan(squares, count)
+    some = count > 0  # none: the moving statistics stay as they are
+    moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
+    return tf.where(some, mean, moving[0]), tf.where(some, variance, moving[1])
+
+
+def _expand(values: tf.Tensor, axes: Iterable[int]) -> tf.Tensor:
+    for axis in sorted(axes):
+        values = tf.expand_dims(values, axis)
+    return values
+
+
+def part_losses(model: keras.Model) -> None:
+    """Keep what layers add to the loss apart for each replica.
+
+    Layers collect it in one list; where replicas meet inside the model (batch normalisation does), one clears
+    what another has added (keras/src/layers/layer.py, `_clear_losses`).
+    """
+    for layer in _layers(model):
+        layer._losses = _ThreadList()
+
+
+class _ThreadList(threading.local):
+    """A list that each thread has for itself: TensorFlow traces each replica in a thread."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+
+    def append(self, item: Any) -> None:
+        self._items.append(item)
+
+    def extend(self, items: Iterable[Any]) -> None:
+        self._items.extend(items)
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
 
 
 def part_seeds(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Give each replica its own stream for Keras's random layers, which draw the same mask on all of them."""
+    """Give each replica its own stream for Keras's random layers, which draw the same mask on all of them.
+
+    For `Model.fit`; in our loop `trainables.random_layers` does better.
+    """
     if strategy.num_replicas_in_sync == 1:
         return
     for layer in _layers(model):
@@ -40,6 +106,16 @@ def part_seeds(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
             local = strategy.experimental_local_results(generator.state.value)
             for i, copy in enumerate(local):
                 copy.assign(copy + tf.constant([1000003 * i, 0], copy.dtype))
+
+
+def outputs_in_float32(model: keras.Model) -> None:
+    """Let the layers that a model's outputs come from compute in float32 under a mixed policy."""
+    if not isinstance(model, keras.Sequential) and not hasattr(model, "outputs"):
+        return
+    for output in keras.tree.flatten(model.outputs):
+        layer = output._keras_history.operation
+        if isinstance(layer, keras.layers.Layer) and layer.compute_dtype in ("float16", "bfloat16"):
+            layer.dtype_policy = keras.DTypePolicy("float32")
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:

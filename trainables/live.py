@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
@@ -14,7 +15,8 @@ class LiveNumber:
     """A hyperparameter in a float32 variable, usable where Keras expects a Python float.
 
     Keras keeps such floats as attributes and reads them while a step is traced; a plain float would be
-    frozen into the graph.
+    frozen into the graph. Keras also asks whether a rate is above 0 before it uses it: a live number always
+    says yes, for the graph must serve trials in which it is.
     """
 
     def __init__(self, name: str, value: float) -> None:
@@ -30,6 +32,15 @@ class LiveNumber:
     def __rsub__(self, other: Any) -> tf.Tensor:
         return other - tf.convert_to_tensor(self.variable)
 
+    def __gt__(self, other: float) -> bool:
+        return True
+
+    def __ge__(self, other: float) -> bool:
+        return float(self) >= other
+
+    def __le__(self, other: float) -> bool:
+        return float(self) <= other
+
     def __eq__(self, other: object) -> bool:
         return self is other
 
@@ -39,43 +50,71 @@ class LiveNumber:
     __hash__ = object.__hash__
 
 
+@dataclass(frozen=True)
+class _Entry:
+    number: LiveNumber
+    default: float | None
+    meaning: Mapping[str, float] | None
+    bounds: tuple[float, float] | None
+
+
 class Live:
     """The live numbers of one compiled structure, and how each trial sets them."""
 
     def __init__(self, hp: Hyperparameters) -> None:
         self._hp = hp
-        self._numbers: dict[str, tuple[LiveNumber, Mapping[str, float] | None]] = {}
+        self._entries: dict[str, _Entry] = {}
 
-    def number(self, name: str, meaning: Mapping[str, float] | None = None) -> LiveNumber:
+    def number(
+        self,
+        name: str,
+        meaning: Mapping[str, float] | None = None,
+        *,
+        default: float | None = None,
+        bounds: tuple[float, float] | None = None,
+    ) -> LiveNumber:
         """The number of a parameter; ``meaning`` maps the choices of a text parameter to numbers.
 
-        Raises KeyError for an absent parameter, TypeError or ValueError for a value that is no number.
+        Raises KeyError for an absent parameter without default, TypeError for a value that is no number,
+        ValueError for one that has no meaning or lies outside of ``bounds``.
         """
-        if name not in self._numbers:
-            value = _number(self._hp, name, meaning)
+        if name not in self._entries:
+            value = _number(self._hp, name, default, meaning, bounds)
             with tf.init_scope():
-                self._numbers[name] = (LiveNumber(name, value), meaning)
-        return self._numbers[name][0]
+                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, bounds)
+        return self._entries[name].number
 
     def set(self, hp: Hyperparameters) -> None:
         """Take the values of another trial."""
         self._hp = hp
-        for name, (number, meaning) in self._numbers.items():
-            number.variable.assign(_number(hp, name, meaning))
+        for name, entry in self._entries.items():
+            entry.number.variable.assign(_number(hp, name, entry.default, entry.meaning, entry.bounds))
 
     def accepts(self, hp: Hyperparameters) -> bool:
-        """Whether a trial has all of these parameters."""
-        return all(hp.peek(name) is not Mark.ABSENT for name in self._numbers)
+        """Whether a trial has a value for each of these parameters."""
+        return all(
+            entry.default is not None or hp.peek(name) is not Mark.ABSENT for name, entry in self._entries.items()
+        )
 
 
-def _number(hp: Hyperparameters, name: str, meaning: Mapping[str, float] | None) -> float:
+def _number(
+    hp: Hyperparameters,
+    name: str,
+    default: float | None,
+    meaning: Mapping[str, float] | None,
+    bounds: tuple[float, float] | None,
+) -> float:
     value = hp.peek(name)  # not a plain read: the structure does not depend on it
     if value is Mark.ABSENT:
-        raise KeyError(f"the trial has no parameter {name!r}")
+        if default is None:
+            raise KeyError(f"the trial has no parameter {name!r}")
+        return default
     if meaning is not None:
         if not isinstance(value, str) or value not in meaning:
             raise ValueError(f"{name} is {value!r}, expected one of {', '.join(meaning)}")
         return meaning[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, expected a number")
+    if bounds is not None and not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"{name} is {value}, expected a number from {bounds[0]:g} to {bounds[1]:g}")
     return float(value)

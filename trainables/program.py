@@ -7,20 +7,26 @@ same structure run the same graph after `reset`.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables import keras_corrections, optimizers
+from trainables import optimizers, profile, slices
+from trainables.averaging import Average
 from trainables.data import Chunk, Split, updates
 from trainables.draws import Draws
+from trainables.global_losses import GlobalLoss
 from trainables.live import Live
 from trainables.precision import LossScale
+from trainables.slices import Slice
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,16 @@ class Recipe:
     clipping: tuple[str, ...] = ()
     micro_batches: int = 1
     scale_loss: bool = False
+    average: bool = False
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training an epoch brought."""
+
+    metrics: dict[str, float]
+    finite: bool  # all losses, gradients and weights
+    wait_s: float  # spent waiting for data
 
 
 class Program:
@@ -44,15 +60,19 @@ class Program:
         strategy: tf.distribute.Strategy,
         live: Live,
         recipe: Recipe,
+        losses: tuple[GlobalLoss, ...],
         augment: Callable[[Any, Draws], Any],
     ) -> None:
         self.model = model
         self.live = live
         self._strategy = strategy
         self._recipe = recipe
+        self._losses = losses
         self._augment = augment
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
+        weights = model.trainable_variables
+        self.average = Average(weights, live.number("ema_momentum"), strategy) if recipe.average else None
         self._initial = [np.asarray(v) for v in self.model.optimizer.variables]
         self.train_chunk = tf.function(self._train_chunk, reduce_retracing=True)
         self.evaluate_chunk = tf.function(self._evaluate_chunk, reduce_retracing=True)
@@ -65,7 +85,8 @@ class Program:
     def variables(self) -> list[keras.Variable | tf.Variable]:
         """All state that training changes, in an order that is the same in every process."""
         scale = self.loss_scale.variables if self.loss_scale else []
-        return [*self.model.variables, *self.model.optimizer.variables, *scale]
+        average = self.average.state if self.average else []
+        return [*self.model.variables, *self.model.optimizer.variables, *scale, *average]
 
     def reset(self, fresh: keras.Model | None) -> None:
         """Back to the start of a trial: weights from a freshly built model (None: as they are), the rest as new."""
@@ -76,7 +97,8 @@ class Program:
             variable.assign(value)
         if self.loss_scale:
             self.loss_scale.reset()
-        keras_corrections.part_seeds(self.model, self._strategy)
+        if self.average:
+            self.average.reset()
         self._read_metrics()
 
     def compile(self, train: Split, validation: Split | None) -> None:
@@ -88,34 +110,49 @@ class Program:
         self.compiled = True
 
     def train_epoch(
-        self, data: Split, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, epoch: int
-    ) -> tuple[dict[str, float], bool]:
-        """Train one epoch (from 1), one rate per update; its metrics, and whether all updates were finite."""
-        first = (epoch - 1) * len(rates)
-        total, done, finite = 0.0, 0, True
-        for chunk in data.chunks(batch_size, seed, epoch):
+        self,
+        data: Split,
+        rates: np.ndarray[Any, Any],
+        *,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        profile_into: Path | None = None,
+    ) -> Trained:
+        """Train one epoch (from 1), one rate per update."""
+        first, done, finite = (epoch - 1) * len(rates), 0, True
+        totals: dict[str, float] = {}
+        chunks = _Timed(data.chunks(batch_size, seed, epoch))
+        for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
-            loss, finite = self._train(chunk, part, batch_size=batch_size, seed=seed, first_update=first + done)
-            total, done = total + loss, done + count
+            with profile.kept(profile_into if kept else None):
+                sums, finite = self._train(chunk, part, batch_size=batch_size, seed=seed, first_update=first + done)
+            totals, done = {name: totals.get(name, 0.0) + value for name, value in sums.items()}, done + count
             if not finite:
                 break
-        return {"loss": total / data.size, **self._metrics()}, finite
+        means = {name: total / data.size for name, total in totals.items()}
+        return Trained({**self._metrics(), **means}, finite, chunks.waited_s)
 
     def evaluate(self, data: Split, *, batch_size: int) -> dict[str, float]:
-        """The loss and metrics over a whole data set."""
-        total = 0.0
+        """The loss and metrics over a whole data set, with the averaged weights where there are such."""
+        totals: dict[str, float] = {}
+        if self.average:
+            self.average.swap()
         for chunk in data.chunks(batch_size, None, 0):
             count = tf.constant(updates(len(chunk.order), batch_size))
-            total += float(self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), count, tf.constant(batch_size)))
-        return {"loss": total / data.size, **self._metrics()}
+            sums = self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), count, tf.constant(batch_size))
+            totals = {name: totals.get(name, 0.0) + float(value) for name, value in sums.items()}
+        if self.average:
+            self.average.swap()
+        return {**self._metrics(), **{name: total / data.size for name, total in totals.items()}}
 
     def _train(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first_update: int
-    ) -> tuple[float, bool]:
+    ) -> tuple[dict[str, float], bool]:
         padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
         padded[: len(rates)] = rates
-        loss, finite = self.train_chunk(
+        sums, finite = self.train_chunk(
             chunk.tensors,
             tf.constant(chunk.order),
             tf.constant(padded),
@@ -124,15 +161,13 @@ class Program:
             tf.constant(seed & 0x7FFFFFFF),
             tf.constant(first_update),
         )
-        return float(loss), bool(finite)
+        return {name: float(value) for name, value in sums.items()}, bool(finite)
 
     def _metrics(self) -> dict[str, float]:
-        """The metrics since the last call; the loss is not among them, its sum is exact already."""
+        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         return {name: float(value) for name, value in self._read_metrics().items()}
 
-    def weights_finite(self) -> bool:
-        """Whether all weights are finite; a finite loss can hide a NaN weight behind a relu."""
-        return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
+    # ---- what is traced, across replicas
 
     def _train_chunk(
         self,
@@ -143,90 +178,53 @@ class Program:
         batch_size: tf.Tensor,
         seed: tf.Tensor,
         first_update: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        total, all_finite = tf.constant(0.0), tf.constant(True)
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        totals, all_finite = self._zeros(), tf.constant(True)
         for i in tf.range(count):
             start = i * batch_size
             rows = order[start : start + batch_size]
             self._set_rate(rates[i])
-            gradients, loss = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
-            loss = self._strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None)
-            finite = self._finite(gradients, loss)
+            gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
+            losses = self._sum(losses)
+            finite = self._finite(gradients, losses["loss"])
             if self.loss_scale:
                 self.loss_scale.update(finite)
                 if finite:
-                    self._strategy.run(self._apply, args=(gradients,))
-                finite = tf.math.is_finite(loss)
+                    self._apply(gradients)
+                finite = tf.math.is_finite(losses["loss"])
             else:
-                self._strategy.run(self._apply, args=(gradients,))
+                self._apply(gradients)
             all_finite = tf.logical_and(all_finite, finite)
-            total += loss * tf.cast(tf.shape(rows)[0], tf.float32)
-        return total, all_finite
+            examples = tf.cast(tf.shape(rows)[0], tf.float32)
+            totals = {name: totals[name] + losses[name] * examples for name in totals}
+            if not all_finite:  # a long epoch is not wasted
+                break
+        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
+        return totals, tf.reduce_all([all_finite, *weights])
 
-    def _gradients(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
-    ) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """On one replica: the gradients of the global batch, and this replica's share of its mean loss."""
-        model, size = self.model, tf.shape(rows)[0]
-        weights = model.trainable_variables
-        sums: list[Any] = [None] * len(weights)
-        total = tf.constant(0.0)
-        for start, stop in self._slices(size):
-            # One micro-batch after the other: the graph would otherwise hold all their activations at once.
-            with tf.control_dependencies([g for g in sums if g is not None]):
-                x, y, sample_weight = _take(tensors, rows[start:stop])
-            x = self._augment(x, Draws(seed, update, size, start, stop))
-            with tf.GradientTape() as tape:
-                predicted = _as_float32(model(x, training=True))
-                loss = self._mean_loss(x, y, predicted, sample_weight, stop - start, size, training=True)
-                scaled = loss * self.loss_scale.scale if self.loss_scale else loss
-            found = tape.gradient(scaled, weights)
-            sums = [_add(old, new) for old, new in zip(sums, found, strict=True)]
-            total += loss
-            model.compute_metrics(x, y, predicted, sample_weight)
-        self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        return self._global([g for g in sums if g is not None]), total
+    def _evaluate_chunk(
+        self, tensors: Any, order: tf.Tensor, count: tf.Tensor, batch_size: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        totals = self._zeros()
+        for i in tf.range(count):
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows)))
+            examples = tf.cast(tf.shape(rows)[0], tf.float32)
+            totals = {name: totals[name] + losses[name] * examples for name in totals}
+        return totals
 
-    def _slices(self, size: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
-        """This replica's micro-batches of a global batch of ``size``: parts that differ by one example at most."""
-        context = tf.distribute.get_replica_context()
-        parts = context.num_replicas_in_sync * self._recipe.micro_batches
-        first = context.replica_id_in_sync_group * self._recipe.micro_batches
-        cuts = [size * (first + i) // parts for i in range(self._recipe.micro_batches + 1)]
-        return list(itertools.pairwise(cuts))
+    def _zeros(self) -> dict[str, tf.Tensor]:
+        named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
+        return {name: tf.constant(0.0) for name in ("loss", *named)}
 
-    def _mean_loss(
-        self,
-        x: Any,
-        y: Any,
-        predicted: Any,
-        sample_weight: Any,
-        count: tf.Tensor,
-        size: tf.Tensor,
-        *,
-        training: bool,
-    ) -> tf.Tensor:
-        """This slice's share of the mean loss over the global batch.
+    def _sum(self, values: _T) -> _T:
+        reduced: _T = self._strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
+        return reduced
 
-        Keras takes the mean over the slice and divides it by the number of replicas; slices may differ in
-        size, so each counts by its share of the examples.
-        """
-        loss = self.model.compute_loss(x, y, predicted, sample_weight, training=training)
-        share = tf.cast(count, tf.float32) / tf.cast(size, tf.float32)
-        return tf.cast(loss, tf.float32) * share * float(self._strategy.num_replicas_in_sync)
-
-    def _global(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
-        context = tf.distribute.get_replica_context()
-        if context.num_replicas_in_sync > 1:
-            gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
-        if self.loss_scale:
-            gradients = [g / tf.cast(self.loss_scale.scale, g.dtype) for g in gradients]
-        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
-        return optimizers.clip(gradients, bounds)
-
-    def _apply(self, gradients: list[tf.Tensor]) -> None:
-        self.model.optimizer.apply(gradients, self._updated)
+    def _apply(self, gradients: Any) -> None:
+        self._strategy.run(lambda found: self.model.optimizer.apply(found, self._updated), args=(gradients,))
+        if self.average:
+            self.average.update()
 
     def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
         one = tf.nest.map_structure(lambda g: self._strategy.experimental_local_results(g)[0], gradients)
@@ -238,31 +236,118 @@ class Program:
         if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
             current.assign(rate)
 
-    def _evaluate_chunk(self, tensors: Any, order: tf.Tensor, count: tf.Tensor, batch_size: tf.Tensor) -> tf.Tensor:
-        total = tf.constant(0.0)
-        for i in tf.range(count):
-            rows = order[i * batch_size : (i + 1) * batch_size]
-            loss = self._strategy.run(self._evaluate, args=(tensors, rows))
-            loss = self._strategy.reduce(tf.distribute.ReduceOp.SUM, loss, axis=None)
-            total += loss * tf.cast(tf.shape(rows)[0], tf.float32)
-        return total
-
-    def _evaluate(self, tensors: Any, rows: tf.Tensor) -> tf.Tensor:
-        size = tf.shape(rows)[0]
-        total = tf.constant(0.0)
-        for start, stop in self._slices(size):
-            x, y, sample_weight = _take(tensors, rows[start:stop])
-            predicted = _as_float32(self.model(x, training=False))
-            total += self._mean_loss(x, y, predicted, sample_weight, stop - start, size, training=False)
-            self.model.compute_metrics(x, y, predicted, sample_weight)
-        return total
-
     def _metrics_then_reset(self) -> dict[str, tf.Tensor]:
         results = {name: tf.identity(v) for name, v in self.model.get_metrics_result().items() if name != "loss"}
         with tf.control_dependencies(list(results.values())):
             for metric in self.model.metrics:
                 metric.reset_state()
         return results
+
+    # ---- what is traced, on each replica
+
+    def _gradients(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """The gradients of the global batch, and this replica's shares of its mean losses."""
+        model, micro_batches = self.model, self._recipe.micro_batches
+        weights = model.trainable_variables
+        sums: list[Any] = [None] * len(weights)
+        losses = self._zeros()
+        totals = self._count_first(tensors, rows) if micro_batches > 1 else None
+        for cut in _cuts(tf.shape(rows)[0], micro_batches):
+            # One micro-batch after the other: the graph would otherwise hold all their activations at once.
+            with tf.control_dependencies([g for g in sums if g is not None]):
+                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+            cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
+            with slices.entered(cut):
+                x = self._augment(x, cut.draws)
+                with tf.GradientTape() as tape:
+                    predicted = _as_float32(model(x, training=True))
+                    loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
+                    scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
+                found = tape.gradient(scaled, weights)
+                model.compute_metrics(x, y, predicted, sample_weight)
+            sums = [_add(old, new) for old, new in zip(sums, found, strict=True)]
+            losses = {name: losses[name] + loss[name] for name in losses}
+        self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
+        return self._global([g for g in sums if g is not None]), losses
+
+    def _evaluate(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        (cut,) = _cuts(tf.shape(rows)[0], 1)
+        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        with slices.entered(cut):
+            predicted = _as_float32(self.model(x, training=False))
+            losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
+            self.model.compute_metrics(x, y, predicted, sample_weight)
+        return losses
+
+    def _count_first(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor] | None:
+        """The divisors of masked and weighted means, which are known only when all slices were computed once."""
+        names = [loss.name for loss in self._losses if loss.counts_first]
+        if not names:
+            return None
+        counts = {name: tf.constant(0.0) for name in names}
+        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+            x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+            cut.totals = {name: tf.constant(1.0) for name in names}
+            with slices.entered(cut):
+                self.model.compute_loss(x, y, _as_float32(self.model(x, training=False)), sample_weight, training=False)
+            counts = {name: counts[name] + cut.counts[name] for name in names}
+        return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
+
+    def _global_loss(
+        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
+    ) -> dict[str, tf.Tensor]:
+        """This slice's share of the mean losses over the global batch; an empty slice has none."""
+        loss = tf.cast(self.model.compute_loss(x, y, predicted, sample_weight, training=training), tf.float32)
+        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
+        return {"loss": tf.where(cut.count > 0, loss * cut.share, 0.0), **named}
+
+    def _global(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
+        gradients = slices.sum_over_replicas(gradients)
+        if self.loss_scale:
+            gradients = [g / tf.cast(self.loss_scale.scale, g.dtype) for g in gradients]
+        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
+        return optimizers.clip(gradients, bounds)
+
+
+class _Timed:
+    """Iterates and adds up the time spent in waiting for the next item."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self.waited_s = 0.0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        began = time.perf_counter()
+        try:
+            return next(self._chunks)
+        finally:
+            self.waited_s += time.perf_counter() - began
+
+
+def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
+    """The chunks as they are, but the first in parts where one of them is to be profiled."""
+    if profile_into is not None:
+        yield from profile.parts(next(chunks), batch_size)
+    for chunk in chunks:
+        yield chunk, False
+
+
+def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
+    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
+
+    Micro-batches are the same parts of the global batch whatever the number of replicas.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    parts = replicas * micro_batches
+    firsts = [i * replicas + replica for i in range(micro_batches)]
+    return [Slice(size, size * i // parts, size * (i + 1) // parts, parts) for i in firsts]
 
 
 def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
@@ -272,7 +357,16 @@ def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
 
 
 def _as_float32(predicted: Any) -> Any:
-    return tf.nest.map_structure(lambda t: tf.cast(t, tf.float32) if t.dtype.is_floating else t, predicted)
+    def cast(t: tf.Tensor) -> tf.Tensor:
+        if not t.dtype.is_floating or t.dtype == tf.float32:
+            return t
+        wide = tf.cast(t, tf.float32)
+        mask = getattr(t, "_keras_mask", None)
+        if mask is not None:
+            wide._keras_mask = mask
+        return wide
+
+    return tf.nest.map_structure(cast, predicted)
 
 
 def _add(old: Any, new: Any) -> Any:

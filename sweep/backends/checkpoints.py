@@ -1,14 +1,40 @@
-"""Where checkpoints lie: ``checkpoints/<trial>/epoch-<n>``, written aside and renamed, the last two kept."""
+"""Where checkpoints lie: ``checkpoints/<trial>/epoch-<n>``, written aside, renamed, and verified when read.
+
+Beside what the trainable writes lies a manifest: size and checksum of each file, and the epochs that were
+trained in the step that wrote it. Those may never have reached the log; who restores hands them over again.
+"""
 
 from __future__ import annotations
 
-import contextlib
+import json
+import math
 import os
 import shutil
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-KEEP = 2  # a damaged last one falls back to the one before
+from sweep.errors import StoreError
+from sweep.events import EpochReported
+from sweep.store.records import decode, encode
+
+MANIFEST = "sweep_manifest.json"
+
+
+class Damaged(Exception):
+    """A checkpoint is not what was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What sweep itself knows of a checkpoint."""
+
+    epoch: int
+    accumulate: int = 1
+    loss: float = math.inf  # the objective at this epoch, as something to minimise
+    reports: tuple[EpochReported, ...] = ()  # of the step that wrote it
 
 
 def of_trial(results_folder: Path, trial: int) -> Path:
@@ -17,27 +43,98 @@ def of_trial(results_folder: Path, trial: int) -> Path:
 
 
 def newest_first(results_folder: Path, trial: int) -> list[Path]:
-    """A trial's complete checkpoints."""
-    folder = of_trial(results_folder, trial)
-    return sorted(folder.glob("epoch-*"), reverse=True) if folder.is_dir() else []
+    """A trial's checkpoints."""
+    return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
-def write(folder: Path, epoch: int, save: Callable[[Path], None]) -> Path:
-    """Let ``save`` fill a folder aside, then rename it into place and delete all but the last two."""
-    final = folder / f"epoch-{epoch:06d}"
-    if final.exists():
-        return final
+def write(folder: Path, manifest: Manifest, save: Callable[[Path], None], keep: int) -> Path:
+    """Let ``save`` fill a folder aside, rename it into place, and keep the best and the ``keep`` newest."""
+    final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    save(aside)
-    aside.rename(final)
-    for old in sorted(folder.glob("epoch-*"), reverse=True)[KEEP:]:
-        shutil.rmtree(old)
+    try:
+        save(aside)
+        _write_manifest(aside, manifest)
+        shutil.rmtree(final, ignore_errors=True)  # one that could not be restored
+        aside.rename(final)
+    except BaseException:
+        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the room
+        raise
+    trim(folder, keep)
     return final
+
+
+def verify(checkpoint: Path) -> Manifest:
+    """Its manifest, after a look at every byte. Raises `Damaged`."""
+    try:
+        about = json.loads((checkpoint / MANIFEST).read_bytes())
+        found = _files(checkpoint)
+        for name, expected in about["files"].items():
+            if found.get(name) != expected:
+                raise Damaged(f"{name} is damaged" if name in found else f"{name} is missing")
+        return _manifest(about)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError) as error:
+        raise Damaged(f"{MANIFEST} is unreadable ({type(error).__name__}: {error})") from error
+
+
+def trim(folder: Path, keep: int) -> None:
+    """Delete a trial's checkpoints but for the best and the ``keep`` newest, and what killed writers left."""
+    newest = sorted(folder.glob("epoch-*"), reverse=True)
+    spared = {*newest[:keep], *([min(newest, key=_loss)] if newest else [])}
+    for path in (*newest, *folder.glob("writing-*")):
+        if path not in spared:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def delete(results_folder: Path, trial: int) -> None:
     """Free the space of a trial's checkpoints."""
-    with contextlib.suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):
         shutil.rmtree(of_trial(results_folder, trial))
+
+
+def _loss(checkpoint: Path) -> float:
+    try:
+        return _manifest(json.loads((checkpoint / MANIFEST).read_bytes())).loss
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError):
+        return math.inf  # damaged: no best one
+
+
+def _write_manifest(folder: Path, manifest: Manifest) -> None:
+    about = {
+        "epoch": manifest.epoch,
+        "accumulate": manifest.accumulate,
+        "loss": manifest.loss if math.isfinite(manifest.loss) else None,
+        "reports": [encode(report).decode() for report in manifest.reports],
+        "files": _files(folder),
+    }
+    (folder / MANIFEST).write_text(json.dumps(about))
+
+
+def _manifest(about: dict[str, object]) -> Manifest:
+    match about:
+        case {"epoch": int(epoch), "accumulate": int(accumulate), "reports": list(lines), "loss": loss}:
+            return Manifest(
+                epoch, accumulate, loss if isinstance(loss, float) else math.inf, _reports([str(x) for x in lines])
+            )
+    raise KeyError("epoch, accumulate, loss, reports")
+
+
+def _reports(lines: Sequence[str]) -> tuple[EpochReported, ...]:
+    events = [decode(line.encode()) for line in lines]
+    return tuple(event for event in events if isinstance(event, EpochReported))
+
+
+def _files(folder: Path) -> dict[str, list[int]]:
+    """Size and CRC-32 of every file by its relative path."""
+    paths = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MANIFEST)
+    return {path.relative_to(folder).as_posix(): _sum(path) for path in paths}
+
+
+def _sum(path: Path) -> list[int]:
+    size = total = 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            size += len(block)
+            total = zlib.crc32(block, total)
+    return [size, total]

@@ -8,18 +8,26 @@ no more. It knows neither Ray nor the driver; backends move its `Order` in and i
 from __future__ import annotations
 
 import dataclasses
+import errno
+import gc
 import math
 import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from sweep.backends import checkpoints
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
+from sweep.store.records import encode
 
 STEP_S = 1.0
+SAVING_SHARE = 0.1  # of the time, at most, goes into checkpoints of a better epoch
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
+
+_State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Job:
     objective: str
     maximize: bool
     checkpoint_every_s: float = 60.0
+    checkpoint_keep: int = 2
 
     @property
     def stop_file(self) -> Path:
@@ -47,6 +56,7 @@ class Order:
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
     best: float | None = None  # of the sweep when the trial was given out: only a better one is kept
+    known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
 
     def __repr__(self) -> str:
         return f"trial {self.assignment.trial}"
@@ -61,6 +71,36 @@ class Progress:
     facts: Facts = field(default_factory=Facts)
     notices: tuple[str, ...] = ()
     spoilt: bool = False  # the worker must not be used again
+    fault: str | None = None  # why the whole sweep cannot go on
+    data_known: bool = False  # the trial begins with the data of `Order.known_data`
+
+
+class DiskFault(Exception):
+    """A checkpoint cannot be written, for a reason that is no trial's fault."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """How far the present trial has come in this worker."""
+
+    order: Order
+    accumulate: int = 1
+    begun: bool = False
+    done: int = 0
+    paused: bool = False
+    best: float = math.inf  # the least loss of all epochs heard of
+    saved_epoch: int = 0
+    saved_at: float = 0.0
+    saving_s: float = 0.0  # what the last checkpoint took
+    again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
+
+    @property
+    def number(self) -> int:
+        return self.order.assignment.trial
+
+    @property
+    def epochs(self) -> int:
+        return self.order.assignment.epochs
 
 
 class Worker:
@@ -70,98 +110,152 @@ class Worker:
         self._job = job
         self._reuse = reuse
         self._trainable: Trainable | None = None
-        self._order: Order | None = None
-        self._begun = False
+        self._trial: _Trial | None = None
         self._notices: list[str] = []
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
-        self._order = order
-        self._begun = False
+        self._trial = _Trial(order)
         if not self._reuse:
             self._trainable = None
 
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
-        if self._order is None:
+        trial = self._trial
+        if trial is None:
             raise RuntimeError("the worker has no trial")
         epochs: list[EpochReported] = []
         self._notices = []
+        fault: str | None = None
+        facts = Facts()
         try:
-            status, reason, error = self._advance(self._order, epochs)
+            status, reason, error = self._advance_in_memory(trial, epochs)
+            facts = self._facts(trial, status)
         except Diverged as caught:
             status, reason, error = Status.DIVERGED, _one_line(caught), None
-        except Exception as caught:  # the border to the user's code: all of it is kept with the trial
+            facts = self._facts(trial, status)
+        except DiskFault as caught:
+            status, reason, error, fault = Status.INTERRUPTED, str(caught), None, str(caught)
+        except (Exception, SystemExit) as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
             reason, error = f"{type(caught).__name__}: {_one_line(caught)}", traceback.format_exc()
-        facts = self._facts(epochs)
-        end = None
-        if status is not Status.RUNNING:
-            trial = self._order.assignment.trial
-            end = TrialEnded(trial=trial, status=status, reason=reason, time=time.time(), error=error, facts=facts)
+        if status is Status.RUNNING:
+            known = trial.order.known_data is not None and facts.data == trial.order.known_data
+            return Progress(tuple(epochs), None, facts, tuple(self._notices), data_known=known)
         spoilt = status in (Status.FAILED, Status.OOM)
         if spoilt:
             self._trainable = None
-        return Progress(tuple(epochs), end, facts, tuple(self._notices), spoilt)
+            facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
+        end = TrialEnded(trial=trial.number, status=status, reason=reason, time=time.time(), error=error, facts=facts)
+        return Progress(tuple(epochs), end, facts, tuple(self._notices), spoilt, fault)
 
-    def _advance(self, order: Order, epochs: list[EpochReported]) -> tuple[Status, str, str | None]:
+    def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
+        """Train on, with ever smaller micro-batches while the trial does not fit into memory."""
+        while True:
+            try:
+                return self._advance(trial, epochs)
+            except Exception as error:
+                batch = trial.order.assignment.params.get("batch_size", 32)
+                if not _is_out_of_memory(error) or not isinstance(batch, int) or 2 * trial.accumulate > batch:
+                    raise
+            trial.accumulate *= 2
+            trial.begun = False
+            epochs.clear()  # they are trained again, the new way
+            self._trainable = None
+            gc.collect()
+            self._notices.append(
+                f"trial {trial.number}: out of memory; again with each batch in {trial.accumulate} parts"
+            )
+
+    def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         began = time.monotonic()
-        assignment, folder = order.assignment, self._checkpoint_folder(order)
-        if self._job.stop_file.exists() and not self._begun:
-            return Status.INTERRUPTED, "stopped before it began", None
-        if not self._begun:
-            self._begin(assignment)
-        trainable = self._loaded()
-        if self._done < assignment.epochs:
-            trainable.train(lambda epoch: self._hear(order, epoch, epochs, began))
+        if not trial.begun:
+            if self._job.stop_file.exists():
+                return Status.INTERRUPTED, "stopped before it began", None
+            self._begin(trial)
+            epochs += trial.again
+            if epochs and trial.done < trial.epochs:  # nothing is trained before these were decided upon
+                return Status.RUNNING, "", None
+            if trial.order.known_data is not None and self._loaded().facts().data == trial.order.known_data:
+                return Status.RUNNING, "", None
+        if trial.done < trial.epochs:
+            trial.paused = False
+            self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
-        if epochs and self._done < assignment.epochs and not self._paused:
-            return self._complete(order, epochs, f"the trainable stopped after epoch {self._done}")
-        if self._done >= assignment.epochs:
-            return self._complete(order, epochs, "")
+        if not trial.done:
+            raise RuntimeError("the trainable returned without having reported an epoch")
+        if trial.done >= trial.epochs:
+            return self._complete(trial, epochs, "")
+        if not trial.paused:
+            return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}")
         if self._job.stop_file.exists():
-            self._save(folder)
+            self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
-        if time.monotonic() - self._saved >= self._job.checkpoint_every_s:
-            self._save(folder)
+        if self._is_due(trial, epochs):
+            self._save(trial, epochs)
         return Status.RUNNING, "", None
 
-    def _begin(self, assignment: Assignment) -> None:
-        trainable = self._loaded()
-        trainable.begin(assignment)
-        self._done, self._paused, self._saved = 0, False, time.monotonic()
-        for folder in checkpoints.newest_first(self._job.results_folder, assignment.trial):
+    def _begin(self, trial: _Trial) -> None:
+        """Prepare the trial, from its newest checkpoint that is whole."""
+        trial.done, trial.again, trial.paused = 0, (), False
+        folder = self._job.results_folder
+        for path in checkpoints.newest_first(folder, trial.number):
             try:
-                self._done = trainable.restore(folder)
-                break
+                manifest = checkpoints.verify(path)
+            except checkpoints.Damaged as error:
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
+                continue
+            trial.accumulate = max(trial.accumulate, manifest.accumulate)
+            self._loaded().begin(self._assignment(trial))
+            try:
+                done = self._loaded().restore(path)
+                if done != manifest.epoch:
+                    raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
             except Exception as error:  # whatever is wrong with it, the one before is the way out
-                self._notices.append(f"trial {assignment.trial}: {folder.name} is unusable ({_one_line(error)})")
-                trainable.begin(assignment)
-        self._begun = True
+                if _is_out_of_memory(error):
+                    raise
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({_one_line(error)})")
+                continue
+            trial.done = trial.saved_epoch = done
+            trial.again = manifest.reports
+            break
+        else:
+            self._loaded().begin(self._assignment(trial))
+        trial.best = min([trial.best, *map(self._loss, trial.again)])
+        trial.saved_at = time.monotonic()
+        trial.begun = True
 
-    def _hear(self, order: Order, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
+    def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
         """Take one epoch in; the answer says whether to train on within this step."""
-        epochs.append(dataclasses.replace(epoch, trial=order.assignment.trial))
-        self._done = epoch.epoch
+        if epoch.epoch != trial.done + 1:
+            raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
+        epoch = dataclasses.replace(
+            epoch,
+            trial=trial.number,
+            metrics={name: float(value) for name, value in epoch.metrics.items()},
+            measures={name: float(value) for name, value in epoch.measures.items()},
+        )
+        encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
+        epochs.append(epoch)
+        trial.done = epoch.epoch
         go_on = (
-            epoch.epoch not in order.decision_epochs
-            and epoch.epoch < order.assignment.epochs
+            epoch.epoch not in trial.order.decision_epochs
+            and epoch.epoch < trial.epochs
             and time.monotonic() - began < STEP_S
             and not self._divergence(epochs[-1:])
             and not self._job.stop_file.exists()
         )
-        self._paused = not go_on
+        trial.paused = not go_on
         return go_on
 
-    def _complete(self, order: Order, epochs: list[EpochReported], reason: str) -> tuple[Status, str, str | None]:
-        value = epochs[-1].metrics.get(self._job.objective) if epochs else None
-        better = order.best is None or (
-            value is not None and (value > order.best if self._job.maximize else value < order.best)
-        )
-        if better:
-            self._save(self._checkpoint_folder(order))
+    def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
+        best, objective = trial.order.best, self._job.objective
+        value = epochs[-1].metrics.get(objective) if epochs else None
+        better = best is None or (value is not None and (value > best if self._job.maximize else value < best))
+        if better and trial.saved_epoch != trial.done:
+            self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
@@ -173,21 +267,49 @@ class Worker:
                     return f"{name} is {value} in epoch {epoch.epoch}"
         return ""
 
-    def _save(self, folder: Path) -> None:
-        checkpoints.write(folder, self._done, self._loaded().save)
-        self._saved = time.monotonic()
+    def _is_due(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
+        """Whether it is time for a checkpoint, or this epoch is the best so far and saving it is cheap."""
+        since_s = time.monotonic() - trial.saved_at
+        best_before, trial.best = trial.best, min([trial.best, *map(self._loss, epochs)])
+        better = self._loss(epochs[-1]) == trial.best < best_before
+        return since_s >= self._job.checkpoint_every_s or (
+            better and since_s >= max(STEP_S, trial.saving_s / SAVING_SHARE)
+        )
 
-    def _facts(self, epochs: list[EpochReported]) -> Facts:
-        if not self._begun or self._trainable is None or self._order is None:
+    def _save(self, trial: _Trial, epochs: list[EpochReported]) -> None:
+        if trial.saved_epoch == trial.done:
+            return
+        began = time.monotonic()
+        loss = self._loss(epochs[-1]) if epochs else math.inf
+        manifest = checkpoints.Manifest(trial.done, trial.accumulate, loss, tuple(epochs))
+        try:
+            folder = checkpoints.of_trial(self._job.results_folder, trial.number)
+            checkpoints.write(folder, manifest, self._loaded().save, self._job.checkpoint_keep)
+        except Exception as error:
+            if _is_disk_fault(error):
+                raise DiskFault(f"trial {trial.number}: checkpoint cannot be written: {_one_line(error)}") from error
+            raise
+        trial.saved_epoch, trial.saved_at = trial.done, time.monotonic()
+        trial.saving_s = trial.saved_at - began
+
+    def _loss(self, epoch: EpochReported) -> float:
+        value = epoch.metrics.get(self._job.objective, math.nan)
+        return math.inf if not math.isfinite(value) else -value if self._job.maximize else value
+
+    def _facts(self, trial: _Trial, status: Status) -> Facts:
+        if not trial.begun or self._trainable is None:
             return Facts()
         facts = self._trainable.facts()
-        newest = checkpoints.newest_first(self._job.results_folder, self._order.assignment.trial)
-        if newest:
+        if trial.accumulate > 1:
+            facts = dataclasses.replace(facts, accumulate=trial.accumulate)
+        is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saved_epoch == trial.done)
+        if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
             facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
+        encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 
-    def _checkpoint_folder(self, order: Order) -> Path:
-        return checkpoints.of_trial(self._job.results_folder, order.assignment.trial)
+    def _assignment(self, trial: _Trial) -> Assignment:
+        return dataclasses.replace(trial.order.assignment, accumulate=trial.accumulate)
 
     def _loaded(self) -> Trainable:
         if self._trainable is None:
@@ -195,9 +317,16 @@ class Worker:
         return self._trainable
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def _is_out_of_memory(error: BaseException) -> bool:
     # TensorFlow's own type is named, not imported: this package does not know TensorFlow.
+    if _is_disk_fault(error):
+        return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ == "ResourceExhaustedError"
+
+
+def _is_disk_fault(error: BaseException) -> bool:
+    known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
+    return known or "No space left on device" in str(error)
 
 
 def _one_line(error: BaseException) -> str:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, planning, running
+from sweep.cli import analysis, doctor, planning, running
 from sweep.errors import InputError, SweepError
 
 WRONG_INPUT = 2
@@ -41,5 +41,6 @@ for _command in (
     analysis.compare,
     analysis.best,
     planning.schema,
+    doctor.doctor,
 ):
     main.add_command(_command)

@@ -26,6 +26,9 @@ simulate_gpus = click.option(
     metavar="N",
     help="Rehearse on N logical CPU devices in place of GPUs.",
 )
+no_memo = click.option(
+    "--no-memo", is_flag=True, help="Train also what an earlier sweep has trained with the same code."
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
 

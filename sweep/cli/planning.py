@@ -3,33 +3,67 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
 from sweep.cli import options
 
+if TYPE_CHECKING:
+    from sweep.events import Params
+    from sweep.spec import Spec
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @options.assignments
+@options.results
 @options.simulate_gpus
+@click.option("--time", "timed", is_flag=True, help="Train two epochs of two trials to predict the hours.")
 @options.as_json
-def plan(file: Path, assignments: tuple[str, ...], simulate_gpus: int | None, as_json: bool) -> None:
-    """Validate a sweep file and say what running it takes; nothing runs."""
+def plan(
+    file: Path,
+    assignments: tuple[str, ...],
+    results: Path,
+    simulate_gpus: int | None,
+    timed: bool,
+    as_json: bool,
+) -> None:
+    """Validate a sweep file and say what running it takes; nothing is kept.
+
+    Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
+    """
     from rich.console import Console
 
     from sweep import spec as specs
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import planning
+    from sweep.runner import noise, planning, pricing
 
     spec = specs.load(file, assignments)
-    planning.check(spec, str(file), planning.import_folders(file))
-    planned = planning.plan(spec, simulate_gpus)
+    folders = planning.import_folders(file)
+    planning.check(spec, str(file), folders)
+
+    def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+        if not timed:
+            return pricing.earlier(results, spec.trainable, simulate_gpus)
+        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
+            return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
+
+    note_ignored(spec)
+    planned = planning.plan(spec, simulate_gpus, timing)
     if as_json:
         click.echo(json.dumps(as_dict(planned), indent=2))
     else:
         show_plan(planned, Console())
+
+
+def note_ignored(spec: Spec) -> None:
+    """Name the keys of a W&B file that do nothing here, in one line."""
+    if spec.ignored_keys:
+        click.echo(f"note: {', '.join(spec.ignored_keys)}: without effect here", err=True)
 
 
 @click.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sweep.cli import options
+from sweep.cli.planning import note_ignored
 
 if TYPE_CHECKING:
     from sweep.runner.session import Options, Outcome, View
@@ -25,6 +26,7 @@ INTERRUPTED = 130
 @options.assignments
 @options.simulate_gpus
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@options.no_memo
 @options.backend
 def run(
     file: Path,
@@ -33,6 +35,7 @@ def run(
     assignments: tuple[str, ...],
     simulate_gpus: int | None,
     run_cap: int | None,
+    no_memo: bool,
     address: str | None,
     max_concurrent: int | None,
     no_reuse: bool,
@@ -54,9 +57,9 @@ def run(
         simulated_gpus=simulate_gpus,
         reuse=not no_reuse,
         inline=inline,
+        memo=not no_memo,
     )
-    if spec.ignored_keys:
-        click.echo(f"note: {', '.join(spec.ignored_keys)}: only W&B's server uses these keys; ignored", err=True)
+    note_ignored(spec)
     outcome = session.run(
         spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
     )
@@ -67,11 +70,21 @@ def run(
 @click.argument("sweep")
 @options.results
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="Go on to N configurations in all.")
+@click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Change when the sweep ends, as in budget.hours=8; repeatable.",
+)
+@options.no_memo
 @options.backend
 def resume(
     sweep: str,
     results: Path,
     run_cap: int | None,
+    assignments: tuple[str, ...],
+    no_memo: bool,
     address: str | None,
     max_concurrent: int | None,
     no_reuse: bool,
@@ -82,16 +95,18 @@ def resume(
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     from sweep.runner import planning, resuming, session
 
-    folder, spec, folders, simulated = resuming.reopen(results, sweep, run_cap)
-    planning.check(spec, str(folder.info), folders)
+    given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
+    reopened = resuming.reopen(results, sweep, given)
+    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
     how = session.Options(
         address=address,
         max_concurrent=max_concurrent,
-        simulated_gpus=simulated,
+        simulated_gpus=reopened.simulated_gpus,
         reuse=not no_reuse,
         inline=inline,
+        memo=not no_memo,
     )
-    outcome = session.resume(folder, spec, folders, how, _viewer(spec, how, quiet, verbose))
+    outcome = session.resume(reopened, source, how, _viewer(reopened.spec, how, quiet, verbose))
     _conclude(outcome, quiet=quiet)
 
 
@@ -144,6 +159,8 @@ def _conclude(outcome: Outcome, *, quiet: bool) -> None:
         lines.append(f"stopped  {outcome.stopped}")
     if not quiet:
         click.echo("\n" + "\n".join(lines))
+    if outcome.fault:
+        click.echo(f"error: {outcome.fault}", err=True)
     if outcome.interrupted:
         click.echo(f"interrupted; go on with: python -m sweep resume {folder.name}", err=True)
         sys.exit(INTERRUPTED)

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from rich.cells import cell_len
 from rich.console import Console
 
 from sweep.events import Value
+from sweep.render.figures import duration, score, setting
 from sweep.render.tables import configurations_grid, show
+from sweep.runner.histograms import Bin, Histogram
 from sweep.runner.planning import Plan
+from sweep.runner.pricing import Rung
+from sweep.spec import Spec
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_MANY_RUNGS = 8
 
 
 def show_plan(plan: Plan, target: Console) -> None:
@@ -16,25 +27,120 @@ def show_plan(plan: Plan, target: Console) -> None:
     each = f"{share.cpus:g} CPU" + (f", {share.gpus:g} GPU" if share.gpus else "")
     repeats = f" ({spec.repeats} repeats of each configuration)" if spec.repeats > 1 else ""
     lines = {
-        "trials": f"{'no fixed number' if plan.trials is None else plan.trials}{repeats}",
-        "epochs": f"{spec.epochs} a trial" + ("" if plan.epochs is None else f", {plan.epochs} in all"),
+        "trials": f"{_trials(plan)}{repeats}",
+        "epochs": _epochs(plan),
+        "rungs": _rungs(plan),
         "resources": f"{each} a trial" + (" (simulated)" if share.simulated else ""),
         "at once here": str(plan.concurrent) if plan.concurrent else "none: this machine has too little for a trial",
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
+        "ends": _ends(spec),
+        "takes": _hours(plan),
     }
     for name, text in lines.items():
-        target.print(f"  {name:<13}{text}", soft_wrap=True, highlight=False)
+        if text:
+            target.print(f"  {name:<13}{text}", soft_wrap=True, highlight=False)
     target.print("first configurations", highlight=False)
     show(configurations_grid(plan.sample), target)
+    if plan.histograms:
+        target.print(f"values in {plan.looked_at}", highlight=False)
+        for line in _histogram_lines(plan.histograms, counts=plan.spec.method == "grid"):
+            target.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
     """The plan as plain data."""
+    timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
         "trials": plan.trials,
         "epochs": plan.epochs,
         "concurrent": plan.concurrent,
         "resources": {"cpus": plan.devices.cpus, "gpus": plan.devices.gpus, "simulated": plan.devices.simulated},
+        "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
+        "expected": {"trials": plan.price.trials, "epochs": plan.price.epochs, "hours": plan.price.hours},
+        "timing": None if timing is None else asdict(timing),
         "sample": [dict(params) for params in plan.sample],
+        "looked_at": plan.looked_at,
+        "histograms": {one.name: _histogram_dict(one) for one in plan.histograms},
     }
+
+
+def _histogram_dict(one: Histogram) -> Value:
+    bins: list[Value] = []
+    for bin in one.bins:
+        place: dict[str, Value] = {"value": bin.low} if bin.high is None else {"from": bin.low, "to": bin.high}
+        bins.append({**place, "count": bin.count})
+    return {"of": one.of, "present": one.present, "bins": bins}
+
+
+def _trials(plan: Plan) -> str:
+    if plan.trials is not None:
+        return str(plan.trials)
+    expected = plan.price.trials
+    return "no fixed number" + ("" if expected is None else f", about {expected:.0f} within the budget")
+
+
+def _epochs(plan: Plan) -> str:
+    shortest, longest = plan.lengths
+    each = str(longest) if shortest == longest else f"{shortest} to {longest}"
+    text = f"{each} a trial" + ("" if plan.epochs is None else f", {plan.epochs} in all")
+    expected = plan.price.epochs
+    if expected is not None and round(expected) != plan.epochs:
+        text += f", about {expected:.0f} expected"
+    return text
+
+
+def _rungs(plan: Plan) -> str:
+    rungs = plan.rungs
+    if not rungs:
+        return ""
+    if len(rungs) > _MANY_RUNGS:
+        return f"trials can be pruned at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
+    reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
+    return f"trials can be pruned at epoch {', '.join(map(_rung, rungs))}{reached}"
+
+
+def _rung(rung: Rung) -> str:
+    return str(rung.epoch) + ("" if rung.trials is None else f" ({rung.trials:.0f})")
+
+
+def _ends(spec: Spec) -> str:
+    """What may end the sweep before its trials do."""
+    budget, metric = spec.budget, spec.metrics[0]
+    bounds = ((budget.hours, "hours"), (budget.gpu_hours, "GPU hours"), (budget.epochs, "epochs"))
+    reasons = [f"after {bound:g} {unit}" for bound, unit in bounds if bound is not None]
+    if metric.target is not None:
+        reasons.append(f"when {metric.name} reaches {metric.target:g}")
+    if spec.stop_when is not None:
+        reasons.append(f"after {spec.stop_when.no_improvement} trials without a better one")
+    return " or ".join(reasons)
+
+
+def _hours(plan: Plan) -> str:
+    timing, hours = plan.timing, plan.price.hours
+    if timing is None:
+        return "not known: time one epoch with --time, or name earlier results with --results DIR"
+    measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
+    return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
+
+
+def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool) -> Iterator[str]:
+    width = max(cell_len(one.name) for one in found)
+    for one in found:
+        text = _shares(one, counts=counts) if one.bins[0].high is None else _bars(one.bins)
+        share = "" if one.present == one.of else f", in {100 * one.present / one.of:.0f} % of them"
+        yield f"{one.name}{' ' * (width - cell_len(one.name))}  {text}{share}"
+
+
+def _bars(bins: tuple[Bin, ...]) -> str:
+    most = max(bin.count for bin in bins)
+    bars = "".join(_BARS[-(-bin.count * (len(_BARS) - 1) // most)] for bin in bins)
+    return f"{setting(bins[0].low)} {bars} {setting(bins[-1].high)}"
+
+
+def _shares(one: Histogram, *, counts: bool) -> str:
+    cells = [
+        f"{setting(bin.low)} " + (f"x{bin.count}" if counts else f"{100 * bin.count / max(one.present, 1):.0f} %")
+        for bin in one.bins
+    ]
+    return ", ".join(cells)

@@ -10,12 +10,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Assignment, Devices
-from sweep.errors import TrainableError, did_you_mean
+from sweep.errors import StoreError, TrainableError, did_you_mean
 from sweep.events import (
     EpochReported,
     Event,
@@ -27,6 +27,7 @@ from sweep.events import (
     TrialStarted,
 )
 from sweep.runner.limits import Limits
+from sweep.runner.memo import Answer, Recall
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
@@ -34,12 +35,15 @@ from sweep.store.log import Log
 
 
 @dataclass
-class _Running:
+class _Open:
+    """A trial that has not ended for good."""
+
     started: TrialStarted
     epochs: int
     last_epoch: int = 0
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
+    interrupted: bool = False
 
 
 class Coordinator:
@@ -53,6 +57,7 @@ class Coordinator:
         scheduler: Scheduler,
         log: Log,
         listen: Callable[[Event], None],
+        recall: Recall = lambda started, epochs: None,
     ) -> None:
         self._spec = spec
         self._objective = spec.objectives[0]
@@ -61,21 +66,25 @@ class Coordinator:
         self._scheduler = scheduler
         self._log = log
         self._listen = listen
+        self._recall = recall
         self._limits = Limits(spec, devices.gpus)
-        self._running: dict[int, _Running] = {}
+        self._open: dict[int, _Open] = {}
+        self._out: set[int] = set()  # trials that a worker has, or should have
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
+        self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
-        self._best: float | None = None
         self._failures: list[object] = []  # configurations that failed one after the other
+        self._last_failure = ""
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
+        self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
 
     @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
-        return len(self._running) - len(self._again)
+        return len(self._out)
 
     def open(self, events: Iterable[Event] = ()) -> None:
         """Start a session; with the events of the log so far, one that resumes."""
@@ -83,57 +92,48 @@ class Coordinator:
         for event in events:
             resumed = True
             self._learn(event)
-        now = time.time()
-        self._emit([SessionStarted(time=now, resumed=resumed, version=version("sweep"))])
-        ends = [end for running in self._running.values() if (end := self._overdue(running, now))]
-        self._emit(ends)
-        self._again.extend(sorted(self._running))
+        self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
+        self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
+        self._again.extend(sorted(self._open))
 
     def next(self) -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
-        if self.stopping:
-            return None
-        if self._again:
-            return self._order(self._running[self._again.popleft()])
-        if self._limits.cap is not None and self._count >= self._limits.cap:
-            return None
-        params = self._searcher.suggest(self._count)
-        if params is None:
-            return None
-        repeat = self._count % self._spec.repeats
-        started = TrialStarted(
-            trial=self._count,
-            trial_id=f"{self._spec.name}-{self._count:05d}",
-            params=params,
-            seed=self._spec.seed + repeat,
-            repeat=repeat,
-            time=time.time(),
-        )
-        self._emit([started])
-        return self._order(self._running[started.trial])
+        while not self.stopping:
+            trial = self._open[self._again.popleft()] if self._again else self._start()
+            if trial is None:
+                return None
+            answer = self._recall(trial.started, trial.epochs)
+            if answer is None or (answer.data is not None and answer.data not in self._known_data):
+                self._out.add(trial.started.trial)
+                trial.interrupted = False
+                return self._order(trial, answer.data if answer else None)
+            self._answer(trial, answer)
+        return None
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
-        running = self._running.get(trial)
-        if running is None:  # ended already: a worker that was given up for lost came back
+        there = self._open.get(trial)
+        if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
-        fresh = [epoch for epoch in progress.epochs if epoch.epoch > running.last_epoch]
-        if not self._names_objective(fresh):
-            return False
-        self._emit(fresh)
+        fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
         end = progress.end
-        if end is None and running.verdict:
-            end = self._end(running, Status.PRUNED, running.verdict, progress.facts)
-        if end is not None:
-            self._emit([end])
+        if progress.fault:
+            self._fail(progress.fault)
+        if not self._names_objective(fresh) or not self._emit([*fresh, end] if end else fresh):
+            self._out.discard(trial)
             return False
-        return True
+        if end is None and there.verdict:
+            self._emit([self._end(there, Status.PRUNED, there.verdict, progress.facts)])
+        elif end is None and progress.data_known and (answer := self._recall(there.started, there.epochs)):
+            self._known_data.add(answer.data or "")
+            self._answer(there, answer)
+        return trial in self._out
 
     def lose(self, trial: int, reason: str) -> None:
         """A trial's worker is gone for good."""
-        running = self._running.get(trial)
-        if running is not None:
-            self._emit([self._end(running, Status.FAILED, reason, Facts())])
+        there = self._open.get(trial)
+        if there is not None and trial in self._out:
+            self._emit([self._end(there, Status.FAILED, reason, Facts())])
 
     def stop(self, reason: str) -> None:
         """Start no more trials, and let the running ones end after their present epoch."""
@@ -142,20 +142,72 @@ class Coordinator:
             self.on_stop()
 
     def close(self) -> None:
-        """End the session: what still runs is interrupted."""
-        ends = [
-            self._end(running, Status.INTERRUPTED, self.stopping or "the sweep ended", Facts())
-            for running in self._running.values()
+        """End the session: what has not ended is interrupted."""
+        reason = self.stopping or "the sweep ended"
+        open_ends = [
+            self._end(trial, Status.INTERRUPTED, reason, Facts())
+            for trial in self._open.values()
+            if not trial.interrupted
         ]
-        self._emit([*ends, SessionEnded(time=time.time(), reason=self.stopping or "finished")])
+        self._emit([*open_ends, SessionEnded(time=time.time(), reason=self.stopping or "finished")])
 
-    def _emit(self, events: Sequence[Event]) -> None:
+    def _start(self) -> _Open | None:
+        """Log a new trial; None when there is none to start."""
+        number = self._count
+        if self._limits.cap is not None and number >= self._limits.cap:
+            return None
+        params = self._searcher.suggest(number)
+        if params is None:
+            return None
+        repeat = number % self._spec.repeats
+        started = TrialStarted(
+            trial=number,
+            trial_id=f"{self._spec.name}-{number:05d}",
+            params=params,
+            seed=self._spec.seed + repeat,
+            repeat=repeat,
+            time=time.time(),
+        )
+        return self._open[number] if self._emit([started]) else None
+
+    def _answer(self, trial: _Open, answer: Answer) -> None:
+        """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
+        number = trial.started.trial
+        decisions = self._scheduler.decision_epochs(trial.epochs)
+        epochs: list[Event] = []
+        for epoch in answer.epochs:
+            if epoch.epoch <= trial.last_epoch:
+                continue
+            epochs.append(replace(epoch, trial=number))
+            if epoch.epoch in decisions:
+                if not self._emit(epochs):
+                    return
+                epochs = []
+                if trial.verdict:
+                    break
+        status, reason = (Status.PRUNED, trial.verdict) if trial.verdict else (Status.COMPLETED, answer.reason)
+        self._emit([*epochs, replace(self._end(trial, status, reason, answer.facts), memo=answer.source)])
+
+    def _emit(self, events: Sequence[Event]) -> bool:
+        """Log, then act; whether it is logged. Nothing is acted upon that is not."""
         if not events:
-            return
-        self._log.append(events)
+            return True
+        try:
+            self._log.append(events)
+        except StoreError as error:
+            self._fail(str(error))
+            return False
         for event in events:
             self._learn(event)
             self._listen(event)
+        limit = self._limits.reached or self._at_fault()
+        if limit:
+            self.stop(limit)
+        return True
+
+    def _fail(self, fault: str) -> None:
+        self.fault = self.fault or fault
+        self.stop(fault)
 
     def _learn(self, event: Event) -> None:
         """Change all state by one event, whether it is new or replayed."""
@@ -163,68 +215,68 @@ class Coordinator:
         verdict = self._scheduler.observe(event)
         self._limits.observe(event)
         match event:
+            case SessionStarted():
+                self._failures.clear()  # the code may have been mended
             case TrialStarted():
                 self._count = event.trial + 1
-                self._running[event.trial] = _Running(event, self._spec.trial_epochs(event.params))
+                self._open[event.trial] = _Open(event, self._spec.trial_epochs(event.params))
             case EpochReported():
-                running = self._running[event.trial]
-                running.last_epoch, running.verdict = event.epoch, verdict
-                running.diverged = self._divergence(event)
+                trial = self._open[event.trial]
+                trial.last_epoch, trial.verdict = event.epoch, verdict
+                trial.diverged = self._divergence(event)
+                trial.interrupted = False
             case TrialEnded(status=Status.INTERRUPTED):
-                self._interrupted(event.trial)
+                self._out.discard(event.trial)
+                self._open[event.trial].interrupted = True
             case TrialEnded():
-                self._ended(event)
+                self._out.discard(event.trial)
+                self._ended(event, self._open.pop(event.trial))
             case _:
                 pass
-        reason = self._limits.reached
-        if reason:
-            self.stop(reason)
 
-    def _interrupted(self, trial: int) -> None:
-        running = self._running.get(trial)
-        if running is not None and self.stopping:
-            del self._running[trial]  # in a replay it stays: to be gone on with
-
-    def _ended(self, event: TrialEnded) -> None:
-        running = self._running.pop(event.trial)
+    def _ended(self, event: TrialEnded, trial: _Open) -> None:
         if event.status is Status.COMPLETED:
             self.completed += 1
-        if event.status is Status.FAILED:
-            if running.started.params not in self._failures:
-                self._failures.append(running.started.params)
-            if len(self._failures) >= self._spec.max_failures:
-                self.stop(
-                    f"the last {len(self._failures)} configurations failed, so the code is at fault and not "
-                    f"they: {event.reason}"
-                )
-        else:
+        if event.status is not Status.FAILED:
             self._failures.clear()
+        elif trial.started.params not in self._failures:
+            self._failures.append(trial.started.params)
+            self._last_failure = event.reason
 
-    def _order(self, running: _Running) -> Order:
-        started = running.started
+    def _at_fault(self) -> str | None:
+        if len(self._failures) < self._spec.max_failures:
+            return None
+        return (
+            f"the last {len(self._failures)} configurations failed, so the code is at fault and not they: "
+            f"{self._last_failure}"
+        )
+
+    def _order(self, trial: _Open, known_data: str | None) -> Order:
+        started = trial.started
         assignment = Assignment(
             trial=started.trial,
             params=started.params,
             seed=started.seed,
-            epochs=running.epochs,
+            epochs=trial.epochs,
             devices=self._devices,
             training=self._spec.training,
             objective=self._objective.name,
+            maximize=self._objective.goal == "maximize",
         )
-        return Order(assignment, self._scheduler.decision_epochs(running.epochs), self._limits.best)
+        return Order(assignment, self._scheduler.decision_epochs(trial.epochs), self._limits.best, known_data)
 
-    def _overdue(self, running: _Running, now: float) -> TrialEnded | None:
+    def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""
-        if running.diverged:
-            return self._end(running, Status.DIVERGED, running.diverged, Facts())
-        if running.last_epoch >= running.epochs:
-            return self._end(running, Status.COMPLETED, "", Facts())
-        if running.verdict:
-            return self._end(running, Status.PRUNED, running.verdict, Facts())
+        if trial.diverged:
+            return self._end(trial, Status.DIVERGED, trial.diverged, Facts())
+        if trial.last_epoch >= trial.epochs:
+            return self._end(trial, Status.COMPLETED, "", Facts())
+        if trial.verdict:
+            return self._end(trial, Status.PRUNED, trial.verdict, Facts())
         return None
 
-    def _end(self, running: _Running, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        return TrialEnded(trial=running.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
+    def _end(self, trial: _Open, status: Status, reason: str, facts: Facts) -> TrialEnded:
+        return TrialEnded(trial=trial.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
     def _divergence(self, epoch: EpochReported) -> str | None:
         for name in ("loss", self._objective.name):

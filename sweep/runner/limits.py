@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, TrialEnded
+from dataclasses import dataclass
+
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.spec import Spec
+
+
+@dataclass(slots=True)
+class _Open:
+    """What an unfinished trial has cost, and its objective."""
+
+    epochs: int = 0
+    trained_s: float = 0.0
+    loss: float | None = None
 
 
 class Limits:
@@ -22,9 +33,9 @@ class Limits:
         self._trained_s = 0.0
         self._epochs = 0
         self._since_better = 0
-        self._last_losses: dict[int, float] = {}
+        self._open: dict[int, _Open] = {}
         self._best_loss: float | None = None
-        self.reached: str | None = None
+        self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
 
     @property
     def best(self) -> float | None:
@@ -33,53 +44,70 @@ class Limits:
             return None
         return self._objective.sign * self._best_loss
 
+    @property
+    def reached(self) -> str | None:
+        """The limit that is reached, as a reason to stop."""
+        return self._hit_target() or self._spent() or self._plateau()
+
     def observe(self, event: Event) -> None:
-        """Count an event in; sets `reached` to the reason when a limit is."""
+        """Count an event in."""
         match event:
             case SessionStarted(time=now):
-                self.reached = None  # a session that resumes is measured against its own plan
                 self._last_time = now
             case EpochReported():
                 self._clock(event.time)
-                self._epochs += 1
-                self._trained_s += event.time_s
                 self._hear(event)
             case TrialEnded():
                 self._clock(event.time)
-                self._finish(event)
+                if event.status is not Status.INTERRUPTED:
+                    self._finish(event)
             case SessionEnded(time=now):
                 self._clock(now)
             case _:
                 pass
-        self.reached = self.reached or self._spent()
 
     def _hear(self, event: EpochReported) -> None:
-        objective, target = self._objective, self._target
-        value = objective.value(event.metrics)
-        if value is None:
-            return
-        loss = objective.sign * value
-        self._last_losses[event.trial] = loss
-        if target is not None and loss <= objective.sign * target:
-            self.reached = f"target reached: {objective.name} {value:.4g} in trial {event.trial}"
+        trial = self._open.setdefault(event.trial, _Open())
+        trial.epochs += 1
+        trial.trained_s += event.time_s
+        self._epochs += 1
+        self._trained_s += event.time_s
+        value = self._objective.value(event.metrics)
+        if value is not None:
+            trial.loss = self._objective.sign * value
+            if self._hit is None or trial.loss < self._hit[0]:
+                self._hit = trial.loss, event.trial
 
     def _finish(self, event: TrialEnded) -> None:
-        loss = self._last_losses.pop(event.trial, None)
-        if event.status not in ("completed", "pruned"):
+        trial = self._open.pop(event.trial, _Open())
+        if event.memo:  # trained in another sweep, on its account
+            self._epochs -= trial.epochs
+            self._trained_s -= trial.trained_s
+        if event.status not in (Status.COMPLETED, Status.PRUNED):
             return
-        if event.status == "completed" and loss is not None and (self._best_loss is None or loss < self._best_loss):
+        completed, loss = event.status is Status.COMPLETED, trial.loss
+        if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
             self._best_loss = loss
             self._since_better = 0
         else:
             self._since_better += 1
-        patience = self._patience
-        if patience is not None and self._since_better >= patience:
-            self.reached = f"no improvement in {patience} trials"
 
     def _clock(self, now: float) -> None:
         if self._last_time is not None:
             self._spent_s += max(now - self._last_time, 0.0)
-        self._last_time = now
+        self._last_time = max(now, self._last_time or now)
+
+    def _hit_target(self) -> str | None:
+        objective, target = self._objective, self._target
+        if target is None or self._hit is None or self._hit[0] > objective.sign * target:
+            return None
+        loss, trial = self._hit
+        return f"target reached: {objective.name} {objective.sign * loss:.4g} in trial {trial}"
+
+    def _plateau(self) -> str | None:
+        if self._patience is None or self._since_better < self._patience:
+            return None
+        return f"no improvement in {self._patience} trials"
 
     def _spent(self) -> str | None:
         budget = self._budget

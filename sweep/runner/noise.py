@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -24,7 +24,8 @@ def redirected(path: Path) -> Iterator[TextIO]:
         try:
             yield terminal
         finally:
-            sys.stderr.flush()
+            with suppress(OSError):  # the disk is full: the words are lost, the sweep is not
+                sys.stderr.flush()
             os.dup2(kept, 2)
             os.close(kept)
             terminal.close()

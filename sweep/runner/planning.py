@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from statistics import fmean
 
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import Source, inspect
+from sweep.runner import pricing
+from sweep.runner.histograms import Histogram, histograms
 from sweep.searchers.build import build as build_searcher
+from sweep.searchers.contract import Searcher
+from sweep.searchers.novelty import uniform_draws
 from sweep.spec import Spec
 
 READ_BY_SWEEP = frozenset({"epochs"})
+
+
+LOOKED_AT = 200  # configurations of which a plan shows how their values are spread
+MOST_GRID = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +35,15 @@ class Plan:
     spec: Spec
     devices: Devices
     trials: int | None  # None: bounded by time or epochs alone
-    epochs: int | None
+    lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
+    epochs: int | None  # of all trials, at most; None where not known exactly
     concurrent: int | None  # on this machine; None where it has too little for one trial
     sample: tuple[Params, ...]
+    rungs: tuple[pricing.Rung, ...]
+    histograms: tuple[Histogram, ...]
+    looked_at: str  # the configurations of the histograms
+    timing: pricing.Timing | None
+    price: pricing.Price
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -45,7 +60,7 @@ def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
     if source.reads is not None:
         known = source.reads | READ_BY_SWEEP
-        unread = [name for name in spec.space.names if name not in known]
+        unread = [name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name)]
         if unread:
             raise InputError(
                 Problem(
@@ -64,8 +79,14 @@ def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     return Devices(resources.cpus, resources.gpus, simulated=simulated_gpus is not None and resources.gpus > 0)
 
 
-def plan(spec: Spec, simulated_gpus: int | None, *, sample: int = 5) -> Plan:
-    """Price a sweep on this machine."""
+def plan(
+    spec: Spec,
+    simulated_gpus: int | None,
+    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None,
+    *,
+    sample: int = 5,
+) -> Plan:
+    """Price a sweep on this machine; ``timing`` gets the first configurations."""
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
@@ -75,16 +96,49 @@ def plan(spec: Spec, simulated_gpus: int | None, *, sample: int = 5) -> Plan:
     configurations = spec.trials()
     trials = None if configurations is None else configurations * spec.repeats
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
-    suggested = (searcher.suggest(number) for number in range(min(sample, configurations or sample)))
-    drawn = tuple(params for params in suggested if params is not None)
+    first = tuple(_suggested(searcher, min(sample, configurations or sample)))
+    looked_at, seen = _looked_at(spec, searcher, configurations)
+    lengths = [spec.trial_epochs(params) for params in seen]
+    alike, known = len(set(lengths)) == 1, len(seen) == configurations
+    per_trial = lengths[0] if alike else fmean(lengths)
+    course = pricing.course(spec.early_terminate, max(lengths), trials if alike else None)
+    pruned = per_trial if course.epochs is None or trials is None else course.epochs / trials
+    measured = timing(first)
     return Plan(
         spec=spec,
         devices=share,
         trials=trials,
-        epochs=_epochs(spec, trials, drawn),
+        lengths=(min(lengths), max(lengths)),
+        epochs=round(trials * per_trial) if trials is not None and (alike or known) else None,
         concurrent=concurrent or None,
-        sample=drawn,
+        sample=first,
+        rungs=course.rungs,
+        histograms=histograms(spec.space, seen),
+        looked_at=looked_at,
+        timing=measured,
+        price=pricing.price(spec, trials, pruned, measured, max(concurrent, 1)),
     )
+
+
+def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
+    for number in range(count):
+        params = searcher.suggest(number)
+        if params is None:
+            return
+        yield params
+
+
+def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None) -> tuple[str, list[Params]]:
+    """Configurations that show what will come, and what they are; never none."""
+    few = configurations is not None and configurations <= (MOST_GRID if spec.method == "grid" else LOOKED_AT)
+    if spec.method in ("grid", "random", "sobol"):  # they need no results to say what comes
+        most = MOST_GRID if spec.method == "grid" else LOOKED_AT
+        seen = list(_suggested(searcher, min(configurations or most, most)))
+        return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
+    draws = uniform_draws(spec.seed, 0)
+    points = (spec.space.feasible(draw) for draw in islice(draws, 10 * LOOKED_AT))
+    seen = list(islice((point for point in points if point is not None), LOOKED_AT))
+    return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
 
 
 def local_gpus() -> int:
@@ -94,11 +148,3 @@ def local_gpus() -> int:
     except (OSError, subprocess.SubprocessError):
         return 0
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
-
-
-def _epochs(spec: Spec, trials: int | None, drawn: Sequence[Params]) -> int | None:
-    """The most epochs that the sweep can train, where every trial has the same number of them."""
-    per_trial = {spec.trial_epochs(params) for params in drawn}
-    if trials is None or len(per_trial) != 1 or ("epochs" in spec.space.names and trials > len(drawn)):
-        return None
-    return trials * math.prod(per_trial)

@@ -3,27 +3,59 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import StoreError
+from sweep.errors import InputError, Problem, StoreError
 from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 
+CHANGEABLE = (
+    *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts"),
+    *("checkpoint", "resources.max_concurrent"),
+)
+"""Keys that change when a sweep ends and how it is run, but nothing of what was trained."""
 
-def reopen(results: Path, sweep: str, run_cap: int | None) -> tuple[ResultsFolder, Spec, tuple[Path, ...], int | None]:
-    """The folder, its sweep with another ``run_cap``, where its trainable is, and its simulated GPUs.
 
-    Raises InputError if there is no such sweep, StoreError if its sweep.json is damaged.
+@dataclass(frozen=True, slots=True)
+class Reopened:
+    """A sweep that is there already."""
+
+    folder: ResultsFolder
+    spec: Spec
+    import_folders: tuple[Path, ...]
+    simulated_gpus: int | None
+
+
+def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
+    """A sweep with changes to `CHANGEABLE` keys.
+
+    Raises InputError if there is no such sweep or a change is none of these, StoreError if its sweep.json
+    is damaged.
     """
     folder = ResultsFolder.open(results, sweep)
     info = folder.read_info()
+    _check(assignments)
     match info:
         case {"spec": dict(resolved), "import_folders": list(folders)}:
             # JSON is YAML: the sweep that was resolved is read by the same rules as any sweep file.
             text = json.dumps({key: value for key, value in resolved.items() if value is not None})
-            changed = [f"run_cap={run_cap}"] if run_cap else []
-            spec = parse(text, str(folder.info), changed)
+            spec = parse(text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
         case _:
             raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
     simulated = info.get("simulated_gpus")
-    return folder, spec, tuple(Path(str(f)) for f in folders), simulated if isinstance(simulated, int) else None
+    import_folders = tuple(Path(str(f)) for f in folders)
+    return Reopened(folder, spec, import_folders, simulated if isinstance(simulated, int) else None)
+
+
+def _check(assignments: Sequence[str]) -> None:
+    keys = [assignment.partition("=")[0] for assignment in assignments]
+    wrong = [key for key in keys if not any(key == known or key.startswith(f"{known}.") for known in CHANGEABLE)]
+    if wrong:
+        hint = "start a new sweep with `run`; trials that stay the same are answered from this one"
+        raise InputError(
+            Problem(f"--set {key}", f"a sweep that has begun can change {', '.join(CHANGEABLE)} alone", hint)
+            for key in wrong
+        )

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import checkpoints, inline
+from sweep.backends import inline
 from sweep.backends.worker import Job
 from sweep.contract import Devices
-from sweep.errors import InputError
-from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.errors import InputError, StoreError
+from sweep.events import Event, TrialEnded, TrialStarted
 from sweep.inspection import Source
-from sweep.runner import interruption, noise, planning
+from sweep.runner import interruption, memo, noise, planning, warm_start
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.keeping import CheckpointKeeper
+from sweep.runner.memo import Memo
+from sweep.runner.resuming import Reopened
 from sweep.schedulers.build import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec
@@ -37,6 +41,7 @@ class Options:
     simulated_gpus: int | None = None
     reuse: bool = True
     inline: bool = False
+    memo: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class Outcome:
     completed: int
     stopped: str | None  # why it ended before its trials did
     interrupted: bool
+    fault: str | None = None  # what has to be mended before it can go on
 
 
 class View(Protocol):
@@ -81,36 +87,31 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
-        "source": {"trainable": spec.trainable, "modules": sorted(source.files), "sha256": source.digest()},
+        "source": _described(source),
         "provenance": provenance.collect(folders[0]),
+        "warm_start": warm_start.take(spec.warm_start, results),
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, folder, folders, options, view, [])
+        return _drive(spec, source, folder, folders, options, view)
     except InputError:
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
 
 
-def resume(
-    folder: ResultsFolder,
-    spec: Spec,
-    folders: Sequence[Path],
-    options: Options,
-    view: Callable[[ResultsFolder, TextIO], View],
-) -> Outcome:
+def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
     """Go on with a sweep from its log."""
-    return _drive(spec, folder, folders, options, view, list(store_log.read(folder.log)))
+    return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
 
 
 def _drive(
     spec: Spec,
+    source: Source,
     folder: ResultsFolder,
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
-    history: list[Event],
 ) -> Outcome:
     devices = planning.devices(spec, options.simulated_gpus)
     objective = spec.objectives[0]
@@ -122,14 +123,15 @@ def _drive(
         objective=objective.name,
         maximize=objective.goal == "maximize",
         checkpoint_every_s=spec.checkpoint.every_s,
+        checkpoint_keep=spec.checkpoint.keep,
     )
-    job.stop_file.unlink(missing_ok=True)
     with folder.lock(), noise.redirected(folder.debug_log) as terminal:
+        job.stop_file.unlink(missing_ok=True)
         watching = view(folder, terminal)
-        watching.replay(history)
         try:
+            _note_changes(folder, spec, source, folders, watching)
             with _backend(options, devices, spec, watching) as train:
-                return _session(spec, folder, devices, job, history, watching, train)
+                return _session(spec, folder, devices, job, options, watching, train)
         finally:
             watching.close()
             job.stop_file.unlink(missing_ok=True)
@@ -140,22 +142,28 @@ def _session(
     folder: ResultsFolder,
     devices: Devices,
     job: Job,
-    history: list[Event],
+    options: Options,
     view: View,
     train: Callable[[Coordinator, Job], None],
 ) -> Outcome:
+    info = folder.read_info()
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.repeats)
+    warm_start.learn(searcher, info, view.say)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
+    keeper = CheckpointKeeper(folder.path, job.objective, maximize=job.maximize)
+    answers: Counter[str] = Counter()  # trials answered, by sweep
     interrupted = False
-    with Log(folder.log) as log, TableWriter(folder):
-        keeper = _CheckpointKeeper(folder.path, job.objective, maximize=job.maximize)
 
-        def listen(event: Event) -> None:
-            keeper.on(event)
-            view.on(event)
+    def listen(event: Event) -> None:
+        keeper.on(event)
+        view.on(event)
+        if isinstance(event, TrialEnded) and event.memo:
+            answers[event.memo.rpartition("/")[0]] += 1
 
-        coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen)
-        coordinator.on_stop = job.stop_file.touch
+    with Log(folder.log) as log:
+        recall = Memo(folder, info, view.say).recall if options.memo else _no_memo
+        coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, recall)
+        coordinator.on_stop = lambda: _touch(job.stop_file)
 
         def first() -> None:
             nonlocal interrupted
@@ -164,21 +172,75 @@ def _session(
             coordinator.stop("interrupted")
 
         def second() -> None:
-            view.close()
-            view.say(f"stopped at once; go on with: python -m sweep resume {spec.name}")
-            os._exit(130)  # what was reported is in the log; a local Ray dies with this process
+            _leave(view, f"stopped at once; go on with: python -m sweep resume {spec.name}")
 
+        history = list(store_log.read(folder.log))
+        view.replay(history)
         for event in history:
             keeper.on(event)
-        with interruption.handled(first, second):
-            coordinator.open(history)
-            try:
-                train(coordinator, job)
-            finally:
-                coordinator.close()
+        writer = TableWriter(folder)
+        try:
+            with interruption.handled(first, second):
+                coordinator.open(history)
+                del history
+                try:
+                    if not coordinator.stopping:
+                        train(coordinator, job)
+                finally:
+                    coordinator.close()
+        finally:
+            full = _closed(writer)
     if coordinator.error:
         raise coordinator.error
-    return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted)
+    for name, count in answers.items():
+        view.say(f"{count} {'trial' if count == 1 else 'trials'} answered from {name}, not trained again")
+    fault = coordinator.fault or full
+    return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
+
+
+def _leave(view: View, last_words: str) -> NoReturn:
+    """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
+    view.close()
+    view.say(last_words)
+    os._exit(130)
+
+
+def _no_memo(started: TrialStarted, epochs: int) -> None:
+    return None
+
+
+def _closed(writer: TableWriter) -> str | None:
+    """Why the tables could not be brought up to date: they are derived from the log, and no loss."""
+    try:
+        writer.close()
+    except StoreError as error:
+        return str(error)
+    return None
+
+
+def _touch(stop_file: Path) -> None:
+    with suppress(OSError):  # a full disk: each trial is stopped when it reports next
+        stop_file.touch()
+
+
+def _described(source: Source) -> dict[str, object]:
+    return {"trainable": source.trainable, "modules": sorted(source.files), "sha256": source.digest()}
+
+
+def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:
+    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
+    info = folder.read_info()
+    now = {**info, "spec": spec.to_json_dict(), "source": _described(source)}
+    if folder.log.exists():
+        now["provenance"] = provenance.collect(folders[0])
+    before = info.get("source")
+    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
+    if memo.changed(info, now) or was_mixed:
+        now["source"] = {**_described(source), "changed": True}  # its trials answer for no other sweep's
+        if not was_mixed:
+            view.say("the code or a version of its packages has changed since the sweep began; what follows is new")
+    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
+        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})
 
 
 @contextmanager
@@ -191,7 +253,10 @@ def _backend(
         return
     from sweep.backends.ray_tune import backend, cluster
 
-    with cluster.connect(options.address, options.simulated_gpus) as found:
+    def lost() -> None:
+        _leave(view, f"Ray has died; go on with: python -m sweep resume {spec.name}")
+
+    with cluster.connect(options.address, options.simulated_gpus, lost) as found:
         room = _room(found.fits(devices), spec, options)
         if found.dashboard:
             view.say(f"Ray dashboard: {found.dashboard}")
@@ -213,33 +278,3 @@ def _room(fits: int, spec: Spec, options: Options) -> int:
     if options.max_concurrent is not None:
         limits.append(options.max_concurrent)
     return min(limits)
-
-
-class _CheckpointKeeper:
-    """Deletes the checkpoints of ended trials, but for the best completed one's."""
-
-    def __init__(self, folder: Path, objective: str, *, maximize: bool) -> None:
-        self._folder, self._objective = folder, objective
-        self._sign = -1.0 if maximize else 1.0
-        self._last: dict[int, Mapping[str, float]] = {}
-        self._best: tuple[float, int] | None = None
-
-    def on(self, event: Event) -> None:
-        match event:
-            case EpochReported():
-                self._last[event.trial] = event.metrics
-            case TrialEnded(status=status, trial=trial) if status is not Status.INTERRUPTED:
-                metrics = self._last.pop(trial, {})
-                value = metrics.get(self._objective)
-                if status is Status.COMPLETED and value is not None:
-                    self._compare(self._sign * value, trial)
-                else:
-                    checkpoints.delete(self._folder, trial)
-
-    def _compare(self, loss: float, trial: int) -> None:
-        if self._best is None or loss < self._best[0]:
-            worse, self._best = self._best, (loss, trial)
-            if worse is not None:
-                checkpoints.delete(self._folder, worse[1])
-        else:
-            checkpoints.delete(self._folder, trial)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from sweep.events import Event, Params
+from sweep.searchers.history import Record
 
 
 class Searcher(Protocol):
     """Chooses the hyperparameters of each trial.
 
-    A suggestion depends on the seed, the trial's number and the events observed so far and on nothing
-    else: who observes the same log again, suggests the same.
+    A suggestion depends on the seed, the trial's number, the earlier sweeps learned from and the events
+    observed so far and on nothing else: who learns and observes the same again, suggests the same.
     """
+
+    def learn(self, past: Iterable[Record]) -> int:
+        """Learn from ended trials of other sweeps, before any event; returns how many of these count.
+
+        Get them out of another sweep's log with `history.ended`, the same ones in every session. Only those
+        that lie in this space count (`Space.adopt`), and none for a method that learns from no result.
+        Their configurations may be suggested again.
+        """
 
     def suggest(self, number: int) -> Params | None:
         """Parameters for trial ``number``; None when the space is exhausted. Changes no state."""

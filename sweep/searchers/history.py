@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
@@ -45,3 +45,11 @@ class History:
                 if status is not Status.INTERRUPTED:
                     self.trials[trial].status = status
                     self.trials[trial].ended = time
+
+
+def ended(events: Iterable[Event]) -> list[Record]:
+    """The trials of a log that came to an end, in the order in which they started, for `Searcher.learn`."""
+    history = History()
+    for event in events:
+        history.observe(event)
+    return [record for record in history.trials.values() if record.ended is not None]

@@ -1,15 +1,14 @@
-"""Search by Optuna's samplers: tpe, gp, cmaes and nsga2. The only module that imports Optuna.
+"""Search by Optuna's samplers: tpe, gp, cmaes and nsga2.
 
 No study of Optuna outlives a call: one is made of the observed events whenever it is needed, so that
-the same events give the same suggestion, and no trial can stay in it as a running zombie. What Optuna
-cannot draw (other distributions, weights, quanta on a log scale) is a uniform number for `from_unit`.
+the same events give the same suggestion, and no trial can stay in it as a running zombie.
 """
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,42 +19,28 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import optuna
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIISampler, TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
+from sweep.searchers import optuna_domains
 from sweep.searchers.history import History, Record
 from sweep.searchers.novelty import Draw, first_new, uniform_draws
-from sweep.space.domains import (
-    Categorical,
-    Domain,
-    IntUniform,
-    LogUniform,
-    Uniform,
-    choices,
-    contains,
-    key,
-    snap,
-)
-from sweep.space.draws import from_unit, to_unit
+from sweep.space.domains import contains, key
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 
 Method: TypeAlias = Literal["tpe", "gp", "cmaes", "nsga2"]
 
 _STUDY = "sweep"
+_JUDGED = (Status.COMPLETED, Status.PRUNED)
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
-_UNIT = FloatDistribution(0.0, 1.0)
-_PACKAGES = {"gp": "torch", "cmaes": "cmaes"}
+_GP_ATTEMPTS = 2  # each fits the model anew, which takes seconds
+_FEWEST_SOURCES = 10  # of which cmaes takes the best tenth to start from
 
 
 class OptunaSearcher:
@@ -64,24 +49,33 @@ class OptunaSearcher:
     Completed trials count with the metrics they reported last, pruned ones as PRUNED with their values
     by epoch, failed ones as FAIL. Those that diverged or ran out of memory are told as bad: to tpe as
     pruned before any value, which it ranks last (it ranks every completed trial above all pruned ones);
-    to the others, which learn little or nothing from pruned trials, as completed, worse than any.
+    to the others, which learn little or nothing from pruned trials, as completed, worse than any. An
+    objective's `impute` says otherwise: then these three are told alike, by its rule.
     """
 
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
-        package = _PACKAGES.get(method)
-        if package and find_spec(package) is None:
-            what = f"{method} needs the package {package}, which is not installed"
-            raise InputError.one("method", what, f"pip install {package}, or method: tpe")
+        if method == "gp" and find_spec("torch") is None:
+            what = "gp needs the package torch, which is not installed"
+            raise InputError.one("method", what, 'pip install "sweep[gp]", or method: tpe')
         if method == "cmaes" and len(objectives) > 1:
             raise InputError.one("method", "cmaes optimizes one objective only", "method: nsga2, or tpe")
         self._method = method
         self._space = space
         self._objectives = objectives
         self._seed = seed
+        self._past: list[tuple[_Point, Record]] = []
         self._history = History()
         self._tried: set[str] = set()
         self._points: dict[int, _Point | None] = {}
         self._notes: dict[str, Any] = {}  # what the sampler noted in the study
+
+    def learn(self, past: Iterable[Record]) -> int:
+        before = len(self._past)
+        for record in past:
+            params = self._space.adopt(record.params)
+            if params is not None and (record.status not in _JUDGED or self._values(record)):
+                self._past.append((self._past_point(params), record))
+        return len(self._past) - before
 
     def suggest(self, number: int) -> Params | None:
         if number in self._history.trials:
@@ -103,9 +97,9 @@ class OptunaSearcher:
 
     def _sampler_draws(self, number: int) -> Iterator[Draw]:
         study, _ = self._study(number)
-        for _ in range(_SAMPLER_ATTEMPTS):
+        for _ in range(_GP_ATTEMPTS if self._method == "gp" else _SAMPLER_ATTEMPTS):
             trial = study.ask()
-            yield partial(_draw, trial)
+            yield partial(optuna_domains.draw, trial)
             study.tell(trial, state=TrialState.FAIL)
 
     def _study(self, number: int) -> tuple[optuna.Study, InMemoryStorage]:
@@ -114,14 +108,17 @@ class OptunaSearcher:
         study_id = storage.create_new_study(directions, _STUDY)
         for name, note in self._notes.items():
             storage.set_study_system_attr(study_id, name, note)
-        penalties = [_penalty(objective, self._history) for objective in self._objectives]
-        for trial, record in self._history.trials.items():
-            if point := self._points[trial]:
-                storage.create_new_trial(study_id, self._told(point, record, penalties))
+        own = [(self._points[trial], record) for trial, record in self._history.trials.items()]
+        known = [*self._past, *((point, record) for point, record in own if point)]
+        penalties = [_penalty(objective, [record for _, record in known]) for objective in self._objectives]
+        told = [self._told(point, record, penalties) for point, record in known]
+        for trial in told:
+            storage.create_new_trial(study_id, trial)
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        return optuna.load_study(study_name=_STUDY, storage=storage, sampler=self._sampler(seed)), storage
+        sampler = self._sampler(seed, told[: len(self._past)])
+        return optuna.load_study(study_name=_STUDY, storage=storage, sampler=sampler), storage
 
-    def _sampler(self, seed: int) -> BaseSampler:
+    def _sampler(self, seed: int, past: list[FrozenTrial]) -> BaseSampler:
         match self._method:
             case "tpe":
                 single = len(self._objectives) == 1
@@ -130,7 +127,9 @@ class OptunaSearcher:
             case "gp":
                 return GPSampler(seed=seed)
             case "cmaes":
-                return CmaEsSampler(seed=seed, consider_pruned_trials=True)
+                sources = [trial for trial in past if trial.state is TrialState.COMPLETE and trial.params]
+                repeated = sources * -(-_FEWEST_SOURCES // max(len(sources), 1))  # the best tenth is the best one
+                return CmaEsSampler(seed=seed, consider_pruned_trials=True, source_trials=repeated or None)
             case "nsga2":
                 return NSGAIISampler(seed=seed)
 
@@ -142,11 +141,24 @@ class OptunaSearcher:
             if name in event.params and not contains(domain, event.params[name]):
                 return None
             if name in event.params and parameter.drawn:
-                point.distributions[name] = _distribution(domain)
-                point.params[name] = _encode(domain, event.params[name])
+                point.add(parameter, event.params[name])
         if self._method in ("cmaes", "nsga2"):
             with _quiet():
                 self._take_notes(event.trial, point)
+        return point
+
+    def _past_point(self, params: Params) -> _Point:
+        """A trial of another sweep as this method can use it."""
+        point = _Point()
+        for parameter in self._space.parameters:
+            if parameter.name in params and parameter.drawn:
+                point.add(parameter, params[parameter.name])
+                known = point.distributions[parameter.name]
+                moves = not known.single() and not isinstance(known, CategoricalDistribution)
+                if self._method == "cmaes" and (parameter.when or not moves):  # outside of what it adapts
+                    point.remove(parameter.name)
+        if self._method == "nsga2":
+            point.notes = {NSGAIISampler._get_generation_key(): 0}
         return point
 
     def _take_notes(self, number: int, point: _Point) -> None:
@@ -189,16 +201,21 @@ class OptunaSearcher:
                 return TrialState.RUNNING, None, record.epochs
             case Status.PRUNED:
                 return TrialState.PRUNED, None, record.epochs
-            case Status.FAILED:
+            case Status.COMPLETED if values := self._values(record):
+                return TrialState.COMPLETE, values, record.epochs
+            case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
-            case Status.COMPLETED:
-                values = [objective.value(record.last) for objective in self._objectives]
-                finite = [value for value in values if value is not None]
-                if len(finite) == len(values):
-                    return TrialState.COMPLETE, finite, record.epochs
-        if self._method == "tpe":
+        imputed = [_imputed(objective, record) for objective in self._objectives]
+        if self._method == "tpe" and all(value is None for value in imputed):
             return TrialState.PRUNED, None, {}
-        return TrialState.COMPLETE, penalties, {}
+        pairs = zip(imputed, penalties, strict=True)
+        return TrialState.COMPLETE, [penalty if value is None else value for value, penalty in pairs], {}
+
+    def _values(self, record: Record) -> list[float]:
+        """The final value of every objective; empty if one has none."""
+        values = [objective.value(record.last) for objective in self._objectives]
+        finite = [value for value in values if value is not None]
+        return finite if len(finite) == len(values) else []
 
 
 @dataclass(slots=True)
@@ -206,6 +223,13 @@ class _Point:
     params: dict[str, Any] = field(default_factory=dict)
     distributions: dict[str, BaseDistribution] = field(default_factory=dict)
     notes: dict[str, Any] = field(default_factory=dict)  # of the sampler, about this trial
+
+    def add(self, parameter: Parameter, value: Value) -> None:
+        self.distributions[parameter.name] = optuna_domains.distribution(parameter.domain)
+        self.params[parameter.name] = optuna_domains.encode(parameter.domain, value)
+
+    def remove(self, name: str) -> None:
+        del self.distributions[name], self.params[name]
 
 
 class _Template(FrozenTrial):
@@ -215,50 +239,18 @@ class _Template(FrozenTrial):
         return copy.copy(self)
 
 
-def _distribution(domain: Domain) -> BaseDistribution:
-    """Optuna's own distribution, or `_UNIT` where it has none like it."""
-    match domain:
-        case Categorical(probabilities=None):
-            return CategoricalDistribution([key(value) for value in choices(domain) or ()])
-        case IntUniform(low, high, None, log=True):
-            return IntDistribution(low, high, log=True)
-        case IntUniform(low, high, q, log=False):
-            return IntDistribution(int(snap(domain, low)), int(snap(domain, high)), step=q or 1)
-        case Uniform(low, high, q):
-            return FloatDistribution(snap(domain, low), snap(domain, high), step=q)
-        case LogUniform(low, high, None):
-            return FloatDistribution(low, high, log=True)
-        case _:
-            return _UNIT
+def _imputed(objective: Objective, record: Record) -> float | None:
+    """What a trial without a final value counts as by the objective's rule; None for worst of all."""
+    reported = [objective.value(metrics) for _, metrics in sorted(record.epochs.items())]
+    finite = [value for value in reported if value is not None]
+    if not finite or objective.impute in (None, "worst"):
+        return None
+    return finite[-1] if objective.impute == "latest" else min(finite, key=lambda value: objective.sign * value)
 
 
-def _encode(domain: Domain, value: Value) -> Any:
-    distribution = _distribution(domain)
-    if isinstance(distribution, CategoricalDistribution):
-        return key(value)
-    return to_unit(domain, value) if distribution == _UNIT else value
-
-
-def _draw(trial: Trial, parameter: Parameter) -> Value:
-    name, domain = parameter.name, parameter.domain
-    match _distribution(domain):
-        case CategoricalDistribution(choices=labels):
-            label = trial.suggest_categorical(name, labels)
-            return (choices(domain) or ())[labels.index(label)]
-        case IntDistribution(low=low, high=high, step=step, log=log):
-            return trial.suggest_int(name, low, high, step=step, log=log)
-        case FloatDistribution(low=low, high=high, step=step, log=log) as distribution:
-            number = trial.suggest_float(name, low, high, step=step, log=log)
-            if distribution == _UNIT or not isinstance(domain, Uniform | LogUniform):
-                return from_unit(domain, number)
-            return snap(domain, number)
-    raise TypeError(f"{domain} has no distribution")
-
-
-def _penalty(objective: Objective, history: History) -> float:
+def _penalty(objective: Objective, records: Iterable[Record]) -> float:
     """A value worse than that of any trial: beyond the worst by a tenth of the spread."""
-    judged = [r for r in history.trials.values() if r.status in (Status.COMPLETED, Status.PRUNED)]
-    values = [value for r in judged if (value := objective.value(r.last)) is not None]
+    values = [value for r in records if r.status in _JUDGED and (value := objective.value(r.last)) is not None]
     losses = [objective.sign * value for value in values] or [0.0]
     spread = max(losses) - min(losses)
     return objective.sign * (max(losses) + 0.1 * (spread or abs(max(losses)) or 1.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -20,13 +20,17 @@ class Repeated:
     The inner searcher hears of a configuration when its first repeat starts and, once all repeats
     ended, as one trial: its state is the first of diverged, oom, pruned, completed and failed that any
     repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
-    the means over the completed and pruned repeats, as far as all of them came.
+    the means over the completed and pruned repeats, or over all if there are none, as far as all came.
     """
 
     def __init__(self, inner: Searcher, repeats: int) -> None:
         self._inner = inner
         self._repeats = repeats
         self._history = History()
+
+    def learn(self, past: Iterable[Record]) -> int:
+        """Each past trial counts by itself, as if it were a configuration's mean."""
+        return self._inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
         configuration = number // self._repeats
@@ -56,8 +60,8 @@ class Repeated:
 
 def _summaries(configuration: int, records: Sequence[Record], last: TrialEnded) -> Iterator[Event]:
     states = {record.status for record in records}
-    counted = [record for record in records if record.status in _COUNTED]
-    common = set[int].intersection(*(set(record.epochs) for record in counted)) if counted else set()
+    counted = [record for record in records if record.status in _COUNTED] or records
+    common = set[int].intersection(*(set(record.epochs) for record in counted))
     for epoch in sorted(common):
         metrics = _mean([record.epochs[epoch] for record in counted])
         yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)

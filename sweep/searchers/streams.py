@@ -5,9 +5,10 @@ A stream is a function of the space and the seed alone, so every suggestion is o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from sweep.events import Event, Params
+from sweep.searchers.history import Record
 from sweep.space.domains import key
 
 
@@ -18,6 +19,10 @@ class Stream:
         self._point = point
         self._points: list[Params] = []
         self._keys: set[str] = set()
+
+    def learn(self, past: Iterable[Record]) -> int:
+        """Nothing to learn."""
+        return 0
 
     def suggest(self, number: int) -> Params | None:
         while len(self._points) <= number:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from itertools import accumulate
-
-from scipy import special
+from statistics import NormalDist
 
 from sweep.events import Value
 from sweep.space.domains import (
@@ -30,6 +29,7 @@ from sweep.space.domains import (
     snap,
 )
 
+_NORMAL = NormalDist()
 _TINY = 2.0**-53  # keeps inverse CDFs away from infinity: 8.2 standard deviations of a normal
 
 
@@ -99,10 +99,12 @@ def _quantile(domain: Range, u: float) -> float:
         case IntUniform(low, high):  # on a log scale, where each number owns half a unit on both sides
             return _between_on_log_scale(low - 0.5, high + 0.5, u)
         case Normal(mu, sigma):
-            return mu + sigma * float(special.ndtri(inner))
+            return mu + sigma * _NORMAL.inv_cdf(inner)
         case LogNormal(mu, sigma):
-            return math.exp(mu + sigma * float(special.ndtri(inner)))
+            return math.exp(mu + sigma * _NORMAL.inv_cdf(inner))
         case Beta(a, b):
+            from scipy import special  # half a second to import, for one distribution
+
             return float(special.betaincinv(a, b, inner))
 
 
@@ -115,8 +117,10 @@ def _cumulative(domain: Range, x: float) -> float:
         case IntUniform(low, high):
             return math.log(x / (low - 0.5)) / math.log((high + 0.5) / (low - 0.5))
         case Normal(mu, sigma):
-            return float(special.ndtr((x - mu) / sigma))
+            return _NORMAL.cdf((x - mu) / sigma)
         case LogNormal(mu, sigma):
-            return float(special.ndtr((math.log(x) - mu) / sigma)) if x > 0 else 0.0
+            return _NORMAL.cdf((math.log(x) - mu) / sigma) if x > 0 else 0.0
         case Beta(a, b):
+            from scipy import special
+
             return float(special.betainc(a, b, x))

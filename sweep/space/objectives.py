@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Goal: TypeAlias = Literal["minimize", "maximize"]
+Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric and the direction in which it is better."""
+    """A metric, the direction in which it is better, and what a trial without a final value counts as."""
 
     name: str
     goal: Goal
+    impute: Impute | None = None
 
     @property
     def sign(self) -> float:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from sweep.errors import InputError
 from sweep.events import Params, Value
-from sweep.space.domains import Constant, Domain, Range, Tied, choices
+from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
 from sweep.space.draws import count_grid
 from sweep.space.expressions import Expression, UndefinedError
 
@@ -166,6 +166,25 @@ class Space:
         One that names an absent parameter does not apply; one without a result does not hold.
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
+
+    def adopt(self, foreign: Params) -> dict[str, Value] | None:
+        """The point of this space that a trial of another sweep amounts to; None if it is none.
+
+        The trial has every drawn parameter that applies here, with a value that is possible here, it meets
+        the constraints, and what else both name is the same.
+        """
+
+        def known(parameter: Parameter) -> Value:
+            if parameter.name not in foreign or not contains(parameter.domain, foreign[parameter.name]):
+                raise LookupError(parameter.name)
+            return foreign[parameter.name]
+
+        try:
+            params = self.feasible(known)
+        except LookupError:
+            return None
+        same = params is not None and all(key(foreign.get(name, params[name])) == key(params[name]) for name in params)
+        return params if same else None
 
     def grid(self) -> Iterator[dict[str, Value]]:
         """All points of the grid, without repeats, the first parameter varying slowest.

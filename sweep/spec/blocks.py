@@ -11,6 +11,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from sweep.space.objectives import Goal, Impute
+
 
 class Block(BaseModel):
     """A mapping of the file with a closed set of keys, nothing converted."""
@@ -22,9 +24,6 @@ Number: TypeAlias = int | float
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[float, Field(gt=0)]
-Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
-Goal: TypeAlias = Literal["minimize", "maximize"]
-Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
 def _share_or_whole(gpus: float) -> float:
@@ -39,8 +38,10 @@ class Metric(Block):
     name: Text = Field(description="Name of the metric, as the trainable reports it.")
     goal: Goal = Field("minimize", description="Whether smaller or larger is better.")
     target: float | None = Field(None, description="The sweep ends when a trial reaches this value.")
-    impute: Impute = Field(
-        "worst", description="Value that the searcher is told for a failed trial: among those seen so far."
+    impute: Impute | None = Field(
+        None,
+        description="What a failed, diverged or oom trial counts as: its own latest or best value, or worst of all. "
+        "Left out, a failed one counts nothing and the others as worst.",
     )
     impute_while_running: Impute | Literal["false", False] = Field(
         "false", description="Accepted from W&B files and ignored: running trials are not imputed."
@@ -96,4 +97,4 @@ class Checkpoint(Block):
     every_s: Annotated[float, Field(ge=0)] = Field(
         60.0, description="Seconds of training between checkpoints of a trial; 0: every epoch."
     )
-    keep: Count = Field(1, description="Checkpoints kept per trial, the newest.")
+    keep: Count = Field(2, description="Newest checkpoints kept of an unfinished trial, beside its best one.")

@@ -37,6 +37,7 @@ class Document:
     values: dict[KeyPath, Mark] = field(default_factory=dict)
     overrides: dict[KeyPath, str] = field(default_factory=dict)  # as typed: "--set a.b=1"
     mistakes: list[tuple[Mark, Problem]] = field(default_factory=list)
+    found: int = 0  # mistakes so far, also those that are not told
     faulty: set[Mark] = field(default_factory=set)  # where the text itself is wrong
 
     def where(self, mark: Mark) -> str:
@@ -52,6 +53,7 @@ class Document:
         """Note a mistake in the value at ``path``, or in its key; what is missing stands at its parent."""
         mark, where = self._place(path, at_key=at_key)
         if mark in self.faulty:
+            self.found += 1
             return
         self._add(mark, where, f"{dotted(path)}: {what}" if path else what, hint)
 
@@ -72,6 +74,7 @@ class Document:
                 del marks[inner]
 
     def _add(self, mark: Mark, where: str, what: str, hint: str) -> None:
+        self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:

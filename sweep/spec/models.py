@@ -42,7 +42,7 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics and their directions, the first one first."""
-        return tuple(Objective(metric.name, metric.goal) for metric in self.metrics)
+        return tuple(Objective(metric.name, metric.goal, metric.impute) for metric in self.metrics)
 
     def trials(self) -> int | None:
         """The number of configurations to try, None where only time or epochs bound it."""

@@ -16,7 +16,7 @@ from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
 from sweep.spec.parameters import Entry
-from sweep.spec.sweep_file import HINTS, MAX_EPOCHS, NAME, REQUIRED, SERVER_KEYS, SweepFile
+from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, NAME, REQUIRED, SERVER_KEYS, SweepFile
 from sweep.spec.validation import expectation, schema_of, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
 
@@ -68,9 +68,10 @@ class _Resolution:
     def resolve(self) -> Spec | None:
         file, document = self.file, self.document
         self.check_required()
+        self.check_learns()
         name = self.name()
         metrics = self.metrics()
-        before = len(document.mistakes)
+        before = document.found
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
@@ -78,7 +79,7 @@ class _Resolution:
         texts = document.data.get("constraints") if names else None
         expressions = constraints.read(texts, names, ("constraints",), document)
         space = None
-        if names and len(document.mistakes) == before:
+        if names and document.found == before:
             found = tuple(entry.parameter for entry in entries if entry.parameter)
             space = Space(found, tuple(expressions.values()))
             self.check_space(space, entries)
@@ -109,10 +110,15 @@ class _Resolution:
         )
 
     def ignored_keys(self) -> tuple[str, ...]:
+        """Keys that do nothing here: those of W&B's server, and of a Bayesian search in another one."""
         named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
-        imputing = {key for key, metric in named if metric and metric.impute_while_running not in ("false", False)}
         keys = [key for key in self.document.data if key in SERVER_KEYS]
-        return (*keys, *(f"{key}.impute_while_running" for key in sorted(imputing)))
+        for key, metric in named:
+            if metric and metric.impute_while_running not in ("false", False):
+                keys.append(f"{key}.impute_while_running")
+            if metric and metric.impute is not None and self.file.method not in LEARNING:
+                keys.append(f"{key}.impute")
+        return tuple(dict.fromkeys(keys))
 
     def missing(self, key: str, hint: str = "") -> None:
         expected = expectation(schema_of(SweepFile)["properties"][key])
@@ -123,6 +129,11 @@ class _Resolution:
             if getattr(self.file, key) is None and key not in self.wrong:
                 program = key == "trainable" and "program" in self.document.data
                 self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+
+    def check_learns(self) -> None:
+        if self.file.warm_start and self.file.method is not None and self.file.method not in LEARNING:
+            what = f"method {self.file.method} learns nothing from earlier sweeps"
+            self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
 
     def name(self) -> str:
         name = self.file.name or Path(self.document.source).stem
@@ -148,7 +159,7 @@ class _Resolution:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
-            if file.early_terminate or file.method in ("tpe", "bayes", "gp", "cmaes", "nsga2"):
+            if file.early_terminate or file.method in LEARNING:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
@@ -173,9 +184,9 @@ class _Resolution:
         for entry in entries:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
-        before = len(document.mistakes)
+        before = document.found
         constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
-        if file.method is None or grid or len(document.mistakes) > before:
+        if file.method is None or grid or document.found > before:
             return
         budget = file.budget
         if budget.gpu_hours and not file.resources.gpus and "resources" not in self.wrong:
@@ -187,10 +198,10 @@ class _Resolution:
 
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
-        before = len(document.mistakes)
+        before = document.found
         rule = stopping.build(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
-        if len(document.mistakes) == before and "epochs" not in self.wrong:
+        if document.found == before and "epochs" not in self.wrong:
             stopping.check_acts(rule, epochs, ("early_terminate",), document)
         return rule
 

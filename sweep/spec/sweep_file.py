@@ -35,6 +35,9 @@ Parameters: TypeAlias = Annotated[
 Constraints: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False)]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
+LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
+"""Methods whose next suggestion depends on results."""
+
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (
     "apiVersion",
@@ -94,7 +97,7 @@ class SweepFile(Block):
     max_failures: Count = Field(5, description="Failed trials after which the sweep ends.")
     max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])
-    warm_start: Folders = Field((), description="Folders of earlier sweeps that the search learns from.")
+    warm_start: Folders = Field((), description="Earlier sweeps that the search learns from: their names or folders.")
     apiVersion: JsonValue = _SERVER
     command: JsonValue = _SERVER
     controller: JsonValue = _SERVER

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -73,6 +73,21 @@ def read(path: Path) -> Iterator[Event]:
     """All events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
     for event, _ in _scan(path, 0):
         yield event
+
+
+def read_with_ends(path: Path) -> Iterator[tuple[Event, int]]:
+    """All events of a log in their order, each with the byte at which it ends and the next one begins."""
+    yield from _scan(path, 0)
+
+
+def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
+    """The events that begin at these bytes. Raises `StoreError`."""
+    events = []
+    with storing(path), path.open("rb") as file:
+        for start in starts:
+            file.seek(start)
+            events.append(decode(file.readline()))
+    return events
 
 
 def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:

@@ -15,9 +15,9 @@ LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae
 HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})
 TRIAL_TEXTS = (
     *("trial_id", "status", "status_reason", "error", "checkpoint"),
-    *("node", "devices", "strategy", "precision"),
+    *("node", "devices", "strategy", "precision", "data", "memo"),
 )
-TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas")
+TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas", "accumulate")
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 _UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
@@ -101,11 +101,13 @@ class TrialRows:
             *(("status", event.status.value), ("status_reason", event.reason), ("error", event.error)),
             *(("node", facts.node), ("devices", facts.devices), ("strategy", facts.strategy)),
             *(("precision", facts.precision), ("checkpoint", facts.checkpoint)),
+            *(("data", facts.data), ("memo", event.memo)),
         ):
             if text is not None:
                 self.texts[name].set(row, text)
-        if facts.num_replicas is not None:
-            self.integers["num_replicas"].set(row, facts.num_replicas)
+        for name, number in (("num_replicas", facts.num_replicas), ("accumulate", facts.accumulate)):
+            if number is not None:
+                self.integers[name].set(row, number)
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         self._end_times(row, event)

@@ -143,8 +143,11 @@ class TableBuilder:
             "strategy": texts["strategy"],
             "num_replicas": whole["num_replicas"],
             "precision": texts["precision"],
+            "accumulate": whole["accumulate"],
+            "data": texts["data"],
             "examples_per_s": pa.array([rows.examples_per_s(row) for row in range(count)], pa.float64()),
             "checkpoint": texts["checkpoint"],
+            "memo": texts["memo"],
             "error": texts["error"],
         }
         encodings = {name: _JSON for name, (_, as_json) in params.items() if as_json}

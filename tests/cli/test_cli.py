@@ -47,7 +47,7 @@ def test_plan_prices_the_main_job() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("epochs: 10", "epoch: 10", ":15:1: epoch: unknown key; did you mean 'epochs'?"),
+        ("epochs: 10", "epoch: 10", ":16:1: epoch: unknown key; did you mean 'epochs'?"),
         ("DigitsCNN", "DigitCNN", "did you mean 'DigitsCNN'?"),
         ("digits_cnn:", "digit_cnn:", "no module 'trainables.digit_cnn'"),
         ("  batch_size:", "  batchsize:", "parameters.batchsize: nothing in trainables.digits_cnn:DigitsCNN reads it"),

@@ -2,99 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from curves import FILE, Watcher, ends, resume, run
 
 import sweep
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Event, TrialEnded
-from sweep.inspection import inspect
-from sweep.runner import resuming, session
-from sweep.spec import parse
-from sweep.store import log as store_log
-from sweep.store.folder import ResultsFolder
-
-TRAINABLE = '''
-import json, math, os
-from sweep.contract import EpochReported, Facts
-
-class Curve:
-    """Counts epochs; the objective falls with epochs at the rate `a`."""
-    def begin(self, assignment):
-        self.given, self.done = assignment, 0
-        self.a = assignment.params["a"]
-    def train(self, report):
-        while self.done < self.given.epochs:
-            self.done += 1
-            if self.a == -1:
-                raise RuntimeError("no such a")
-            value = math.nan if self.a == -2 and self.done == 2 else self.a / self.done
-            epoch = EpochReported(trial=0, epoch=self.done, metrics={"score": value}, time=0.0, time_s=0.1)
-            if not report(epoch):
-                return
-    def save(self, folder):
-        (folder / "done.json").write_text(json.dumps(self.done))
-    def restore(self, folder):
-        self.done = json.loads((folder / "done.json").read_text())
-        return self.done
-    def facts(self):
-        return Facts(node="here")
-'''
-
-FILE = """
-name: curves
-trainable: curve:Curve
-method: grid
-metric: {name: score, goal: minimize}
-parameters: {a: {values: [3, 1, 2]}}
-epochs: 4
-"""
-
-
-class Watcher:
-    """A view that keeps what it sees, and may act on it."""
-
-    def __init__(self) -> None:
-        self.seen: list[Event] = []
-        self.said: list[str] = []
-
-    def replay(self, events: Sequence[Event]) -> None:
-        self.seen += events
-
-    def on(self, event: Event) -> None:
-        self.seen.append(event)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "curve.py").write_text(TRAINABLE)
-    return tmp_path
-
-
-def run(project: Path, text: str = FILE, watcher: Watcher | None = None) -> session.Outcome:
-    spec = parse(text, "file.yaml")
-    view = watcher or Watcher()
-    return session.run(
-        spec,
-        text,
-        inspect(spec.trainable, [project]),
-        project / "results",
-        [project],
-        session.Options(inline=True),
-        lambda folder, terminal: view,
-    )
-
-
-def ends(folder: ResultsFolder) -> dict[int, str]:
-    return {e.trial: e.status.value for e in store_log.read(folder.log) if isinstance(e, TrialEnded)}
+from sweep.events import EpochReported, Event
 
 
 def test_a_grid_completes(project: Path) -> None:
@@ -149,10 +64,9 @@ def test_interrupted_and_resumed_is_uninterrupted(project: Path) -> None:
     assert outcome.interrupted
     assert "once more to stop at once" in watcher.said[0]
     assert len(ends(outcome.folder)) < 3
-    folder, spec, folders, _ = resuming.reopen(project / "results", "curves", None)
-    again = session.resume(folder, spec, folders, session.Options(inline=True), lambda f, t: Watcher())
+    again = resume(project)
     assert (again.completed, again.interrupted) == (3, False)
-    resumed = sweep.load(folder.path)
+    resumed = sweep.load(outcome.folder.path)
     assert resumed.metrics["metric.score"].tolist() == whole.metrics["metric.score"].tolist()
     assert resumed.trials["status"].tolist() == ["completed"] * 3
 
@@ -160,9 +74,8 @@ def test_interrupted_and_resumed_is_uninterrupted(project: Path) -> None:
 def test_resume_extends(project: Path) -> None:
     outcome = run(project, FILE + "run_cap: 1\n")
     assert len(ends(outcome.folder)) == 1
-    folder, spec, folders, _ = resuming.reopen(project / "results", "curves", 3)
-    session.resume(folder, spec, folders, session.Options(inline=True), lambda f, t: Watcher())
-    assert ends(folder) == dict.fromkeys(range(3), "completed")
+    resume(project, "run_cap=3")
+    assert ends(outcome.folder) == dict.fromkeys(range(3), "completed")
 
 
 def test_target_ends_the_sweep(project: Path) -> None:
@@ -187,7 +100,6 @@ def test_tpe_runs_to_its_cap(project: Path) -> None:
 
 def test_a_second_process_is_kept_out(project: Path) -> None:
     outcome = run(project, FILE + "run_cap: 1\n")
-    folder, spec, folders, _ = resuming.reopen(project / "results", "curves", 3)
-    with folder.lock(), pytest.raises(Exception, match="is being run by process"):
-        session.resume(folder, spec, folders, session.Options(inline=True), lambda f, t: Watcher())
+    with outcome.folder.lock(), pytest.raises(Exception, match="is being run by process"):
+        resume(project, "run_cap=3")
     assert len(ends(outcome.folder)) == 1

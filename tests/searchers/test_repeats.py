@@ -70,7 +70,7 @@ def test_the_mean_is_told_once_all_repeats_have_ended() -> None:
         ([(COMPLETED, [4.0]), (DIVERGED, [8.0])], DIVERGED, [4.0]),
         ([(OOM, []), (DIVERGED, []), (FAILED, [])], DIVERGED, []),
         ([(OOM, []), (PRUNED, [1.0])], OOM, [1.0]),
-        ([(FAILED, [1.0]), (FAILED, [2.0])], FAILED, []),
+        ([(FAILED, [1.0]), (FAILED, [2.0])], FAILED, [1.5]),
     ],
 )
 def test_the_state_of_a_configuration(

@@ -80,7 +80,7 @@ def test_a_resolved_sweep_keeps_its_name_in_another_file() -> None:
     assert (spec.ignored_keys, again.ignored_keys) == (("project",), ())
 
 
-def test_keys_of_wandb_s_server_are_named() -> None:
+def test_keys_without_an_effect_are_named() -> None:
     text = (
         "apiVersion: 0.0.1\nkind: sweep\ncontroller: {type: local}\nmethod: grid\njob: x\nparameters: {a: {value: 1}}\n"
     )
@@ -91,4 +91,5 @@ def test_keys_of_wandb_s_server_are_named() -> None:
         "controller",
         "job",
         "metric.impute_while_running",
+        "metric.impute",
     )

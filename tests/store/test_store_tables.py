@@ -56,8 +56,11 @@ devices: string
 strategy: string
 num_replicas: int64
 precision: string
+accumulate: int64
+data: string
 examples_per_s: double
 checkpoint: string
+memo: string
 error: string
 """
 GOLDEN_METRICS = """
@@ -107,6 +110,8 @@ FACTS = Facts(
     strategy="default",
     num_replicas=1,
     precision="float32",
+    accumulate=2,
+    data="f00d",
     train_s=1.25,
     overhead_s={"build": 0.5, "compile_s": 0.25},
     checkpoint="checkpoints/t0/2",
@@ -166,7 +171,8 @@ def test_a_row_tells_what_became_of_a_trial():
         **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
         **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1},
-        **{"precision": "float32", "examples_per_s": 200.0, "checkpoint": "checkpoints/t0/2", "error": None},
+        **{"precision": "float32", "accumulate": 2, "data": "f00d", "examples_per_s": 200.0},
+        **{"checkpoint": "checkpoints/t0/2", "memo": None, "error": None},
     }
     assert math.isnan(second["metric.loss"])
     assert second["best.loss"] is None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -59,11 +60,12 @@ class Cluster:
 
 
 @contextmanager
-def connect(address: str | None, simulated_gpus: int | None) -> Iterator[Cluster]:
+def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], None]) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
-    Raises InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and
-    keeps its token authentication.
+    ``lost`` is called from another thread when a local Ray dies, and must end the process. Raises InputError
+    when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
+    authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -85,9 +87,27 @@ def connect(address: str | None, simulated_gpus: int | None) -> Iterator[Cluster
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     logs = ray.get_runtime_context().get_session_name()
     sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+    over = threading.Event()
     try:
         there = ray.cluster_resources()
         url = context.dashboard_url
+        if address is None:
+            _watch(over, lost)
         yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
     finally:
+        over.set()
         ray.shutdown()
+
+
+def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
+    """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
+    node = ray._private.worker._global_node
+    servers = [info.process for kind in ("gcs_server", "raylet") for info in node.all_processes[kind]]
+
+    def watch() -> None:
+        while not over.wait(1.0):
+            if any(server.poll() is not None for server in servers):
+                lost()
+                return
+
+    threading.Thread(target=watch, name="sweep-ray-watch", daemon=True).start()

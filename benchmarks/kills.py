@@ -1,0 +1,47 @@
+"""Kills the processes of small sweeps at random moments, resumes them, and counts what is lost or differs.
+
+    python benchmarks/kills.py --kills 50
+
+Prints one line per kill and a summary; the exit code is 1 if anything was lost, repeated or changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kills"))
+
+from killing import SWEEPS, Tally, alone, compare, disturbed, some_victims
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=50, help="at least so many in all")
+    parser.add_argument("--per-sweep", type=int, default=6, help="at most so many in one sweep")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS))
+    given = parser.parse_args()
+    rng, tally = random.Random(given.seed), Tally()
+    with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
+        references = {name: alone(Path(scratch) / f"alone-{name}", name) for name in given.sweeps}
+        rounds = 0
+        while sum(tally.kills.values()) < given.kills:
+            name = given.sweeps[rounds % len(given.sweeps)]
+            path = Path(scratch) / f"{rounds:02d}-{name}"
+            project = disturbed(
+                path, name, some_victims(given.per_sweep, rng), rng, tally, lambda text: print(text, flush=True)
+            )
+            compare(project, references[name], tally)
+            print(f"{sum(tally.kills.values())} kills, wrong so far: {tally.wrong()}", flush=True)
+            rounds += 1
+        print("\n".join(tally.remarks))
+    print(f"{rounds} sweeps, {tally}")
+    return 1 if tally.wrong() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

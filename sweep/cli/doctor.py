@@ -1,0 +1,46 @@
+"""``doctor``: whether this machine can train, and what to do where it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from sweep.cli import options
+
+
+@click.command()
+@options.results
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=180,
+    show_default=True,
+    metavar="S",
+    help="Seconds for each try of a device.",
+)
+@click.option(
+    "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Look at this Ray cluster."
+)
+@options.as_json
+def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
+    """Check drivers, libraries, devices, links and disk; exit code 1 if something must be mended."""
+    from sweep.doctor import checklist, commands
+    from sweep.doctor.findings import Level
+    from sweep.render.findings import show_finding
+    from sweep.render.terminal import console
+
+    given = checklist.Round(commands.run, os.environ, results, timeout, address)
+    target, found = console(), []
+    for finding in checklist.examine(given):
+        found.append(finding)
+        if not as_json:
+            show_finding(finding, target)
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+    if any(finding.level is Level.ERROR for finding in found):
+        sys.exit(1)

@@ -1,0 +1,74 @@
+"""The doctor's round: ask, judge, and hand over each finding as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.doctor import device_judgement, gpu_judgement, host, host_judgement, nvidia, probe
+from sweep.doctor.commands import Run
+from sweep.doctor.findings import Finding
+from sweep.doctor.probe import Resources
+
+CLUSTER_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Where to look, how to ask, and how long to wait for each device."""
+
+    run: Run
+    environ: Mapping[str, str]
+    results: Path
+    timeout_s: float
+    address: str | None = None
+
+
+def examine(given: Round) -> Iterator[Finding]:
+    """All checks in turn, the quick ones first."""
+    machine = host.gather(given.environ)
+    yield from host_judgement.versions(machine)
+    yield from host_judgement.disk(host.disk(given.results))
+    driver = nvidia.gather(given.run)
+    shown = nvidia.visible(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    yield from host_judgement.shared_memory(machine, several_gpus=len(shown) > 1)
+    tensorflow = probe.describe(given.run, given.timeout_s)
+    yield from host_judgement.keras(machine, tensorflow)
+    if isinstance(tensorflow, probe.Failure):
+        return
+    yield from gpu_judgement.presence(driver, shown, tensorflow)
+    yield from gpu_judgement.driver(shown, tensorflow)
+    yield from gpu_judgement.libraries(shown, tensorflow)
+    yield from gpu_judgement.capability(shown, tensorflow)
+    yield from gpu_judgement.health(driver, shown)
+    yield from gpu_judgement.memory(driver, shown)
+    yield from gpu_judgement.links(driver, shown)
+    gpus = len(tensorflow.capabilities)
+    yield from _ray(given, (machine.cpus, gpus))
+    yield from _devices(given, gpus)
+
+
+def _ray(given: Round, here: Resources) -> Iterator[Finding]:
+    if given.address is None:
+        yield from host_judgement.ray(here, usable=int(here[1]), address=None)
+        return
+    answer = probe.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
+    yield from host_judgement.ray(answer, usable=int(here[1]), address=given.address)
+
+
+def _devices(given: Round, gpus: int) -> Iterator[Finding]:
+    """Each device, then all of them; two logical devices where there is no GPU."""
+    tried = {}
+    for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
+        tried[name] = probe.try_device(given.run, given.timeout_s, name)
+        yield from device_judgement.device(name, tried[name])
+    yield from device_judgement.pace(tried)
+    simulated = not gpus
+    alone = probe.train(given.run, given.timeout_s, 1, simulated=simulated)
+    if gpus == 1:
+        yield from device_judgement.trained_alone(alone)
+        return
+    count = gpus or 2
+    several = probe.train(given.run, given.timeout_s, count, simulated=simulated)
+    yield from device_judgement.together(alone, several, count=count, simulated=simulated)

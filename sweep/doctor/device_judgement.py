@@ -1,0 +1,82 @@
+"""From devices that were tried to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweep.doctor.findings import Finding, Level
+from sweep.doctor.probe import Failure, Trained, Tried
+
+GOOD, POOR = 0.8, 0.5  # share of perfect scaling
+
+
+def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
+    """One device alone."""
+    if isinstance(tried, Failure):
+        todo = f"see it fail: python -m trainables.device_probe device {name}; leave this device out until it works"
+        yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
+        return
+    times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
+    found = f"{name}: {times} ({tried.tflops:.2g} TFLOP/s)" + (f", cuDNN {tried.cudnn}" if tried.cudnn else "")
+    if tried.wrong:
+        todo = "trust no result of this device; test it with its maker's tools"
+        yield Finding("device", Level.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
+    else:
+        yield Finding("device", Level.OK, found)
+
+
+def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
+    """Devices far slower than the fastest: a trial over all of them goes at their pace."""
+    speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, Tried)}
+    fastest = max(speeds.values(), default=0.0)
+    slow = [f"{name} ({speed:.2g} TFLOP/s)" for name, speed in speeds.items() if speed < GOOD * fastest]
+    if slow:
+        found = f"{', '.join(slow)}: slower than the fastest device ({fastest:.2g} TFLOP/s)"
+        todo = "look for heat and power limits (nvidia-smi -q -d PERFORMANCE) and for other users"
+        yield Finding("device", Level.WARNING, found, todo)
+
+
+def together(alone: Trained | Failure, several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
+    """Several devices in one trial: whether they add up, and what they gain."""
+    what = "logical CPU devices" if simulated else "GPUs"
+    if isinstance(several, Failure):
+        todo = f"see it fail: python -m trainables.device_probe train {count}{' --simulated' if simulated else ''}"
+        if not simulated:
+            todo += (
+                "; try NCCL_P2P_DISABLE=1 or training.cross_device: hierarchical_copy; one GPU a trial may still work"
+            )
+        yield Finding("together", Level.ERROR, f"{count} {what}: {several.reason}", todo)
+        return
+    expected = several.replicas * (several.replicas + 1) / 2
+    if several.replicas != count or any(value != expected for value in several.sums):
+        found = (
+            f"{count} {what}: {several.replicas} replicas summed to {list(several.sums)}, expected {expected} on each"
+        )
+        yield Finding(
+            "together", Level.ERROR, found, "train on one GPU a trial; set NCCL_DEBUG=INFO to see its choices"
+        )
+        return
+    if isinstance(alone, Failure):
+        yield Finding("together", Level.ERROR, f"one device alone does not train: {alone.reason}")
+        return
+    factor = several.examples_per_s / alone.examples_per_s
+    found = f"{count} {what} sum and train; {factor:.2f} times the examples per second of one"
+    if simulated:
+        yield Finding("together", Level.OK, f"{found} (they share the CPU: a rehearsal, no speed-up)")
+    elif factor < POOR * count:
+        todo = "one GPU a trial and more trials at a time gain more than several GPUs in one trial"
+        yield Finding("together", Level.WARNING, found, todo)
+    elif factor < GOOD * count:
+        todo = "larger models and batches scale better; one GPU a trial always does"
+        yield Finding("together", Level.NOTE, found, todo)
+    else:
+        yield Finding("together", Level.OK, found)
+
+
+def trained_alone(alone: Trained | Failure) -> Iterator[Finding]:
+    """The only GPU in a trial."""
+    if isinstance(alone, Failure):
+        todo = "see it fail: python -m trainables.device_probe train 1"
+        yield Finding("training", Level.ERROR, f"one GPU does not train: {alone.reason}", todo)
+    else:
+        yield Finding("training", Level.OK, f"one GPU trains: {alone.examples_per_s:,.0f} examples/s of a wide net")

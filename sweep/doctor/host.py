@@ -1,0 +1,84 @@
+"""The machine apart from its GPUs: packages, environment, memory, disk."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the checks need to know; sizes in bytes, None where the system does not tell."""
+
+    python: str
+    requires_python: str
+    requirements: tuple[str, ...]  # of this package, as its metadata has them
+    installed: Mapping[str, str | None]
+    variables: Mapping[str, str]
+    cpus: int
+    memory_bytes: int | None
+    shared_free_bytes: int | None  # of /dev/shm; None on systems without one
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Where results go."""
+
+    folder: str
+    free_bytes: int
+    failure: str | None = None  # why nothing can be written
+
+
+def gather(environ: Mapping[str, str]) -> Host:
+    """Look at this machine; starts nothing."""
+    about = metadata.metadata("sweep")
+    required = tuple(text for text in metadata.requires("sweep") or () if not Requirement(text).marker)
+    return Host(
+        python=platform.python_version(),
+        requires_python=about["Requires-Python"],
+        requirements=required,
+        installed={Requirement(text).name: _version(Requirement(text).name) for text in required},
+        variables={name: environ[name] for name in VARIABLES if name in environ},
+        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        memory_bytes=_memory_bytes(),
+        shared_free_bytes=shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else None,
+    )
+
+
+def disk(folder: Path) -> Disk:
+    """Try to write where the results folder is or would be made."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"sweep")
+            file.flush()
+    except OSError as error:
+        return Disk(str(folder), free, f"{there}: {error.strerror or error}")
+    return Disk(str(folder), free)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):  # a system without these names
+        return None

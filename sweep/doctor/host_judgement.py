@@ -1,0 +1,109 @@
+"""From facts about the machine and its packages to findings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from sweep.doctor.findings import Finding, Level
+from sweep.doctor.host import Disk, Host
+from sweep.doctor.probe import Failure, Resources, TensorFlow
+
+STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")
+LEAST_SHARED = 2**30  # NCCL and Ray both fail in odd ways on the 64 MB that Docker gives by default
+LEAST_FREE = 2**30
+
+
+def versions(host: Host) -> Iterator[Finding]:
+    """Every package against the versions that this one is tested with."""
+    wrong = []
+    for text in host.requirements:
+        required = Requirement(text)
+        version = host.installed.get(required.name)
+        if version is None:
+            wrong.append(f"{required.name} is missing (expected {required.specifier})")
+        elif not required.specifier.contains(version, prereleases=True):
+            wrong.append(f"{required.name} {version} (expected {required.specifier})")
+    if not SpecifierSet(host.requires_python).contains(host.python):
+        wrong.append(f"Python {host.python} (expected {host.requires_python})")
+    if wrong:
+        todo = "python -m pip install -c constraints.txt -e . puts the tested versions in place"
+        yield Finding("versions", Level.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo)
+    else:
+        shown = (f"{name} {host.installed[name]}" for name in ("tensorflow", "keras", "ray") if name in host.installed)
+        found = f"Python {host.python}, {', '.join(shown)}; all {len(host.requirements)} packages as tested"
+        yield Finding("versions", Level.OK, found)
+
+
+def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
+    """Whether ``import keras`` gives Keras 3 on TensorFlow, here and in the workers."""
+    if isinstance(tensorflow, Failure):
+        found = f"TensorFlow cannot be imported: {tensorflow.reason}"
+        yield Finding("tensorflow", Level.ERROR, found, "see what python -c 'import tensorflow' says")
+        return
+    legacy = host.variables.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true")
+    if legacy:
+        found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
+        yield Finding("keras", Level.ERROR, found, "unset TF_USE_LEGACY_KERAS")
+    if tensorflow.backend != "tensorflow":
+        found = f"Keras runs on {tensorflow.backend or 'no backend'}, expected tensorflow"
+        detail = f": {tensorflow.keras_error}" if tensorflow.keras_error else ""
+        todo = "unset KERAS_BACKEND, or set backend in ~/.keras/keras.json to tensorflow"
+        yield Finding("keras", Level.ERROR, found + detail, todo)
+    elif not legacy:
+        yield Finding("keras", Level.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
+
+
+def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
+    """Room for Ray's object store and NCCL's buffers in /dev/shm."""
+    if host.shared_free_bytes is None:
+        yield Finding("shared memory", Level.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
+        return
+    free, wanted = host.shared_free_bytes, STORE_SHARE * (host.memory_bytes or 0)
+    found = f"/dev/shm has {_size(free)} free; Ray would take up to {_size(wanted)}"
+    if free < LEAST_SHARED:
+        todo = f"start the container with --shm-size={max(wanted / 1e9, 1):.0f}g"
+        nccl = ", and NCCL may fail between GPUs" if several_gpus else ""
+        yield Finding("shared memory", Level.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
+    elif free < wanted:
+        yield Finding("shared memory", Level.NOTE, f"{found}, and will take less")
+    else:
+        yield Finding("shared memory", Level.OK, found)
+
+
+def disk(disk: Disk) -> Iterator[Finding]:
+    """Whether results can be written."""
+    found = f"{disk.folder}: {_size(disk.free_bytes)} free"
+    if disk.failure:
+        found = f"{disk.folder}: nothing can be written: {disk.failure}"
+        yield Finding("results", Level.ERROR, found, "name another folder with --results")
+    elif disk.free_bytes < LEAST_FREE:
+        todo = "free some space: checkpoints and the log need it, and a full disk ends a sweep"
+        yield Finding("results", Level.WARNING, found, todo)
+    else:
+        yield Finding("results", Level.OK, found)
+
+
+def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterator[Finding]:
+    """What trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
+    if isinstance(there, Failure):
+        found = f"no cluster at {address}: {there.reason}"
+        yield Finding(
+            "ray", Level.ERROR, found, "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+        )
+        return
+    share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
+    if address is None:
+        yield Finding("ray", Level.OK, f"a sweep starts its own Ray here, with {share} for trials")
+    elif there[1] < usable:
+        todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
+        found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
+        yield Finding("ray", Level.WARNING, found, todo)
+    else:
+        yield Finding("ray", Level.OK, f"the cluster at {address} has {share}")
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

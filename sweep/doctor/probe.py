@@ -1,0 +1,119 @@
+"""What TensorFlow and Ray say about the machine, asked in processes that may abort or hang."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.doctor.commands import Ran, Run
+
+MODULE = "trainables.device_probe"
+CLUSTER_MODULE = "sweep.backends.ray_tune.resources"
+
+Resources = tuple[float, float]
+"""CPUs and GPUs for trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorFlow:
+    """Versions, what the build was made for, and the GPUs that it can use."""
+
+    version: str
+    keras: str | None
+    backend: str | None
+    cuda: str | None  # None: a build without CUDA
+    cudnn: str | None
+    architectures: tuple[str, ...]  # "sm_80" machine code, "compute_90" PTX
+    capabilities: tuple[tuple[int, int] | None, ...]  # one per GPU
+    complaint: str | None = None  # its log about GPUs that it cannot use
+    keras_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One device at work."""
+
+    seconds: Mapping[str, float]
+    wrong: tuple[str, ...]
+    tflops: float
+    cudnn: str | None  # the library's version, where the log names it
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Several devices at work together."""
+
+    replicas: int
+    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as each has it
+    examples_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A probe gave no answer."""
+
+    reason: str
+
+
+def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
+    """What TensorFlow is and sees."""
+    ran, answer = _ask(run, timeout_s, MODULE, "describe")
+    if isinstance(answer, Failure):
+        return answer
+    return TensorFlow(
+        version=answer["tensorflow"],
+        keras=answer["keras"],
+        backend=answer["backend"],
+        cuda=answer["cuda"],
+        cudnn=answer["cudnn"],
+        architectures=tuple(answer["architectures"]),
+        capabilities=tuple(
+            None if gpu["capability"] is None else (gpu["capability"][0], gpu["capability"][1])
+            for gpu in answer["gpus"]
+        ),
+        complaint=ran.logged("dlopen|could not find cuda|cuInit|Ignoring visible gpu"),
+        keras_error=answer.get("keras_error", ""),
+    )
+
+
+def try_device(run: Run, timeout_s: float, name: str) -> Tried | Failure:
+    """Let one device compute."""
+    ran, answer = _ask(run, timeout_s, MODULE, "device", name)
+    if isinstance(answer, Failure):
+        return answer
+    loaded = ran.logged("Loaded cuDNN version")
+    return Tried(
+        answer["seconds"], tuple(answer["wrong"]), answer["tflops"], loaded.rsplit(" ", 1)[-1] if loaded else None
+    )
+
+
+def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained | Failure:
+    """Let ``count`` devices train together."""
+    _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
+    if isinstance(answer, Failure):
+        return answer
+    return Trained(answer["replicas"], tuple(answer["sums"]), answer["examples_per_s"])
+
+
+def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
+    """What the Ray cluster at an address has."""
+    ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
+    if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
+        return Failure("it wants an authentication token (RAY_AUTH_TOKEN) and got none or another")
+    if isinstance(answer, Failure):
+        return answer
+    return answer["cpus"], answer["gpus"]
+
+
+def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:
+    ran = run([sys.executable, "-m", module, *arguments], timeout_s)
+    lines = ran.out.strip().splitlines()
+    if ran.code != 0 or not lines:
+        return ran, Failure(ran.reason)
+    try:
+        return ran, json.loads(lines[-1])
+    except json.JSONDecodeError:
+        return ran, Failure(f"no JSON but {lines[-1]!r}")

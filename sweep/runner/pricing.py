@@ -1,0 +1,201 @@
+"""What a sweep costs: how many trials reach each rung, how many epochs that makes, how long it takes."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from sweep.contract import Assignment, Devices
+from sweep.errors import StoreError, TrainableError
+from sweep.events import EpochReported, Params, TrialEnded
+from sweep.loading import load
+from sweep.space import termination
+from sweep.space.termination import Asha, EarlyTermination, Hyperband
+from sweep.spec import Spec
+from sweep.store import log as store_log
+from sweep.store.folder import folders
+
+REHEARSED = 3000  # trials in all rehearsals of a rule together
+MOST_REHEARSED = 1000  # in one; what they do is scaled up to more
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """An epoch at which trials can be pruned; ``trials`` is how many are expected to reach it."""
+
+    epoch: int
+    trials: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What was measured: seconds an epoch, beside them for each trial, and for the first one of a worker."""
+
+    epoch_s: float
+    trial_s: float
+    start_s: float
+    source: str  # where the figures come from, for the reader
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What a sweep is expected to take; ``hours`` is None without a `Timing`."""
+
+    trials: float | None
+    epochs: float | None
+    hours: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How a sweep is expected to go under its rule."""
+
+    rungs: tuple[Rung, ...]
+    epochs: float | None  # of all trials together
+
+
+def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
+    """What a rule makes of ``trials`` trials of ``epochs`` epochs that come one after the other.
+
+    The mean of rehearsals with trials of random merit, each of which keeps its merit; for asha and hyperband.
+    """
+    decisions = termination.decision_epochs(rule, epochs)
+    if trials is None or not isinstance(rule, Asha | Hyperband):
+        total = None if trials is None else float(trials * epochs)
+        return Course(tuple(Rung(epoch, None) for epoch in decisions), total)
+    tried = min(trials, MOST_REHEARSED)
+    rehearsals = max(REHEARSED // tried, 1)
+    numbers = random.Random(0)
+    reached, trained = dict.fromkeys(decisions, 0), 0
+    for _ in range(rehearsals):
+        trained += _rehearse(rule, epochs, tried, numbers, reached)
+    scale = trials / tried / rehearsals
+    return Course(tuple(Rung(epoch, count * scale) for epoch, count in reached.items()), trained * scale)
+
+
+def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
+    """What ``trials`` trials of ``per_trial`` epochs each take, within the sweep's budget."""
+    budget, gpus = spec.budget, spec.resources.gpus
+    epochs = None if trials is None else trials * per_trial
+    if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
+        epochs = float(budget.epochs)
+        trials_left: float | None = epochs / per_trial
+    else:
+        trials_left = trials
+    if timing is None:
+        return Price(trials_left, epochs, None)
+    each_s = timing.trial_s + per_trial * timing.epoch_s
+    seconds = math.inf
+    if trials_left is not None:
+        at_once = max(min(concurrent, trials_left), 1)
+        seconds = timing.start_s + max(trials_left * each_s / at_once, each_s)
+    limits = [budget.hours * 3600] if budget.hours else []
+    if budget.gpu_hours and gpus:
+        limits.append(budget.gpu_hours * 3600 / (gpus * concurrent))
+    if limits and min(limits) < seconds:
+        seconds = min(limits)
+        trials_left = max((seconds - timing.start_s) * concurrent / each_s, 0)
+        epochs = trials_left * per_trial
+    return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None)
+
+
+def earlier(results: Path, trainable: str, simulated_gpus: int | None) -> Timing | None:
+    """The times of the most recent sweep of the same trainable, by the beginning of its log.
+
+    Rehearsals with simulated GPUs are only told from rehearsals with as many.
+    """
+    logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
+    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
+        try:
+            info = folder.read_info()
+            spec = info.get("spec")
+            if not isinstance(spec, dict) or spec.get("trainable") != trainable:
+                continue
+            if info.get("simulated_gpus") != simulated_gpus:
+                continue
+            events, _ = store_log.read_from(folder.log, 0)
+        except StoreError:  # damaged, which is for those to say who read it for its own sake
+            continue
+        epochs = [event.time_s for event in events if isinstance(event, EpochReported)]
+        overheads = {
+            event.trial: sum(event.facts.overhead_s.values())
+            for event in events
+            if isinstance(event, TrialEnded) and event.facts.overhead_s
+        }
+        if epochs:
+            each_s = median(overheads.values()) if overheads else 0.0
+            first_s = max(overheads.values(), default=0.0) - each_s
+            return Timing(median(epochs), each_s, first_s, f"sweep {folder.name}")
+    return None
+
+
+def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]) -> Timing:
+    """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
+    began = time.monotonic()
+    try:
+        trainable = load(spec.trainable, import_folders)()
+        spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
+        for trial, params in enumerate(sample[:2]):
+            epochs: list[EpochReported] = []
+            trainable.begin(_assignment(spec, devices, trial, params))
+            trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or len(heard) < 2)  # type: ignore[misc]
+            epoch_s = epochs[-1].time_s  # the first one may compile
+            spent.append((time.monotonic() - began - len(epochs) * epoch_s, epoch_s))
+            began = time.monotonic()
+    except Exception as error:
+        reason = str(error).splitlines() or [""]
+        raise TrainableError(f"the timed trial failed: {type(error).__name__}: {reason[0][:300]}") from error
+    first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)
+    return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
+
+
+def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Assignment:
+    return Assignment(
+        trial=trial,
+        params=params,
+        seed=spec.seed,
+        epochs=spec.trial_epochs(params),
+        devices=devices,
+        training=spec.training,
+        objective=spec.objectives[0].name,
+    )
+
+
+def _rehearse(rule: Asha | Hyperband, epochs: int, trials: int, numbers: random.Random, reached: dict[int, int]) -> int:
+    """Count in which rungs are reached, return the epochs trained."""
+    brackets = termination.brackets(rule, epochs)
+    weights = [math.exp(-b) for b in range(len(brackets))]  # as Ray draws them
+    losses: dict[tuple[int, int], list[float]] = {}
+    trained = 0
+    for _ in range(trials):
+        (number,) = numbers.choices(range(len(brackets)), weights)
+        loss, last = numbers.random(), epochs
+        for epoch in brackets[number]:
+            reached[epoch] += 1
+            before = losses.setdefault((number, epoch), [])
+            goes_on = _goes_on(rule, before, loss)
+            insort(before, loss)
+            if not goes_on:
+                last = epoch
+                break
+        trained += last
+    return trained
+
+
+def _goes_on(rule: Asha | Hyperband, before: Sequence[float], loss: float) -> bool:
+    """The decision of a rung that has seen these losses, ascending."""
+    match rule:
+        case Asha() if not before:
+            return True
+        case Asha(eta=eta):  # a percentile of the others, interpolated
+            place = (len(before) - 1) / eta
+            low, high = before[int(place)], before[min(int(place) + 1, len(before) - 1)]
+            return loss <= low + (place - int(place)) * (high - low)
+        case Hyperband(eta=eta):  # a rank among all, itself included
+            return bisect_left(before, loss) <= int((len(before) + 1) / eta)

@@ -1,0 +1,67 @@
+"""A trainable that counts, and does on the way what its parameter ``events`` says."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import numpy as np
+
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Report
+
+
+class Counting:
+    """``events`` names what happens in an epoch, as in "3 fails, 5 nan"; the metric is the sum of all epochs."""
+
+    begun: list[Assignment] = []  # noqa: RUF012 - shared on purpose: tests look at it
+
+    def begin(self, assignment: Assignment) -> None:
+        Counting.begun.append(assignment)
+        self.given, self.done, self.sum = assignment, 0, 0.0
+        words = [event.split() for event in str(assignment.params.get("events", "")).split(",") if event.strip()]
+        self.events = {int(word[0]): word[1] for word in words}
+
+    def train(self, report: Report) -> None:
+        while self.done < self.given.epochs:
+            number = self.done + 1
+            metrics = {"score": 100.0 - self.sum - number}
+            match self.events.get(number):
+                case "fails":
+                    raise RuntimeError(f"epoch {number} fails")
+                case "exits":
+                    raise SystemExit(3)
+                case "nan":
+                    metrics["score"] = math.nan
+                case "diverges":
+                    raise Diverged("the loss became NaN")
+                case "none":
+                    metrics["score"] = None  # type: ignore[assignment]
+                case "numpy":
+                    metrics["score"] = np.float32(0.5)  # type: ignore[assignment]
+                case "oom" if self.given.accumulate < 4:
+                    raise OutOfMemory("no room for 4 GiB")
+                case "huge":
+                    raise OutOfMemory("no room at all")
+                case "patience":
+                    return
+                case "skips":
+                    number += 1
+                case "dies":
+                    os._exit(9)
+            self.done, self.sum = number, self.sum + number
+            if not report(EpochReported(trial=0, epoch=number, metrics=metrics, time=float(number), time_s=0.5)):
+                return
+
+    def save(self, folder: Path) -> None:
+        if "full" in self.events.values():
+            raise OSError(28, "No space left on device")
+        (folder / "state.json").write_text(json.dumps([self.done, self.sum]))
+
+    def restore(self, folder: Path) -> int:
+        self.done, self.sum = json.loads((folder / "state.json").read_text())
+        return self.done
+
+    def facts(self) -> Facts:
+        return Facts(node="here", data="f00d")

@@ -1,0 +1,84 @@
+"""Each method with each scheduler: what became of a trial is what searcher, log and tables say of it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+
+from sweep.backends import inline
+from sweep.backends.worker import Job
+from sweep.contract import Devices
+from sweep.events import Status, TrialEnded
+from sweep.runner.coordinator import Coordinator
+from sweep.schedulers.build import build as build_scheduler
+from sweep.searchers.build import build as build_searcher
+from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.spec import parse
+from sweep.store import log as store_log
+from sweep.store.log import Log
+from sweep.store.tables import TableBuilder
+
+FILE = """
+name: bridge
+trainable: bridging:Bridging
+method: {method}
+metric: {{name: score, goal: minimize}}
+parameters: {{a: {{min: 0.0, max: 1.0{count}}}, b: {{values: [1, 2, 3]}}, batch_size: {{value: 2}}}}
+epochs: 4
+run_cap: 10
+max_failures: 99
+early_terminate: {rule}
+"""
+METHODS = ("grid", "random", "sobol", "tpe", "gp", "cmaes", "nsga2")
+RULES = {
+    "none": "{type: none}",
+    "asha": "{type: asha, min_iter: 1, eta: 2}",
+    "hyperband": "{type: hyperband, min_iter: 1, eta: 2}",
+    "median": "{type: median, min_iter: 1, min_trials: 1}",
+}
+FATES = {1: Status.DIVERGED, 2: Status.OOM, 3: Status.FAILED}  # of each five trials; the others go on
+TOLD = {
+    Status.COMPLETED: TrialState.COMPLETE,
+    Status.PRUNED: TrialState.PRUNED,
+    Status.FAILED: TrialState.FAIL,
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str, rule: str) -> None:
+    if method == "gp" and find_spec("torch") is None:
+        pytest.skip("gp needs torch")
+    count = ", count: 5" if method == "grid" else ""
+    spec = parse(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
+    job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, "score", maximize=False)
+    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
+    scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
+    with Log(tmp_path / "log.jsonl") as log:
+        driver = Coordinator(spec, Devices(), searcher, scheduler, log, lambda event: None)
+        driver.open()
+        inline.run(driver, job, reuse=True, notice=lambda text: None)
+        driver.close()
+    events = list(store_log.read(log.path))
+    ends = {event.trial: event.status for event in events if isinstance(event, TrialEnded)}
+    assert len(ends) == 10
+    for trial, status in ends.items():
+        expected = FATES.get(trial % 5)
+        assert status is expected if expected else status in (Status.COMPLETED, Status.PRUNED), trial
+    assert (Status.PRUNED in ends.values()) == (rule != "none")
+    table = TableBuilder("bridge", (("score", "minimize"),))
+    for event in events:
+        table.observe(event)
+    rows = table.trials().to_pylist()
+    assert [row["status"] for row in rows] == [ends[n].value for n in range(10)]
+    assert all((row["error"] is not None) == (row["status"] in ("failed", "oom")) for row in rows)
+    assert all(bool(row["status_reason"]) == (row["status"] != "completed") for row in rows)
+    if isinstance(searcher, OptunaSearcher):
+        states = [trial.state for trial in searcher.study().trials]
+        for trial, state in enumerate(states):
+            status = ends[trial]
+            bad = TrialState.PRUNED if method == "tpe" else TrialState.COMPLETE
+            assert state == TOLD.get(status, bad), (trial, status)

@@ -1,0 +1,82 @@
+"""A node of the cluster goes down: its trials go on elsewhere, from their checkpoints."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+FILE = """
+name: nodes
+trainable: slow:Slow
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
+epochs: 40
+checkpoint: {every_s: 0.3}
+"""
+SLOW = """
+import walk
+READS = walk.READS
+class Slow(walk.Walk):
+    def begin(self, assignment):
+        super().begin(assignment)
+        self.PAUSE_S = 0.3 / (1 + 3 * (assignment.trial % 3))
+"""
+# In a process of its own: a cluster and its settings are for a whole process.
+SCRIPT = """
+import os, sys, subprocess, time
+from pathlib import Path
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
+command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
+sweep = subprocess.Popen(command)
+log = Path("results/nodes/log.jsonl")
+deadline = time.monotonic() + 120
+while not (log.exists() and all(log.read_text().count(f'"epoch_reported","trial":{n}') >= 3 for n in (0, 1))):
+    assert time.monotonic() < deadline, "no epochs"
+    assert sweep.poll() is None, "the sweep ended"
+    time.sleep(0.2)
+cluster.remove_node(nodes[1], allow_graceful=False)
+code = sweep.wait(150)
+cluster.shutdown()
+sys.exit(code)
+"""
+
+
+def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
+    import sweep
+
+    (tmp_path / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
+    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "nodes.yaml").write_text(FILE)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=280
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    loaded = sweep.load(tmp_path / "results" / "nodes")
+    assert loaded.trials["status"].tolist() == ["completed"] * 2
+    assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 41))] * 2
+    journal = [line.split() for line in (tmp_path / "journal.txt").read_text().splitlines()]
+    begins = [line for line in journal if line[2] == "begin"]
+    assert len(begins) == 3
+    epochs_after = [
+        int(line[4]) for line in journal if line[1] == begins[-1][1] and line[3] == begins[-1][3] and line[2] == "epoch"
+    ]
+    assert epochs_after[0] > 1  # from a checkpoint, not from the beginning
+    subprocess.run(
+        [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--name", "alone", "--inline", "--no-memo", "-q"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    alone = sweep.load(tmp_path / "results" / "alone")
+    assert loaded.metrics["metric.loss"].tolist() == alone.metrics["metric.loss"].tolist()

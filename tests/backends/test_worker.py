@@ -1,0 +1,224 @@
+"""A worker and its checkpoints: whatever happens to a trial, what it hands over is true."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import pytest
+from counting import Counting
+
+from sweep.backends import checkpoints
+from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.contract import Assignment, EpochReported
+from sweep.events import Status, TrialEnded
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    Counting.begun.clear()
+    return Job("s", "counting:Counting", (HERE,), tmp_path, "score", maximize=False, checkpoint_every_s=0.0)
+
+
+def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **changes: object) -> Order:
+    assignment = Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs)
+    return Order(assignment, decisions, **changes)  # type: ignore[arg-type]
+
+
+def whole(worker: Worker, given: Order) -> tuple[list[EpochReported], TrialEnded, list[str]]:
+    """Let a worker train a trial to its end."""
+    worker.take(given)
+    epochs: list[EpochReported] = []
+    notices: list[str] = []
+    for _ in range(100):
+        progress = worker.step()
+        epochs += progress.epochs
+        notices += progress.notices
+        if progress.end is not None:
+            return epochs, progress.end, notices
+    raise AssertionError("the trial does not end")
+
+
+def numbers(epochs: list[EpochReported] | tuple[EpochReported, ...]) -> list[int]:
+    return [epoch.epoch for epoch in epochs]
+
+
+def kept(job: Job) -> list[str]:
+    return [path.name for path in checkpoints.newest_first(job.results_folder, 3)]
+
+
+def test_a_step_ends_where_somebody_decides(job: Job) -> None:
+    worker = Worker(job)
+    worker.take(order(decisions=(2, 3)))
+    assert [numbers(worker.step().epochs) for _ in range(3)] == [[1, 2], [3], [4, 5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("events", "status", "reason", "epochs"),
+    [
+        ("", "completed", "", 6),
+        ("3 fails", "failed", "RuntimeError: epoch 3 fails", 2),
+        ("3 exits", "failed", "SystemExit: 3", 2),
+        ("3 nan", "diverged", "score is nan in epoch 3", 3),
+        ("3 diverges", "diverged", "the loss became NaN", 2),
+        ("3 none", "failed", "TypeError: float() argument must be", 2),
+        ("3 numpy", "completed", "", 6),
+        ("3 huge", "oom", "OutOfMemory: no room at all", 2),
+        ("3 patience", "completed", "the trainable stopped after epoch 2", 2),
+        ("1 patience", "failed", "RuntimeError: the trainable returned without having reported an epoch", 0),
+        ("3 skips", "failed", "ValueError: epoch 4 was reported after epoch 2; they come one by one", 2),
+    ],
+)
+def test_every_end_is_told_as_what_it_is(job: Job, events: str, status: str, reason: str, epochs: int) -> None:
+    reports, end, _ = whole(Worker(job), order(events))
+    assert (end.status.value, numbers(reports)) == (status, list(range(1, epochs + 1)))
+    assert end.reason.startswith(reason)
+    assert (end.error is not None) == (status in ("failed", "oom"))
+    assert (end.facts.node == "here") == (status in ("completed", "diverged"))
+
+
+def test_out_of_memory_is_tried_again_in_smaller_parts(job: Job) -> None:
+    reports, end, notices = whole(Worker(job), order("3 oom"))
+    assert (end.status, numbers(reports)) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
+    assert [begun.accumulate for begun in Counting.begun] == [1, 2, 4]
+    assert end.facts.accumulate == 4
+    assert [notice.split(": ")[1] for notice in notices] == [
+        "out of memory; again with each batch in 2 parts",
+        "out of memory; again with each batch in 4 parts",
+    ]
+
+
+def test_out_of_memory_is_given_up_at_micro_batches_of_one(job: Job) -> None:
+    _, end, notices = whole(Worker(job), order("1 huge"))
+    assert end.status is Status.OOM
+    assert [begun.accumulate for begun in Counting.begun] == [1, 2, 4, 8, 16, 32]
+    assert end.facts.accumulate == 32
+    assert len(notices) == 5
+
+
+def test_a_trial_split_for_memory_stays_split_when_it_is_resumed(job: Job) -> None:
+    worker = Worker(job)
+    worker.take(order("1 oom", decisions=(2,)))
+    worker.step()
+    Counting.begun.clear()
+    whole(Worker(job), order("1 oom"))
+    assert [begun.accumulate for begun in Counting.begun] == [4]
+
+
+def test_epochs_that_were_never_handed_over_come_out_of_the_checkpoint(job: Job) -> None:
+    worker = Worker(job)
+    worker.take(order(decisions=(2, 4)))
+    handed = worker.step()
+    lost = worker.step()  # the worker saved and died: this never arrived
+    resumed = Worker(job)
+    resumed.take(order(decisions=(2, 4)))
+    first = resumed.step()
+    assert (first.epochs, first.end) == (lost.epochs, None)
+    rest = resumed.step()
+    assert numbers(handed.epochs + first.epochs + rest.epochs) == [1, 2, 3, 4, 5, 6]
+    assert rest.end is not None
+    assert rest.end.status is Status.COMPLETED
+
+
+def test_the_last_epochs_are_not_lost_either(job: Job) -> None:
+    lost, _, _ = whole(Worker(job), order())
+    Counting.begun.clear()
+    again, end, _ = whole(Worker(job), order())
+    assert (again, end.status) == (lost, Status.COMPLETED)
+    assert len(Counting.begun) == 1
+
+
+def _interrupted(job: Job, *, epochs: int) -> None:
+    worker = Worker(job)
+    worker.take(order(decisions=tuple(range(1, epochs + 1)), epochs=9))
+    for _ in range(epochs):
+        worker.step()
+
+
+def _cut(path: Path) -> None:
+    state = path / "state.json"
+    state.write_bytes(state.read_bytes()[:-1] + b" ")  # still JSON's length, no longer its content
+
+
+def _wipe(path: Path) -> None:
+    (path / checkpoints.MANIFEST).write_text("")
+
+
+def _lose(path: Path) -> None:
+    (path / "state.json").unlink()
+
+
+@pytest.mark.parametrize("harm", [_cut, _wipe, _lose])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: object) -> None:
+    _interrupted(job, epochs=4)
+    assert kept(job) == ["epoch-000004", "epoch-000003"]
+    harm(checkpoints.of_trial(job.results_folder, 3) / "epoch-000004")  # type: ignore[operator]
+    reports, end, notices = whole(Worker(job), order(epochs=9))
+    assert numbers(reports) == [3, 4, 5, 6, 7, 8, 9]
+    assert reports[-1].metrics["score"] == 100 - sum(range(10))
+    assert end.status is Status.COMPLETED
+    assert len(notices) == 1
+    assert notices[0].startswith("trial 3: epoch-000004 is unusable (")
+
+
+def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
+    _interrupted(job, epochs=4)
+    for path in checkpoints.newest_first(job.results_folder, 3):
+        _cut(path)
+    reports, _, notices = whole(Worker(job), order(epochs=9))
+    assert numbers(reports) == list(range(1, 10))
+    assert len(notices) == 2
+
+
+def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
+    for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
+        checkpoints.write(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
+    (tmp_path / "writing-1").mkdir()
+    checkpoints.trim(tmp_path, keep=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000005"]
+
+
+def test_a_full_disk_is_not_the_trials_fault(job: Job) -> None:
+    worker = Worker(job)
+    worker.take(order("9 full", decisions=(2,)))
+    progress = worker.step()
+    assert numbers(progress.epochs) == [1, 2]
+    assert progress.end is not None
+    assert progress.end.status is Status.INTERRUPTED
+    assert "No space left on device" in str(progress.fault)
+    assert kept(job) == []
+    assert not list(checkpoints.of_trial(job.results_folder, 3).iterdir())
+
+
+def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
+    job = dataclasses.replace(job, checkpoint_every_s=99.0)
+    worker = Worker(job)
+    worker.take(order(decisions=(2,)))
+    worker.step()
+    job.stop_file.touch()
+    end = worker.step().end
+    assert end is not None
+    assert (end.status, kept(job)) == (Status.INTERRUPTED, ["epoch-000003"])
+    worker.take(order())
+    assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
+
+
+def test_only_a_better_trial_than_the_best_keeps_its_weights(job: Job) -> None:
+    job = dataclasses.replace(job, checkpoint_every_s=99.0)
+    whole(Worker(job), order(best=10.0))
+    assert kept(job) == []
+    whole(Worker(job), order(best=90.0))
+    assert kept(job) == ["epoch-000006"]
+
+
+def test_data_that_is_known_spares_the_training(job: Job) -> None:
+    worker = Worker(job)
+    worker.take(order(known_data="f00d"))
+    assert worker.step() == Progress(facts=Counting.facts(Counting()), data_known=True)
+    worker.take(order(known_data="other"))
+    progress = worker.step()
+    assert (numbers(progress.epochs), progress.data_known) == ([1, 2, 3, 4, 5, 6], False)

@@ -1,0 +1,125 @@
+"""``plan`` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sweep.cli import main
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "search_spaces" / "examples"
+PUBLISHED = """\
+program: train.py
+method: bayes
+metric:
+  name: val_accuracy
+  goal: maximize
+parameters:
+  learning_rate:
+    distribution: log_uniform_values
+    min: 1e-5
+    max: 1e-1
+  batch_size:
+    distribution: q_log_uniform_values
+    q: 8
+    min: 32
+    max: 256
+  dropout:
+    values: [0.3, 0.4, 0.5]
+  epochs:
+    value: 10
+  optimizer:
+    values: ["adam", "sgd"]
+early_terminate:
+  type: hyperband
+  s: 2
+  eta: 3
+  max_iter: 27
+"""
+
+TIMED = """
+from sweep.contract import EpochReported, Facts
+
+class Model:
+    def begin(self, assignment):
+        self.epochs = assignment.epochs
+        self.x = assignment.params["x"]
+
+    def train(self, report):
+        for epoch in range(1, self.epochs + 1):
+            if not report(EpochReported(trial=0, epoch=epoch, metrics={"loss": self.x}, time=0.0, time_s=36.0)):
+                return
+
+    def save(self, folder): pass
+    def restore(self, folder): return 0
+    def facts(self): return Facts()
+"""
+
+
+def plan(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, ["plan", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_a_published_wandb_file_plans_with_a_trainable_added(tmp_path: Path) -> None:
+    file = tmp_path / "published.yaml"
+    file.write_text(PUBLISHED)
+    refused = plan(file)
+    assert refused.exit_code == 2
+    assert "W&B's program is not run; name a class instead" in refused.output
+    file.write_text(f"trainable: trainables.digits_cnn:DigitsCNN\nrun_cap: 30\n{PUBLISHED}")
+    result = plan(file, "--json", "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "note: program: without effect here\n"
+    data = json.loads(result.stdout)
+    assert (data["trials"], data["epochs"]) == (30, 300)
+    assert [rung["epoch"] for rung in data["rungs"]] == [3, 9]
+    assert data["sweep"]["method"] == "tpe"
+    assert data["sweep"]["early_terminate"]["type"] == "hyperband"
+    assert data["sweep"]["parameters"]["batch_size"] == {
+        "distribution": "q_log_uniform_values",
+        "min": 32,
+        "max": 256,
+        "q": 8,
+    }
+    assert all(params["batch_size"] % 8 == 0 and params["epochs"] == 10 for params in data["sample"])
+
+
+def test_the_shipped_wandb_file_plans_and_names_what_it_ignores(tmp_path: Path) -> None:
+    result = plan(EXAMPLES / "wandb.yaml", "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "note: program, project, entity, command: without effect here\n"
+    for text in ("trials       20", "200 in all", "pruned at epoch 3 (20), 9 (", "batch_size", "adam"):
+        assert text in result.stdout
+    assert "not known: time one epoch with --time" in result.stdout
+
+
+def test_hours_by_a_timed_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timed_model.py").write_text(TIMED)
+    file = tmp_path / "timed.yaml"
+    file.write_text("trainable: timed_model:Model\nmethod: grid\nparameters: {x: {values: [1, 2]}}\nepochs: 100\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    result = plan(file, "--time", "--json", "--set", "resources.max_concurrent=1")
+    assert result.exit_code == 0, result.output
+    data = json.loads(result.stdout)
+    assert data["expected"]["hours"] == pytest.approx(2.0, rel=1e-3)
+    assert data["timing"]["source"] == "timed now"
+    assert "about 2 h 00 min: 36.00 s an epoch" in plan(file, "--time", "--set", "resources.max_concurrent=1").stdout
+
+
+@pytest.mark.parametrize("example", ["asha", "log_uniform_tpe"])
+def test_planning_imports_neither_ray_nor_tensorflow(example: str, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom sweep.cli import main\n"
+        f"main({['plan', f'{EXAMPLES / example}.yaml', '--results', str(tmp_path)]}, standalone_mode=False)\n"
+        "heavy = {'ray', 'tensorflow', 'pandas', 'pyarrow', 'keras', 'torch'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+
+from sweep.doctor import probe
+from sweep.doctor.commands import Ran
+from sweep.doctor.probe import Failure
+
+
+@pytest.mark.parametrize(
+    ("ran", "expected"),
+    [
+        (Ran(0, 'a line of Ray\n{"cpus": 4.0, "gpus": 0.0}\n'), (4.0, 0.0)),
+        (Ran(None, "", "retrying"), Failure("no answer in time; retrying")),
+        (Ran(0, "chatter"), Failure("no JSON but 'chatter'")),
+        (Ran(0, ""), Failure("exit code 0")),
+        (
+            Ran(1, "", "ray.exceptions.AuthenticationError: missing"),
+            Failure("it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"),
+        ),
+    ],
+)
+def test_answers_of_a_cluster(ran: Ran, expected: object) -> None:
+    assert probe.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
+
+
+def test_tensorflows_complaint_is_kept() -> None:
+    answer = (
+        '{"tensorflow": "2.21.0", "keras": "3.15.1", "backend": "tensorflow", "cuda": null, "cudnn": null, '
+        '"architectures": [], "gpus": [{"name": "X", "capability": null}]}'
+    )
+    log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
+    found = probe.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
+    assert not isinstance(found, Failure)
+    assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))

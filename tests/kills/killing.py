@@ -1,0 +1,312 @@
+"""Runs a sweep on Ray, kills its processes at random moments, resumes it, and compares with a run left alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import processes
+
+import sweep
+from sweep.events import EpochReported, SessionStarted, TrialEnded
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
+
+ROOT = Path(__file__).parents[2]
+WALK = Path(__file__).parent / "walk.py"
+VICTIMS = ("driver", "worker", "raylet", "ray", "everything")
+ORPHANS_S = 100.0
+
+GRID = """
+name: grid
+trainable: walk:Walk
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [0.01, 0.1, 0.3, 0.5]}, drag: {values: [0.1, 0.5, 0.9]}}
+epochs: 14
+max_restarts: 99
+checkpoint: {every_s: 0.2}
+resources: {max_concurrent: 2}
+"""
+SEARCH = """
+name: search
+trainable: walk:Walk
+method: tpe
+metric: {name: loss, goal: minimize}
+parameters: {rate: {min: 0.01, max: 0.9}, drag: {min: 0.0, max: 0.9}}
+epochs: 9
+run_cap: 16
+early_terminate: {type: asha, min_iter: 1, eta: 3}
+max_restarts: 99
+checkpoint: {every_s: 0.1}
+resources: {max_concurrent: 1}
+"""
+DIGITS = """
+name: digits
+trainable: trainables.digits_cnn:DigitsCNN
+method: grid
+metric: {name: val_accuracy, goal: maximize}
+parameters:
+  learning_rate: {values: [1e-2, 1e-3]}
+  optimizer: {value: adamw}
+  augmentation: {values: [low, high]}
+  dropout: {value: 0.2}
+  lr_schedule: {value: cosine}
+  batch_size: {value: 64}
+epochs: 40
+max_restarts: 99
+checkpoint: {every_s: 0.5}
+resources: {max_concurrent: 2}
+"""
+SWEEPS = {"grid": GRID, "search": SEARCH, "digits": DIGITS}
+
+
+@dataclass
+class Tally:
+    """What was done to sweeps, and what came of it."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    twice_in_a_row: int = 0
+    lost: int = 0
+    run_twice: int = 0
+    torn: int = 0
+    different: int = 0
+    orphans: int = 0  # drivers whose Ray stayed
+    orphans_s: float = 0.0  # until the last process below a killed driver was gone
+    remarks: list[str] = field(default_factory=list)
+
+    def wrong(self) -> int:
+        return self.lost + self.run_twice + self.torn + self.different + self.orphans
+
+    def __str__(self) -> str:
+        return (
+            f"{sum(self.kills.values())} kills {dict(self.kills)}, {self.twice_in_a_row} twice in a row: "
+            f"trials lost {self.lost}, trials run twice {self.run_twice}, rows torn {self.torn}, "
+            f"metrics different {self.different}; the last process of a killed driver was gone after "
+            f"{self.orphans_s:.1f} s"
+        )
+
+
+@dataclass
+class Project:
+    """A folder with the trainable, the sweep file, and the results."""
+
+    path: Path
+    name: str
+
+    @classmethod
+    def make(cls, path: Path, name: str) -> Project:
+        path.mkdir(parents=True, exist_ok=True)
+        shutil.copy(WALK, path / "walk.py")
+        (path / f"{name}.yaml").write_text(SWEEPS[name])
+        return cls(path, name)
+
+    @property
+    def folder(self) -> ResultsFolder:
+        return ResultsFolder(self.path / "results" / self.name)
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """The command line in a process group of its own; what it says goes to a file."""
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        with (self.path / "said.txt").open("ab") as said:
+            return subprocess.Popen(
+                [sys.executable, "-m", "sweep", *arguments],
+                cwd=self.path,
+                env=environment,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+
+    def run(self) -> subprocess.Popen[bytes]:
+        return self.start("run", f"{self.name}.yaml", "--no-memo", "-q")
+
+    def resume(self) -> subprocess.Popen[bytes]:
+        return self.start("resume", self.name, "--no-memo", "-q") if self.folder.info.exists() else self.run()
+
+    def epochs(self) -> int:
+        """How many epochs are in the log, cheaply."""
+        return self.folder.log.read_bytes().count(b'"epoch_reported"') if self.folder.log.exists() else 0
+
+
+def alone(path: Path, name: str, timeout_s: float = 300) -> Project:
+    """A run that nobody disturbs."""
+    project = Project.make(path, name)
+    code = project.run().wait(timeout_s)
+    if code != 0:
+        raise RuntimeError(f"the undisturbed run ended with {code}: {project.path / 'said.txt'}")
+    return project
+
+
+def some_victims(count: int, rng: random.Random) -> list[str]:
+    """What to kill, one after the other."""
+    return rng.choices(VICTIMS, weights=(4, 3, 1, 2, 2), k=count)
+
+
+def disturbed(
+    path: Path,
+    name: str,
+    victims: Iterable[str],
+    rng: random.Random,
+    tally: Tally,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Project:
+    """A run whose processes are killed at random moments, and which is resumed until it finishes."""
+    project = Project.make(path, name)
+    driver = project.run()
+    killed_before = False
+    watches: list[threading.Thread] = []
+    for victim in victims:
+        if not _reach_a_moment(project, driver, rng):
+            break
+        family = processes.below(driver.pid)
+        began = time.monotonic()  # of the kill
+        if not _kill(victim, driver, family, rng):
+            continue
+        tally.kills[victim] += 1
+        tell(f"{name}: killed {victim} at epoch {project.epochs()}")
+        if victim == "worker":
+            continue  # the driver starts another
+        if victim in ("ray", "raylet"):
+            _end(driver, project, tally, tell)
+        driver.wait(30)
+        tally.twice_in_a_row += killed_before
+        killed_before = rng.random() < 0.3
+        if not killed_before:
+            time.sleep(rng.uniform(0, 1))
+        driver = project.resume()
+        if victim == "driver":
+            watches.append(threading.Thread(target=_watch, args=(family, began, tally)))
+            watches[-1].start()
+        if killed_before:  # once more, before anything went on
+            time.sleep(rng.uniform(0, 3))
+            if driver.poll() is None and _kill("everything", driver, processes.below(driver.pid), rng):
+                tally.kills["everything"] += 1
+                driver.wait(30)
+                driver = project.resume()
+    for watch in watches:
+        watch.join()
+    for _ in range(5):
+        code = driver.wait(300)
+        if code == 0:
+            return project
+        tell(f"{name}: ended with {code}, resumed")
+        driver = project.resume()
+    raise RuntimeError(f"the sweep does not finish: {project.path / 'said.txt'}")
+
+
+def compare(project: Project, reference: Project, tally: Tally) -> None:
+    """Count what differs from the run that was left alone."""
+    events = list(store_log.read(project.folder.log))
+    ends = [event for event in events if isinstance(event, TrialEnded) and event.status != "interrupted"]
+    again = [trial for trial, count in Counter(end.trial for end in ends).items() if count > 1]
+    pairs = Counter((event.trial, event.epoch) for event in events if isinstance(event, EpochReported))
+    again += [pair[0] for pair, count in pairs.items() if count > 1]
+    again += _begun_after_their_end(project, {end.trial: end.time for end in ends})
+    tally.run_twice += len(set(again))
+    ours, theirs = sweep.load(project.folder.path), sweep.load(reference.folder.path)
+    columns = ["trial", "repeat", "seed", "status", "status_reason", "epochs"]
+    columns += [name for name in theirs.trials if name.startswith(("param.", "metric.", "best."))]
+    expected = {row["trial"]: row for row in theirs.trials[columns].to_dict("records")}
+    found = {row["trial"]: row for row in ours.trials[columns].to_dict("records")}
+    tally.lost += len(expected.keys() ^ found.keys())
+    tally.lost += sum(found[n]["epochs"] != expected[n]["epochs"] for n in expected.keys() & found.keys())
+    tally.different += sum(not _equal(found[n], expected[n]) for n in expected.keys() & found.keys())
+    tally.remarks += [
+        f"{project.path}: trial {n}: {found.get(n)} instead of {expected[n]}"
+        for n in expected
+        if n not in found or not _equal(found[n], expected[n])
+    ]
+    names = [name for name in theirs.metrics if name.startswith("metric.")] + ["learning_rate"]
+    rows = {(r["trial"], r["epoch"]): r for r in ours.metrics[["trial", "epoch", *names]].to_dict("records")}
+    right = {(r["trial"], r["epoch"]): r for r in theirs.metrics[["trial", "epoch", *names]].to_dict("records")}
+    tally.torn += len(ours.metrics) - len(rows) + len(rows.keys() ^ right.keys())
+    tally.different += sum(not _equal(rows[pair], right[pair]) for pair in rows.keys() & right.keys())
+    sessions = sum(isinstance(event, SessionStarted) for event in events)
+    tally.remarks.append(f"{project.path}: {sessions} sessions, {len(rows)} epochs")
+
+
+def _reach_a_moment(project: Project, driver: subprocess.Popen[bytes], rng: random.Random) -> bool:
+    """Wait for a random moment: while Ray starts, or some epochs later; False when the sweep ended before."""
+    before, began = project.epochs(), time.monotonic()
+    early_s = rng.uniform(0.3, 8) if rng.random() < 0.2 else math.inf
+    more = rng.randint(1, 12)
+    while driver.poll() is None:
+        waited = time.monotonic() - began
+        if waited > early_s:
+            return True
+        if project.epochs() >= before + more or waited > 120:
+            time.sleep(rng.uniform(0, 0.3))
+            return driver.poll() is None
+        time.sleep(0.02)
+    return False
+
+
+def _kill(victim: str, driver: subprocess.Popen[bytes], family: list[processes.Process], rng: random.Random) -> bool:
+    """Kill -9; False where there is no such process now."""
+    match victim:
+        case "driver":
+            driver.send_signal(signal.SIGKILL)
+        case "worker":
+            workers = [process for process in family if "TrialWorker" in process.title]
+            if not workers:
+                return False
+            rng.choice(workers).kill()
+        case "raylet":
+            servers = [process for process in family if "raylet/raylet" in process.title]
+            if not servers:
+                return False
+            servers[0].kill()
+        case "ray":
+            servers = [process for process in family if "TrialWorker" not in process.title]
+            if not servers:
+                return False
+            for process in sorted(family, key=lambda process: "gcs_server" not in process.title):
+                process.kill()
+        case "everything":
+            driver.send_signal(signal.SIGKILL)
+            for process in family:
+                process.kill()
+    return True
+
+
+def _watch(family: list[processes.Process], began: float, tally: Tally) -> None:
+    try:
+        processes.wait_until_gone(family, ORPHANS_S)
+        tally.orphans_s = max(tally.orphans_s, time.monotonic() - began)
+    except TimeoutError as error:
+        tally.orphans += 1
+        tally.remarks.append(str(error))
+
+
+def _end(driver: subprocess.Popen[bytes], project: Project, tally: Tally, tell: Callable[[str], None]) -> None:
+    """Without Ray, a driver ends by itself; how long it takes is told."""
+    began = time.monotonic()
+    try:
+        code = driver.wait(120)
+    except subprocess.TimeoutExpired:
+        tally.remarks.append(f"{project.path}: the driver outlived its Ray by 120 s and was killed")
+        driver.kill()
+        return
+    tell(f"{project.name}: the driver ended with {code}, {time.monotonic() - began:.1f} s after its Ray")
+
+
+def _begun_after_their_end(project: Project, ended: dict[int, float]) -> list[int]:
+    journal = project.path / "journal.txt"
+    lines = [line.split() for line in journal.read_text().splitlines()] if journal.exists() else []
+    return [int(line[3]) for line in lines if line[2] == "begin" and float(line[0]) > ended.get(int(line[3]), math.inf)]
+
+
+def _equal(one: dict[str, object], other: dict[str, object]) -> bool:
+    return all(repr(one[name]) == repr(value) for name, value in other.items())

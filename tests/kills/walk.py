@@ -1,0 +1,64 @@
+"""A trainable whose every number hangs on all that it did before: a random walk with momentum."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sweep.contract import Assignment, EpochReported, Facts, Report
+
+READS = ("rate", "drag")
+JOURNAL = "journal.txt"  # beside this file: a line for each trial begun and each epoch trained
+
+
+class Walk:
+    """Minimises the distance to zero, slowly and badly; an epoch takes a few hundredths of a second."""
+
+    PAUSE_S = 0.02
+
+    def begin(self, assignment: Assignment) -> None:
+        self.given, self.done = assignment, 0
+        self.rng = np.random.default_rng(assignment.seed)
+        self.place = self.rng.normal(size=16)
+        self.speed = np.zeros(16)
+        self._note(f"begin {assignment.trial}")
+
+    def train(self, report: Report) -> None:
+        rate, drag = self.given.params["rate"], self.given.params["drag"]
+        while self.done < self.given.epochs:
+            began = time.perf_counter()
+            time.sleep(self.PAUSE_S * (1 + 3 * (self.given.trial % 3)))
+            noise = self.rng.normal(size=16)
+            self.speed = float(drag) * self.speed - float(rate) * self.place + 0.1 * noise
+            self.place = self.place + self.speed
+            self.done += 1
+            self._note(f"epoch {self.given.trial} {self.done}")
+            metrics = {"loss": float(np.square(self.place).sum()), "speed": float(np.abs(self.speed).max())}
+            took = time.perf_counter() - began
+            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=took)):
+                return
+
+    def save(self, folder: Path) -> None:
+        np.savez(folder / "state.npz", place=self.place, speed=self.speed)
+        state: dict[str, Any] = {"done": self.done, "rng": self.rng.bit_generator.state}
+        (folder / "state.json").write_text(json.dumps(state))
+
+    def restore(self, folder: Path) -> int:
+        with np.load(folder / "state.npz") as arrays:
+            self.place, self.speed = arrays["place"], arrays["speed"]
+        state = json.loads((folder / "state.json").read_text())
+        self.rng.bit_generator.state = state["rng"]
+        self.done = int(state["done"])
+        return self.done
+
+    def facts(self) -> Facts:
+        return Facts(node="here")
+
+    def _note(self, line: str) -> None:
+        with (Path(__file__).parent / JOURNAL).open("a") as journal:
+            journal.write(f"{time.time()} {os.getpid()} {line}\n")

@@ -1,0 +1,197 @@
+"""The coordinator: resumed at any record of the log it decides and suggests as if it had never stopped."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import simulated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.backends.worker import Progress
+from sweep.errors import StoreError
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.store import log as store_log
+from sweep.store.log import Log
+
+METHODS = ("grid", "random", "sobol", "tpe", "nsga2")
+RULES = (
+    "{type: asha, min_iter: 1, eta: 2}",
+    "{type: hyperband, min_iter: 2, eta: 2}",
+    "{type: median, min_iter: 1, min_trials: 2}",
+    "{type: none}",
+)
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    method=st.sampled_from(METHODS),
+    rule=st.sampled_from(RULES),
+    seed=st.integers(0, 99),
+    repeats=st.sampled_from([1, 3]),
+    room=st.integers(1, 4),
+    cut=st.floats(0, 1),
+    torn=st.booleans(),
+)
+def test_any_prefix_of_the_log_goes_on_as_the_whole(
+    method: str, rule: str, seed: int, repeats: int, room: int, cut: float, torn: bool
+) -> None:
+    spec = simulated.spec(method, rule, seed, repeats)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log.jsonl"
+        whole = simulated.simulate(spec, path, room, seed)
+        lines = path.read_bytes().splitlines(keepends=True)
+        kept = int(cut * (len(lines) - 1))
+        path.write_bytes(b"".join(lines[:kept]) + (lines[kept][:-5] if torn else b""))
+        resumed = simulated.go_on(spec, path, whole[kept:])
+    assert sorted(map(repr, simulated.story(resumed))) == sorted(map(repr, simulated.story(whole)))
+    assert _starts_and_reports(resumed) == _starts_and_reports(whole)
+
+
+def _starts_and_reports(events: list[Event]) -> list[tuple[object, ...]]:
+    return [one for one in simulated.story(events) if one[0] != "ended"]
+
+
+@pytest.mark.parametrize("cuts", [(5, 20, 21), (0, 1, 2, 3), (30, 30, 60)])
+def test_killed_again_and_again(tmp_path: Path, cuts: tuple[int, ...]) -> None:
+    spec = simulated.spec("tpe", RULES[0], seed=3)
+    path = tmp_path / "log.jsonl"
+    whole = simulated.simulate(spec, path, 1, seed=1)
+    for cut in cuts:
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:cut]))
+        seen = simulated.story(store_log.read(path)) if cut else []
+        rest = whole[_position(whole, seen) :]
+        assert simulated.story(simulated.go_on(spec, path, rest)) == simulated.story(whole)
+
+
+def _position(events: list[Event], told: list[tuple[object, ...]]) -> int:
+    """How many events of a whole log it takes to tell so much of its story."""
+    return next(n for n in range(len(events) + 1) if len(simulated.story(events[:n])) == len(told))
+
+
+def _begin(tmp_path: Path, *more: str) -> tuple[Any, Log]:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    from sweep.spec import parse
+
+    log = Log(tmp_path / "log.jsonl")
+    return simulated.coordinator(parse(text + "\n".join(more), "f.yaml"), log), log
+
+
+def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path)
+    driver.open()
+    assert [driver.next().assignment.trial for _ in range(2)] == [0, 1]
+    driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
+    driver.stop("interrupted")
+    assert driver.next() is None
+    driver.close()
+    log.close()
+    events = list(store_log.read(log.path))
+    assert [e.trial for e in events if isinstance(e, TrialEnded) and e.status is Status.INTERRUPTED] == [0, 1]
+    again, log = _begin(tmp_path)
+    again.open(events)
+    assert (again.running, again.stopping) == (0, None)
+    assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
+    log.close()
+
+
+def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path)
+    driver.open()
+    driver.next()
+    log.close()  # killed: the trial has no end
+    again, log = _begin(tmp_path)
+    again.open(list(store_log.read(log.path)))
+    again.stop("interrupted")
+    again.close()
+    log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [(end.trial, end.status) for end in ends] == [(0, Status.INTERRUPTED)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "larger", "reason"),
+    [
+        ("budget: {epochs: 4}", "budget: {epochs: 8}", "budget of 4 epochs"),
+        ("stop_when: {no_improvement: 1}", "stop_when: {no_improvement: 9}", "no improvement in 1 trials"),
+    ],
+)
+def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str, larger: str, reason: str) -> None:
+    driver, log = _begin(tmp_path, limit)
+    driver.open()
+    driver.next(), driver.next()
+    for trial, last in ((0, 2), (1, 2)) if "budget" in limit else ((0, 9), (1, 9)):
+        for epoch in range(1, last + 1):
+            score = float(trial) + 0.1
+            report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
+            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
+            driver.take(trial, Progress((report,), done))
+    assert driver.stopping == reason
+    driver.close()
+    log.close()
+    events = list(store_log.read(log.path))
+    same, log = _begin(tmp_path, limit)
+    same.open(events)
+    assert (same.stopping, same.next()) == (reason, None)
+    log.close()
+    more, log = _begin(tmp_path, larger)
+    more.open(events)
+    assert more.stopping is None
+    assert more.next().assignment.trial == (0 if "budget" in limit else 2)
+    log.close()
+
+
+def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path)
+    driver.open()
+    driver.next(), driver.next()
+    whole, append = log.path.read_bytes(), log.append
+
+    def full(events: object) -> None:
+        raise StoreError(f"{log.path}: No space left on device")
+
+    log.append = full  # type: ignore[method-assign]
+    assert not driver.take(0, simulated.progress(driver._open[0].started, 1, 9))
+    assert "No space left" in driver.fault
+    assert driver.next() is None
+    assert not driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
+    assert driver.running == 0
+    driver.close()
+    assert log.path.read_bytes() == whole
+    log.append = append  # type: ignore[method-assign]
+    log.close()
+    again, log = _begin(tmp_path)
+    again.open(list(store_log.read(log.path)))
+    assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
+    log.close()
+
+
+def test_a_worker_that_was_given_up_for_lost_is_not_heard(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path)
+    driver.open()
+    driver.next()
+    driver.lose(0, "worker lost: gone")
+    size = log.path.stat().st_size
+    assert not driver.take(0, Progress())
+    driver.lose(0, "again")
+    assert log.path.stat().st_size == size
+    log.close()
+
+
+def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
+    started = [
+        TrialStarted(trial=n, trial_id=f"t{n}", params={"a": n / 9, "b": 1}, seed=0, repeat=0, time=1.0)
+        for n in range(2)
+    ]
+    failed = [TrialEnded(trial=n, status=Status.FAILED, reason="no", time=1.0) for n in range(2)]
+    begun = SessionStarted(time=1.0, resumed=False, version="1")
+    driver, log = _begin(tmp_path)
+    driver._spec = replace(driver._spec, max_failures=2)
+    driver.open([begun, *started, *failed, SessionEnded(time=2.0, reason="the code is at fault")])
+    assert driver.stopping is None
+    log.close()

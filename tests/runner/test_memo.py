@@ -1,0 +1,137 @@
+"""Trials that were trained before are answered from their sweep's log, and only if nothing differs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from curves import FILE, TRAINABLE, Watcher, ends, resume, run
+
+import sweep
+from sweep.events import EpochReported, TrialEnded
+from sweep.store import log as store_log
+
+SECOND = FILE.replace("curves", "second")
+
+
+def answered(watcher: Watcher) -> dict[int, str | None]:
+    return {event.trial: event.memo for event in watcher.seen if isinstance(event, TrialEnded)}
+
+
+def test_the_same_sweep_again_is_answered(project: Path) -> None:
+    first = run(project)
+    watcher = Watcher()
+    second = run(project, SECOND, watcher, memo=True)
+    assert second.completed == 3
+    assert answered(watcher) == {0: "curves/0", 1: "curves/1", 2: "curves/2"}
+    assert watcher.said == ["3 trials answered from curves, not trained again"]
+    one, other = sweep.load(first.folder.path), sweep.load(second.folder.path)
+    assert other.metrics.drop(columns=["sweep", "trial_id"]).equals(one.metrics.drop(columns=["sweep", "trial_id"]))
+    assert other.trials["memo"].tolist() == ["curves/0", "curves/1", "curves/2"]
+    assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
+    assert other.trials["train_s"].tolist() == [0.0] * 3
+    best = second.folder.path / other.trials["checkpoint"].dropna().item()
+    assert best.resolve() == (first.folder.path / "checkpoints/00001/epoch-000004").resolve()
+    third = Watcher()
+    run(project, FILE.replace("curves", "third"), third, memo=True)
+    assert answered(third)[1] == "curves/1"
+
+
+def test_only_what_is_missing_is_trained(project: Path) -> None:
+    run(project)
+    watcher = Watcher()
+    outcome = run(project, SECOND.replace("[3, 1, 2]", "[2, 7, 1]"), watcher, memo=True)
+    assert answered(watcher) == {0: "curves/2", 1: None, 2: "curves/1"}
+    assert ends(outcome.folder) == dict.fromkeys(range(3), "completed")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text + "seed: 1\n",
+        lambda text: text.replace("epochs: 4", "epochs: 3"),
+        lambda text: text + "training: {precision: float32}\n",
+        lambda text: text.replace("parameters: {a:", "parameters: {b: {value: 1}, a:"),
+    ],
+)
+def test_a_training_that_differs_is_trained(project: Path, change: object) -> None:
+    run(project)
+    watcher = Watcher()
+    run(project, change(SECOND), watcher, memo=True)  # type: ignore[operator]
+    assert set(answered(watcher).values()) == {None}
+
+
+def test_more_epochs_are_said_to_be_trained_anew(project: Path) -> None:
+    run(project)
+    watcher = Watcher()
+    run(project, SECOND.replace("epochs: 4", "epochs: 5"), watcher, memo=True)
+    assert watcher.said == [
+        "trials of curves that differ in nothing but their 4 epochs are trained anew for 5: they have no checkpoint "
+        "any more, and a schedule may depend on the number of epochs"
+    ]
+
+
+def test_other_code_is_trained(project: Path) -> None:
+    run(project)
+    (project / "curve.py").write_text(TRAINABLE + "\n# another version\n")
+    watcher = Watcher()
+    run(project, SECOND, watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+
+
+def test_a_sweep_that_went_on_with_other_code_answers_nothing(project: Path) -> None:
+    run(project, FILE + "run_cap: 1\n")
+    (project / "curve.py").write_text(TRAINABLE + "\n# another version\n")
+    watcher = Watcher()
+    resume(project, "run_cap=3", watcher=watcher)
+    assert "has changed since the sweep began" in watcher.said[0]
+    again = Watcher()
+    run(project, SECOND, again, memo=True)
+    assert set(answered(again).values()) == {None}
+
+
+def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
+    text = FILE.replace("[3, 1, 2]", "[-1, -2, 1]")
+    run(project, text)
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert answered(watcher) == {0: None, 1: None, 2: "curves/2"}
+
+
+def test_the_scheduler_judges_answered_trials_too(project: Path) -> None:
+    rule = "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
+    order = FILE.replace("[3, 1, 2]", "[1, 2, 3]")
+    run(project, order)
+    plain = run(project, order.replace("curves", "plain") + rule)
+    watcher = Watcher()
+    second = run(project, order.replace("curves", "second") + rule, watcher, memo=True)
+    assert ends(second.folder) == ends(plain.folder) == {0: "completed", 1: "pruned", 2: "pruned"}
+    assert [event.memo for event in watcher.seen if isinstance(event, TrialEnded)] == [
+        "curves/0",
+        "curves/1",
+        "curves/2",
+    ]
+    reported = [(e.trial, e.epoch) for e in store_log.read(second.folder.log) if isinstance(e, EpochReported)]
+    assert reported == [(0, 1), (0, 2), (0, 3), (0, 4), (1, 1), (2, 1)]
+
+
+def test_answered_epochs_are_on_no_budget(project: Path) -> None:
+    run(project)
+    outcome = run(project, SECOND + "budget: {epochs: 6}\n", memo=True)
+    assert (outcome.completed, outcome.stopped) == (3, None)
+
+
+@pytest.mark.parametrize(("data", "count"), [("one", 3), ("other", 0)])
+def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: int) -> None:
+    code = TRAINABLE.replace('Facts(node="here")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())')
+    code = code.replace("import json", "from pathlib import Path\nimport json")
+    (project / f"data_{data}.py").write_text(code)
+    held = project / f"data_{data}.py.data"
+    held.write_text("one")
+    text = FILE.replace("curve:Curve", f"data_{data}:Curve")
+    run(project, text)
+    held.write_text(data)
+    watcher = Watcher()
+    second = run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert second.completed == 3
+    assert sum(source is not None for source in answered(watcher).values()) == count

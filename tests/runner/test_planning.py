@@ -1,0 +1,104 @@
+"""Plans: epochs, rungs, samples and histograms, without training anything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sweep.render.plans import as_dict
+from sweep.runner import planning
+from sweep.runner.histograms import histograms
+from sweep.runner.planning import Plan
+from sweep.runner.pricing import Timing
+from sweep.spec import parse
+
+TPE = "method: tpe\nmetric: {name: loss}\n"
+
+
+def planned(text: str, timing: Timing | None = None) -> Plan:
+    return planning.plan(parse(f"trainable: m:M\n{text}", "s.yaml"), None, lambda sample: timing)
+
+
+def counts(plan: Plan, name: str) -> dict[str, int]:
+    (found,) = [one for one in plan.histograms if one.name == name]
+    return {json.dumps(bin.low): bin.count for bin in found.bins}
+
+
+def test_a_grid_is_counted_value_by_value() -> None:
+    plan = planned(
+        "method: grid\nrepeats: 2\nparameters:\n"
+        "  a: {values: [x, y, z]}\n  b: {min: 1, max: 2, when: {a: [x, y]}}\n  c: {value: 1}\n"
+    )
+    assert (plan.trials, plan.epochs, plan.lengths) == (10, 100, (10, 10))
+    assert counts(plan, "a") == {'"x"': 2, '"y"': 2, '"z"': 1}
+    assert counts(plan, "b") == {"1": 2, "2": 2}
+    assert [one.name for one in plan.histograms] == ["a", "b"]
+    assert (plan.histograms[1].present, plan.histograms[1].of) == (4, 5)
+    assert plan.looked_at == "all 5 configurations"
+
+
+def test_epochs_that_vary_are_added_up_or_estimated() -> None:
+    text = "parameters: {epochs: {values: [2, 4]}, a: {values: [1, 2, 3]}}\n"
+    assert planned(f"method: grid\n{text}").epochs == 18
+    plan = planned(f"{TPE}{text}run_cap: 6\n")
+    assert (plan.epochs, plan.lengths) == (None, (2, 4))
+    assert plan.price.epochs == pytest.approx(18, rel=0.15)
+
+
+@pytest.mark.parametrize("method", ["random", "sobol"])
+def test_methods_that_need_no_results_show_their_own_configurations(method: str) -> None:
+    plan = planned(f"method: {method}\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nrun_cap: 50\n")
+    assert plan.looked_at == "all 50 configurations"
+    assert sum(counts(plan, "a").values()) == 50
+    many = planned(f"method: {method}\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nrun_cap: 5000\n")
+    assert many.looked_at == "the first 200 configurations"
+
+
+def test_a_logarithmic_parameter_has_logarithmic_bins_and_a_tied_one_follows() -> None:
+    plan = planned(
+        f"{TPE}run_cap: 9\nparameters:\n  lr: {{distribution: log_uniform_values, min: 1e-5, max: 1e-1}}\n"
+        '  wd: {value: "= lr / 10"}\n'
+    )
+    for one in plan.histograms:
+        ratios = [bin.high / bin.low for bin in one.bins]
+        assert ratios == pytest.approx([ratios[0]] * len(ratios), rel=1e-3)
+        assert one.present == 200
+        assert min(bin.count for bin in one.bins) > 0
+    assert [one.name for one in plan.histograms] == ["lr", "wd"]
+
+
+def test_only_possible_points_are_looked_at() -> None:
+    plan = planned(f'{TPE}run_cap: 9\nparameters: {{a: {{min: 0.0, max: 1.0}}}}\nconstraints: ["a < 0.25"]\n')
+    (one,) = plan.histograms
+    assert one.bins[-1].high < 0.25
+    assert one.present == 200
+
+
+def test_rungs_and_hours() -> None:
+    text = "method: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\nrun_cap: 40\nepochs: 27\n"
+    plan = planned(text + "early_terminate: {type: hyperband, min_iter: 3}\n", Timing(1.0, 0.0, 0.0, "made up"))
+    assert [(rung.epoch, round(rung.trials or 0)) for rung in plan.rungs] == [(3, 40), (9, 16)]
+    assert plan.epochs == 27 * 40
+    assert plan.price.epochs is not None
+    assert plan.price.epochs < plan.epochs / 2
+    assert plan.price.hours == pytest.approx(plan.price.epochs / (plan.concurrent or 1) / 3600)
+
+
+def test_no_configuration_gives_no_histogram() -> None:
+    assert histograms(parse("trainable: m:M\nmethod: grid\nparameters: {a: {value: 1}}", "s.yaml").space, [{}]) == ()
+
+
+def test_everything_is_in_the_data() -> None:
+    text = "method: grid\nmetric: {name: loss}\nparameters: {a: {values: [1, 2]}}\nearly_terminate: {type: asha}\n"
+    plan = planned(text, Timing(1.0, 2.0, 3.0, "made up"))
+    data = as_dict(plan)
+    json.dumps(data, allow_nan=False)
+    assert data["rungs"] == [
+        {"epoch": 1, "expected_trials": 2},
+        {"epoch": 3, "expected_trials": pytest.approx(1.5, abs=0.1)},
+        {"epoch": 9, "expected_trials": pytest.approx(1.5, abs=0.1)},
+    ]
+    assert data["timing"] == {"epoch_s": 1.0, "trial_s": 2.0, "start_s": 3.0, "source": "made up"}
+    assert data["histograms"]["a"]["bins"] == [{"value": 1, "count": 1}, {"value": 2, "count": 1}]
+    assert data["expected"]["hours"] > 0

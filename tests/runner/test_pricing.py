@@ -1,0 +1,171 @@
+"""Prices: what the real schedulers do on average, what budgets leave, and where times come from."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+
+from sweep.contract import Devices
+from sweep.errors import TrainableError
+from sweep.events import EpochReported, Facts, Status, TrialEnded
+from sweep.runner import pricing
+from sweep.runner.pricing import Course, Price, Rung, Timing
+from sweep.schedulers.build import build as build_scheduler
+from sweep.space.objectives import Objective
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.spec import Spec, parse
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+
+LOSS = Objective("loss", "minimize")
+TIMING = Timing(epoch_s=2.0, trial_s=10.0, start_s=100.0, source="made up")
+
+
+def spec(more: str = "run_cap: 9") -> Spec:
+    file = "trainable: timed:Model\nmethod: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
+    return parse(file + more, "s.yaml")
+
+
+def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
+    """How many trials reach each epoch, one after the other, each of a merit that never changes."""
+    scheduler = build_scheduler(rule, LOSS, epochs)
+    numbers = random.Random(seed)
+    counts = dict.fromkeys(range(1, epochs + 1), 0)
+    for trial in range(trials):
+        loss = numbers.random()
+        for epoch in counts:
+            counts[epoch] += 1
+            report = EpochReported(trial=trial, epoch=epoch, metrics={"loss": loss}, time=0.0, time_s=0.0)
+            if scheduler.observe(report):
+                break
+    return counts
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        Asha(min_iter=1, eta=3),
+        Asha(min_iter=2, eta=2),
+        Asha(min_iter=1, eta=3, brackets=2),
+        Hyperband(min_iter=3, eta=3),
+        Hyperband(max_iter=12, s=2, eta=2),
+    ],
+    ids=str,
+)
+def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTermination) -> None:
+    trials, epochs = 60, 12
+    runs = [reaching(rule, epochs, trials, seed) for seed in range(12)]
+    found = pricing.course(rule, epochs, trials)
+    assert found.rungs
+    for rung in found.rungs if not isinstance(rule, Asha) or rule.brackets == 1 else ():
+        assert rung.trials == pytest.approx(fmean(run[rung.epoch] for run in runs), rel=0.1, abs=1.5)
+    assert found.epochs == pytest.approx(fmean(sum(run.values()) for run in runs), rel=0.1)
+
+
+def test_rules_without_proportions_are_priced_in_full() -> None:
+    assert pricing.course(NoTermination(), 5, 9) == Course((), 45)
+    assert pricing.course(Median(grace=2), 5, 9) == Course((Rung(2, None), Rung(3, None), Rung(4, None)), 45)
+    assert pricing.course(Asha(), 9, None) == Course((Rung(1, None), Rung(3, None)), None)
+
+
+def test_many_trials_are_scaled_up() -> None:
+    first, second, *_ = pricing.course(Asha(min_iter=1, eta=4), 20, 1_000_000).rungs
+    assert first.trials == 1_000_000
+    assert second.trials == pytest.approx(250_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("more", "trials", "expected"),
+    [
+        ("run_cap: 9", 9, Price(9, 90, (100 + 9 * 30 / 2) / 3600)),
+        ("run_cap: 1", 1, Price(1, 10, (100 + 30) / 3600)),
+        ("run_cap: 9\nbudget: {epochs: 40}", 9, Price(4, 40, (100 + 4 * 30 / 2) / 3600)),
+        ("budget: {epochs: 40}", None, Price(4, 40, (100 + 4 * 30 / 2) / 3600)),
+        ("budget: {hours: 1}", None, Price(3500 * 2 / 30, 3500 * 2 / 3, 1)),
+        ("run_cap: 9\nbudget: {hours: 1}", 9, Price(9, 90, (100 + 9 * 30 / 2) / 3600)),
+        (
+            "budget: {gpu_hours: 1}\nresources: {gpus: 0.5}",
+            None,
+            Price(3500 * 2 / 30, 3500 * 2 / 3, 1),
+        ),
+    ],
+)
+def test_price(more: str, trials: int | None, expected: Price) -> None:
+    found = pricing.price(spec(more), trials, 10, TIMING, 2)
+    assert (found.trials, found.epochs) == pytest.approx((expected.trials, expected.epochs))
+    assert found.hours == pytest.approx(expected.hours)
+    assert pricing.price(spec(more), trials, 10, None, 2).hours is None
+
+
+def past(
+    results: Path, name: str, trainable: str, *, when: float, epoch_s: float, simulated: int | None = None
+) -> None:
+    info = {"spec": {"trainable": trainable}, "simulated_gpus": simulated}
+    folder = ResultsFolder.create(results, name, "", info)
+    epochs = [EpochReported(trial=0, epoch=n, metrics={}, time=0.0, time_s=epoch_s) for n in range(1, 4)]
+    ends = [
+        TrialEnded(trial=n, status=Status.COMPLETED, reason="", time=0.0, facts=Facts(overhead_s={"build": s, "x": 1}))
+        for n, s in enumerate([9.0, 1.0, 1.0])
+    ]
+    with Log(folder.log) as log:
+        log.append([*epochs, *ends])
+    os.utime(folder.log, (when, when))
+
+
+def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None:
+    past(tmp_path, "old", "timed:Model", when=1e9, epoch_s=5.0)
+    past(tmp_path, "new", "timed:Model", when=2e9, epoch_s=0.5)
+    past(tmp_path, "other", "timed:Other", when=3e9, epoch_s=7.0)
+    past(tmp_path, "rehearsal", "timed:Model", when=3e9, epoch_s=8.0, simulated=4)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "sweep.json").write_text("{")
+    (tmp_path / "damaged" / "log.jsonl").write_text("")
+    assert pricing.earlier(tmp_path, "timed:Model", None) == Timing(0.5, 2.0, 8.0, "sweep new")
+    assert pricing.earlier(tmp_path, "timed:Model", 4) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
+    assert pricing.earlier(tmp_path, "timed:Nobody", None) is None
+    assert pricing.earlier(tmp_path / "absent", "timed:Model", None) is None
+
+
+MODEL = """
+import json, time
+from sweep.contract import EpochReported, Facts
+
+class Model:
+    def begin(self, assignment):
+        self.epochs, self.params = assignment.epochs, assignment.params
+        with open("begun.txt", "a") as file:
+            file.write(json.dumps(dict(assignment.params)) + chr(10))
+        time.sleep(0.05)
+
+    def train(self, report):
+        if self.params["a"] == 0.5:
+            raise ValueError("no such a")
+        for epoch in range(1, self.epochs + 1):
+            time.sleep(0.02)
+            if not report(EpochReported(trial=0, epoch=epoch, metrics={"loss": 1.0}, time=0.0, time_s=0.02)):
+                return
+
+    def save(self, folder): raise AssertionError
+    def restore(self, folder): raise AssertionError
+    def facts(self): return Facts()
+"""
+
+
+def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "timed.py").write_text(MODEL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sample = [{"a": 0.1}, {"a": 0.2}, {"a": 0.3}]
+    timing = pricing.measure(spec(), Devices(), [tmp_path], sample)
+    assert timing.epoch_s == 0.02
+    assert 0.04 < timing.trial_s < 5
+    assert timing.source == "timed now"
+    begun = (tmp_path / "begun.txt").read_text().splitlines()
+    assert [json.loads(line) for line in begun] == sample[:2]
+    with pytest.raises(TrainableError, match="the timed trial failed: ValueError: no such a"):
+        pricing.measure(spec(), Devices(), [tmp_path], [{"a": 0.5}])

@@ -1,0 +1,182 @@
+"""What a searcher learns of earlier sweeps, and what failed trials count as."""
+
+from __future__ import annotations
+
+from itertools import count
+from statistics import fmean
+
+import pytest
+from logs import drive, trial
+from optuna.trial import TrialState
+
+from sweep.events import Event, Params, Status, TrialStarted
+from sweep.searchers.build import build
+from sweep.searchers.contract import Searcher
+from sweep.searchers.history import Record, ended
+from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
+from sweep.space.expressions import Expression
+from sweep.space.objectives import Impute, Objective
+from sweep.space.space import Condition, OneOf, Parameter, Space
+
+LOSS = (Objective("loss", "minimize"),)
+PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("c", Categorical(("a", "b")))))
+LEARNING = ["tpe", "cmaes", "nsga2"]
+
+
+def distance(params: Params) -> float:
+    return (params["x"] - 0.7) ** 2 + (params["y"] + 0.6) ** 2
+
+
+def outcome(number: int, params: Params) -> list[Event]:
+    return trial(number, params, Status.COMPLETED, [distance(params)])
+
+
+def earlier(points: list[Params], status: Status = Status.COMPLETED) -> list[Record]:
+    return ended(event for number, params in enumerate(points) for event in trial(number, params, status, [1.0]))
+
+
+def random_sweep(trials: int) -> list[Record]:
+    return ended(drive(build("random", PLANE, LOSS, 5), trials, outcome))
+
+
+def mean_distance(searcher: Searcher, trials: int) -> float:
+    log = drive(searcher, trials, outcome)
+    return fmean(distance(event.params) for event in log if isinstance(event, TrialStarted))
+
+
+@pytest.mark.parametrize(("method", "trials", "share"), [("tpe", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)])
+def test_a_sweep_that_learned_begins_nearer_to_the_optimum(method: str, trials: int, share: float) -> None:
+    past = random_sweep(trials)
+    cold, warm = (build(method, PLANE, LOSS, 0) for _ in range(2))
+    assert warm.learn(past) == trials
+    assert mean_distance(warm, 10) < share * mean_distance(cold, 10)
+
+
+@pytest.mark.parametrize("method", LEARNING)
+@pytest.mark.parametrize("trials", [1, 3, 11])
+def test_who_learns_and_observes_the_same_suggests_the_same(method: str, trials: int) -> None:
+    first, second = (build(method, PLANE, LOSS, 0) for _ in range(2))
+    for searcher in (first, second):
+        assert searcher.learn(random_sweep(trials)) == trials
+    for event in drive(first, 9, outcome):
+        second.observe(event)
+    assert first.suggest(9) == second.suggest(9)
+
+
+@pytest.mark.parametrize("method", ["grid", "random", "sobol"])
+def test_methods_that_learn_from_no_result_learn_nothing(method: str) -> None:
+    space = Space((Parameter("c", Categorical(("a", "b"))),))
+    cold, warm = (build(method, space, LOSS, 0) for _ in range(2))
+    assert warm.learn(earlier([{"c": "a"}])) == 0
+    assert [warm.suggest(n) for n in range(3)] == [cold.suggest(n) for n in range(3)]
+
+
+def test_configurations_of_earlier_sweeps_are_not_skipped() -> None:
+    searcher = build("tpe", Space((Parameter("c", Categorical(("a", "b"))),)), LOSS, 0)
+    assert searcher.learn(earlier([{"c": "a"}, {"c": "b"}])) == 2
+    log = drive(searcher, 9, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
+    assert sorted(event.params["c"] for event in log if isinstance(event, TrialStarted)) == ["a", "b"]
+
+
+def test_repeats_learn_as_well() -> None:
+    searcher = build("tpe", PLANE, LOSS, 0, repeats=3)
+    assert [searcher.learn(random_sweep(trials)) for trials in (4, 3)] == [4, 3]
+
+
+@pytest.mark.parametrize(
+    ("params", "lies"),
+    [
+        ({"x": 0.5, "kind": "sgd", "momentum": 0.9, "decay": 0.05}, True),
+        ({"x": 0.5, "kind": "adam", "decay": 0.05}, True),
+        ({"x": 0.5, "kind": "adam", "momentum": 0.9}, True),  # not of this space, so no matter
+        ({"x": 0.5, "kind": "adam", "size": 8, "width": 3}, True),
+        ({"x": 0.5, "kind": "adam", "size": 16}, False),
+        ({"x": 0.5, "kind": "adam", "decay": 0.06}, False),
+        ({"x": 0.5, "kind": "lion"}, False),
+        ({"x": 5.0, "kind": "adam"}, False),
+        ({"x": "much", "kind": "adam"}, False),
+        ({"x": 0.5, "kind": "sgd"}, False),
+        ({"x": 0.95, "kind": "adam"}, False),  # violates the constraint
+        ({"x": 0.5}, False),
+    ],
+)
+@pytest.mark.parametrize("method", LEARNING)
+def test_only_trials_that_lie_in_the_space_count(method: str, params: Params, lies: bool) -> None:
+    when = Condition((("kind", OneOf(("sgd",))),))
+    space = Space(
+        (
+            Parameter("x", LogUniform(0.01, 1)),
+            Parameter("kind", Categorical(("sgd", "adam"))),
+            Parameter("momentum", Uniform(0, 0.99), when=when),
+            Parameter("decay", Tied(Expression.parse("x / 10"))),
+            Parameter("size", Constant(8)),
+        ),
+        (Expression.parse("x < 0.9"),),
+    )
+    searcher = build(method, space, LOSS, 0)
+    assert searcher.learn(earlier([params])) == lies
+    assert searcher.suggest(0) is not None
+
+
+def test_trials_without_the_objective_do_not_count_and_those_without_an_end_are_none() -> None:
+    searcher = build("tpe", PLANE, (Objective("accuracy", "maximize"),), 0)
+    point = {"x": 0.0, "y": 0.0, "c": "a"}
+    assert searcher.learn(earlier([point, point])) == 0
+    assert earlier([point], Status.RUNNING) == []
+
+
+@pytest.mark.parametrize("method", LEARNING)
+@pytest.mark.parametrize("status", [Status.PRUNED, Status.DIVERGED, Status.OOM, Status.FAILED])
+def test_every_end_can_be_learned_from(method: str, status: Status) -> None:
+    searcher = build(method, PLANE, LOSS, 0)
+    points = [{"x": x / 10, "y": 0.5, "c": "b"} for x in range(6)]
+    assert searcher.learn([*earlier(points, status), *random_sweep(6)]) == 12
+    assert drive(searcher, 8, outcome)
+    assert searcher.suggest(8) is not None
+
+
+IMPUTED = [
+    (None, Status.FAILED, TrialState.FAIL, None),
+    (None, Status.DIVERGED, TrialState.COMPLETE, 3.3),
+    ("worst", Status.FAILED, TrialState.COMPLETE, 3.3),
+    ("worst", Status.OOM, TrialState.COMPLETE, 3.3),
+    ("latest", Status.FAILED, TrialState.COMPLETE, 5.0),
+    ("best", Status.DIVERGED, TrialState.COMPLETE, 2.0),
+    ("best", Status.OOM, TrialState.COMPLETE, 2.0),
+]
+
+
+@pytest.mark.parametrize(("impute", "status", "state", "value"), IMPUTED)
+@pytest.mark.parametrize("goal", ["minimize", "maximize"])
+def test_what_a_failed_trial_counts_as(
+    goal: str, impute: Impute | None, status: Status, state: TrialState, value: float | None
+) -> None:
+    objective = Objective("loss", goal, impute)
+    searcher = OptunaSearcher("nsga2", PLANE, (objective,), 0)
+    numbers = count()
+    for end, losses in [
+        (Status.COMPLETED, [3.0]),
+        (Status.COMPLETED, [0.0]),
+        (status, [2.0, 5.0, float("nan")]),
+        (status, []),
+    ]:
+        number = next(numbers)
+        point = {"x": number / 10, "y": 0.0, "c": "a"}
+        for event in trial(number, point, end, [objective.sign * loss for loss in losses]):
+            searcher.observe(event)
+    *_, third, empty = searcher.study().trials
+    assert third.state is state
+    assert third.values == (None if value is None else [pytest.approx(objective.sign * value)])
+    assert empty.values == (None if value is None else [pytest.approx(objective.sign * 3.3)])
+
+
+def test_tpe_is_told_worst_as_a_trial_that_it_ranks_last() -> None:
+    told = []
+    for impute in ("worst", "latest"):
+        searcher = OptunaSearcher("tpe", PLANE, (Objective("loss", "minimize", impute),), 0)
+        for event in trial(0, {"x": 0.0, "y": 0.0, "c": "a"}, Status.FAILED, [2.0]):
+            searcher.observe(event)
+        (found,) = searcher.study().trials
+        told.append((found.state, found.values, found.intermediate_values))
+    assert told == [(TrialState.PRUNED, None, {}), (TrialState.COMPLETE, [2.0], {})]

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small import Small, assignment, go_on, metrics, train
+
+pytestmark = pytest.mark.keras
+
+
+def test_evaluates_with_the_average_and_trains_without() -> None:
+    plain, averaged = Small(), Small()
+    params = {"optimizer": "sgd", "learning_rate": 0.2}
+    last = metrics(train(plain, assignment(**params)))
+    ema = metrics(train(averaged, assignment(**params, ema_momentum=0.9)))
+    assert [m["loss"] for m in last] == [m["loss"] for m in ema]
+    assert ema[-1]["val_loss"] != last[-1]["val_loss"]
+    for a, b in zip(plain._begun().program.model.weights, averaged._begun().program.model.weights, strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_is_the_exponential_average_of_the_weights_after_each_update() -> None:
+    trainable = Small()
+    given = assignment(epochs=3, batch_size=70, ema_momentum=0.75, optimizer="sgd", learning_rate=0.2)
+    trainable.begin(given)
+    program = trainable._begun().program
+    expected = None
+    for epoch in (1, 2, 3):  # one update an epoch
+        go_on(trainable, pause_after=epoch)
+        now = np.asarray(program.model.trainable_variables[0])
+        expected = now if expected is None else 0.75 * expected + 0.25 * now
+    np.testing.assert_allclose(np.asarray(program.average.variables[0]), expected, rtol=1e-5)
+
+
+def test_another_trial_starts_a_new_average() -> None:
+    used, fresh = Small(), Small()
+    train(used, assignment(ema_momentum=0.5, seed=3))
+    assert metrics(train(used, assignment(ema_momentum=0.9))) == metrics(train(fresh, assignment(ema_momentum=0.9)))

@@ -1,0 +1,137 @@
+"""The number of replicas changes the speed and nothing else.
+
+Each optimizer, clipping, accumulation and averaging meets each other one in some row of the matrix (pairwise
+coverage), and each row runs several schedules, which need no graph of their own. All combinations:
+``pytest -m exhaustive tests/trainables/test_equivalence.py``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from small import Small, assignment, metrics, train, weights
+
+from sweep.contract import Value
+from trainables.optimizers import OPTIMIZERS
+from trainables.schedules import SCHEDULES
+
+pytestmark = [pytest.mark.keras, pytest.mark.slow]
+
+TOLERANCE = 1e-6  # on metrics and weights after 20 updates in float32
+CLIPPING: dict[str, Mapping[str, Value]] = {
+    "none": {},
+    "clipnorm": {"clipnorm": 0.1},
+    "global_clipnorm": {"global_clipnorm": 0.1},
+    "clipvalue": {"clipvalue": 0.01},
+}
+ACCUMULATION: dict[str, Mapping[str, Value]] = {"whole": {}, "micro": {"micro_batches": 3}}
+AVERAGING: dict[str, Mapping[str, Value]] = {"last": {}, "ema": {"ema_momentum": 0.9}}
+EXTRA: Mapping[str, Mapping[str, Value]] = {
+    "piecewise": {"lr_drop_epochs": [1, 3]},
+    "plateau": {"lr_patience": 1},
+}
+FACTORS = (OPTIMIZERS, tuple(CLIPPING), tuple(ACCUMULATION), tuple(AVERAGING))
+Row = tuple[str, ...]
+
+
+def pairwise(factors: tuple[tuple[str, ...], ...]) -> list[Row]:
+    """Rows in which each two values of different factors meet at least once, chosen greedily."""
+    columns = list(itertools.combinations(range(len(factors)), 2))
+
+    def pairs(row: Row) -> set[tuple[int, int, str, str]]:
+        return {(a, b, row[a], row[b]) for a, b in columns}
+
+    every = list(itertools.product(*factors))
+    missing = set().union(*(pairs(row) for row in every))
+    rows: list[Row] = []
+    while missing:
+        best = max(every, key=lambda row: len(pairs(row) & missing))
+        rows.append(best)
+        missing -= pairs(best)
+    return rows
+
+
+def parameters(row: Row, schedule: str) -> dict[str, Value]:
+    optimizer, clipping, accumulation, averaging = row
+    return {
+        "optimizer": optimizer,
+        "learning_rate": 0.1 if optimizer == "sgd" else 0.002,
+        "weight_decay": 0.01,
+        "lr_schedule": schedule,
+        "warmup_steps": 3,
+        "dropout": 0.3,
+        **({"momentum": 0.9} if optimizer == "sgd" else {}),
+        **EXTRA.get(schedule, {}),
+        **CLIPPING[clipping],
+        **ACCUMULATION[accumulation],
+        **AVERAGING[averaging],
+    }
+
+
+class Weighted(Small):
+    """Batch normalisation, dropout, sample weights, and 6 examples in the last batch of an epoch."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        (x, y), held_out = super().data(hp)
+        return (x, y, np.random.default_rng(1).uniform(0.5, 2.0, len(x)).astype(np.float32)), held_out
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, use_bias=False, kernel_regularizer=keras.regularizers.L2(1e-3)),
+                keras.layers.BatchNormalization(),
+                keras.layers.Activation("tanh"),
+                keras.layers.Dropout(hp.number("dropout")),
+                keras.layers.Dense(3),
+            ]
+        )
+
+
+@pytest.fixture(scope="module")
+def trainables() -> Iterator[dict[int, Small]]:
+    """One trainable for each number of replicas, with the programs that it has compiled."""
+    yield {gpus: Weighted() for gpus in (0, 2, 4, 8)}
+
+
+def compare(one: Small, several: Small, gpus: int, params: dict[str, Value]) -> None:
+    alone = metrics(train(one, assignment(0, epochs=4, **params)))
+    together = metrics(train(several, assignment(gpus, epochs=4, **params)))
+    for a, b in zip(alone, together, strict=True):
+        assert b == pytest.approx(a, abs=TOLERANCE, rel=0)
+    for ours, theirs in zip(weights(one), weights(several), strict=True):
+        np.testing.assert_allclose(theirs, ours, atol=TOLERANCE, rtol=0)
+
+
+ROWS = pairwise(FACTORS)
+SCHEDULES_OF = {row: SCHEDULES[i % 5 :: 5] + SCHEDULES[(i // 5) % 10 :][:1] for i, row in enumerate(ROWS)}
+
+
+def test_rows_cover_all_pairs() -> None:
+    for a, b in itertools.combinations(range(len(FACTORS)), 2):
+        assert {(row[a], row[b]) for row in ROWS} == set(itertools.product(FACTORS[a], FACTORS[b]))
+    assert set().union(*SCHEDULES_OF.values()) == set(SCHEDULES)
+
+
+@pytest.mark.parametrize("row", ROWS, ids="-".join)
+def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
+    for schedule in SCHEDULES_OF[row]:
+        compare(trainables[0], trainables[2], 2, parameters(row, schedule))
+
+
+@pytest.mark.parametrize(("gpus", "row"), [(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])])
+def test_four_and_eight_replicas(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
+    compare(trainables[0], trainables[gpus], gpus, parameters(row, "cosine"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+@pytest.mark.parametrize("row", list(itertools.product(*FACTORS)), ids="-".join)
+def test_all_combinations(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
+    for schedule in SCHEDULES:
+        compare(trainables[0], trainables[gpus], gpus, parameters(row, schedule))

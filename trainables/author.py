@@ -1,0 +1,62 @@
+"""What the author of a trainable writes and may override; each method is called with the trial's hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from sweep.hyperparameters import Hyperparameters
+from trainables import class_weights, losses, optimizers, schedules
+from trainables.draws import Draws
+from trainables.live import Live
+
+
+class Author:
+    """A Keras model and its data; whatever is not overridden follows the standard hyperparameters."""
+
+    live: Live
+    """Numbers for the graph that change between trials without a new one: ``self.live.number("dropout")``."""
+    example: tuple[Any, ...]
+    """The first training example, as a batch of one."""
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+        """Training and validation data: (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples each.
+
+        Loaded once per node and set of parameters that it reads. Validation may be None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        """A new model; called inside the strategy's scope, under the trial's precision and seed."""
+        raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
+
+    def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        """Anything that `Model.compile` takes; by default crossentropy for integer targets, else squared error."""
+        smoothing = self.live.number("label_smoothing", bounds=(0, 1)) if "label_smoothing" in hp else None
+        return losses.default_loss(self.example[1], model, smoothing)
+
+    def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        """Anything that `Model.compile` takes; by default accuracy for integer targets, else absolute error."""
+        return losses.default_metrics(self.example[1], model)
+
+    def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
+        """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
+        return {name: self.live.number(f"loss_weights.{name}") for name in hp.group("loss_weights")}
+
+    def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
+        """Weights of the training examples by label; ``class_weights`` may be balanced."""
+        return class_weights.build(hp, labels)
+
+    def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
+        """A new optimizer; by default the one that ``optimizer`` and its kin name."""
+        return optimizers.build(hp, self.live)
+
+    def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
+        """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
+        return schedules.build(hp)
+
+    def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
+        """Change the inputs of a training batch, inside the graph; by default not at all."""
+        return x

@@ -1,0 +1,49 @@
+"""Class weights as sample weights, which every loss and loop understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.data import DataError
+
+
+def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
+    """The weights that ``class_weights`` asks for: none, or balanced (the mean class weighs 1).
+
+    ``labels``: all training labels, None where they are a stream. Raises ValueError or DataError.
+    """
+    kind = hp.text("class_weights", "none")
+    if kind == "none":
+        return None
+    if kind != "balanced":
+        raise ValueError(f"class_weights is {kind!r}, expected none or balanced")
+    if labels is None or not hasattr(labels, "dtype") or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError("class_weights is balanced, but the targets are no array of integer labels")
+    found, counts = np.unique(labels, return_counts=True)
+    return {int(label): len(labels) / (len(found) * count) for label, count in zip(found, counts, strict=True)}
+
+
+def labels_of(data: Any) -> Any:
+    """All labels of a data set, None where they are a stream."""
+    return data[1] if isinstance(data, tuple) else None
+
+
+def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
+    """The data with sample weights by label, times those that it has; a label without weight counts 1."""
+    if not weights:
+        return data
+    table = np.ones(max(weights) + 1, np.float32)
+    table[list(weights)] = list(weights.values())
+    if isinstance(data, tf.data.Dataset):
+        return data.map(lambda x, y, *given: (x, y, _product(tf.gather(table, tf.cast(y, tf.int64)), given)))
+    x, y, *given = data
+    return x, y, _product(table[np.asarray(y).ravel()].reshape(np.shape(y)), given)
+
+
+def _product(by_label: Any, given: Any) -> Any:
+    return by_label * given[0] if given else by_label

@@ -1,0 +1,91 @@
+"""Keras's losses, averaged over the global batch instead of over one replica's part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
+
+from trainables import slices
+from trainables.live import LiveNumber
+
+MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+
+
+class GlobalLoss:
+    """One loss of a compiled model, with its weight in the total.
+
+    Called for a slice, it gives a value whose average over all slices, each by its share of the examples, is
+    the loss that Keras computes on one device for the whole batch: whatever the reduction, masks and sample
+    weights are. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
+    """
+
+    def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
+        self.name, self._loss, self._weight = name, loss, weight
+        self.reduction = standardize_reduction(loss.reduction)
+        if self.reduction not in (*MEANS, "sum"):
+            raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
+        self.counts_first = False  # its divisor is not known before all slices were computed once
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        cut = slices.current()
+        value = self._of_slice(cut, y_true, y_pred, sample_weight)
+        if cut is not None:
+            cut.losses[self.name] = value * cut.share
+        return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
+
+    def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
+        dtype, mask = self._loss.dtype, getattr(y_pred, "_keras_mask", None)
+        self.counts_first = mask is not None or (
+            self.reduction == "mean_with_sample_weight" and sample_weight is not None
+        )
+        if cut is None:  # Keras builds the model without computing
+            return self._loss(y_true, y_pred, sample_weight)
+        y_true, y_pred = (
+            keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
+        )
+        values = keras.ops.convert_to_tensor(self._loss.call(y_true, y_pred), dtype)
+        if values.shape.rank == 0:
+            return values  # the author has averaged over the slice
+        weight = apply_mask(sample_weight, mask, dtype=dtype, reduction="sum")
+        if weight is not None:
+            values, weight = squeeze_or_expand_to_same_rank(values, tf.cast(weight, dtype))
+            total = tf.reduce_sum(values * weight)
+        else:
+            total = tf.reduce_sum(values)
+        if self.reduction == "sum":
+            return tf.math.divide_no_nan(total, cut.share)
+        elements = tf.cast(tf.size(values), dtype)
+        if not self.counts_first:
+            return tf.math.divide_no_nan(total, elements)
+        if self.reduction == "mean_with_sample_weight":
+            count = tf.reduce_sum(weight)
+        else:
+            valid = tf.reduce_sum(tf.cast(mask, dtype))
+            count = tf.math.divide_no_nan(valid * elements, tf.cast(tf.size(mask), dtype))
+        return tf.math.divide_no_nan(total, cut.total(self.name, count) * cut.share)
+
+
+def install(model: keras.Model, weights: Mapping[str, LiveNumber | float]) -> tuple[GlobalLoss, ...]:
+    """Replace the losses of a compiled and built model; ``weights`` by the name of an output.
+
+    Raises ValueError for a weight of an output that has no loss.
+    """
+    compiled = model._compile_loss
+    if compiled is None:
+        return ()
+    compiled._flat_losses, entries = [], compiled._flat_losses
+    installed = []
+    unknown = set(weights) - {entry.name for entry in entries}
+    if unknown:
+        names = ", ".join(entry.name for entry in entries)
+        raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
+    for entry in entries:
+        loss = GlobalLoss(entry.name, entry.loss, weights.get(entry.name, entry.loss_weights))
+        compiled._flat_losses.append(entry._replace(loss=loss, loss_weights=None))
+        installed.append(loss)
+    model._aggregate_additional_loss = tf.reduce_sum  # not divided by the number of replicas
+    return tuple(installed)

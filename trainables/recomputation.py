@@ -1,0 +1,47 @@
+"""Gradient checkpointing: activations are computed again in the backward pass instead of kept.
+
+Keras's own `RematScope` fails inside a graph ("custom_gradient ... keywords arguments only when eager"). Source:
+Chen et al., Training Deep Nets with Sublinear Memory Cost.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+
+def install(model: keras.Model) -> None:
+    """Recompute the layers of a model that are functions of their inputs and trainable weights alone.
+
+    What has state or draws random numbers (batch normalisation, dropout) would do so twice: its activations
+    are kept.
+    """
+    for layer in model.layers:
+        if not isinstance(layer, keras.Model) and _is_pure(layer):
+            layer.call = functools.partial(_recomputed, layer.call)
+
+
+def _is_pure(layer: keras.layers.Layer) -> bool:
+    parts = layer._flatten_layers()
+    random = any(part._seed_generators for part in parts)
+    return not random and not layer.non_trainable_variables and bool(layer.trainable_variables)
+
+
+def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    leaves = tf.nest.flatten((args, kwargs))
+    tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
+    if not tensors:  # Keras infers shapes with stand-ins
+        return call(*args, **kwargs)
+
+    @tf.recompute_grad
+    def compute(*given: tf.Tensor) -> Any:
+        fresh = iter(given)
+        filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]
+        again, options = tf.nest.pack_sequence_as((args, kwargs), filled)
+        return call(*again, **options)
+
+    return compute(*tensors)

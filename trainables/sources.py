@@ -1,0 +1,71 @@
+"""What a trainable's `data` may hand over beside arrays: rows that are read once, and streams of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+SHUFFLE_BUFFER = 10_000
+
+
+class DataError(Exception):
+    """What a trainable's ``data`` returned, or the files it names, cannot be trained on."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array that lies in files of another format; it is written down once, block by block, and then mapped."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    blocks: Callable[[], Iterator[np.ndarray[Any, Any]]]  # in order, along the first axis
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Examples that can only be read one after the other.
+
+    ``ordered(seed, epoch)`` is one epoch of single examples: shuffled as far as the source allows from
+    (seed, epoch), or as they lie where the seed is None. ``size`` None: not known without counting.
+    """
+
+    ordered: Callable[[int | None, int], tf.data.Dataset]
+    size: int | None = None
+
+    def map(self, function: Callable[..., Any]) -> Stream:
+        """The same examples, each changed by ``function(x, y, ...)``."""
+        return Stream(lambda seed, epoch: self.ordered(seed, epoch).map(function, tf.data.AUTOTUNE), self.size)
+
+
+def from_dataset(dataset: tf.data.Dataset) -> Stream:
+    """A `tf.data.Dataset` of single examples, shuffled in a buffer of 10,000; raises DataError if it is endless."""
+    size = int(dataset.cardinality())
+    if size == tf.data.INFINITE_CARDINALITY:
+        raise DataError("an endless dataset, expected one epoch of it; use take(n)")
+    known = None if size == tf.data.UNKNOWN_CARDINALITY else size
+
+    def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
+        if seed is None:
+            return dataset
+        return dataset.shuffle(min(known or SHUFFLE_BUFFER, SHUFFLE_BUFFER), seed=mixed(seed, epoch))
+
+    return Stream(ordered, known)
+
+
+def mixed(seed: int, epoch: int) -> int:
+    """One number from both, for generators that take one."""
+    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+
+
+def permutation(size: int, seed: int | None, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The order of an epoch, the same on every machine; as it is without a seed."""
+    if seed is None:
+        return np.arange(size, dtype=np.int32)
+    return np.random.Generator(np.random.Philox(mixed(seed, epoch))).permutation(size).astype(np.int32)

@@ -1,0 +1,70 @@
+"""Transfer learning on scikit-learn's bundled digits: what was learned on 0 to 4 helps to tell 5 to 9 apart."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import keras
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.keras_trainable import KerasTrainable
+
+HIDDEN = (128, 64)
+
+
+class TransferDigits(KerasTrainable):
+    """Five classes of 10 x 10 grey images with a digit anywhere in them; only 100 to train on, 796 to validate.
+
+    Beside the standard hyperparameters it reads ``pretrained`` (true: the hidden layers begin with weights
+    trained on the other five digits) and ``dropout`` (0). The standard ``frozen_layers`` keeps the first of
+    ``hidden_1`` and ``hidden_2`` as they are.
+    """
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+        """Digits 5 to 9 as classes 0 to 4; the split is the same for every trial and stratified by class."""
+        x, y = _digits(range(5, 10), copies=1)
+        x_train, x_val, y_train, y_val = train_test_split(x, y, train_size=100, random_state=0, stratify=y)
+        return (x_train, y_train), (x_val, y_val)
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        """Two hidden layers and a new head, logits in float32."""
+        hidden = [keras.layers.Dense(n, activation="relu", name=f"hidden_{i}") for i, n in enumerate(HIDDEN, 1)]
+        dropout = keras.layers.Dropout(hp.number("dropout", 0.0))
+        head = keras.layers.Dense(5, dtype="float32", name="head")
+        model = keras.Sequential([keras.Input((100,)), *hidden, dropout, head], name="transfer_digits")
+        if hp.get("pretrained", True):
+            for layer, weights in zip(hidden, pretrained(), strict=True):
+                layer.set_weights(weights)
+        return model
+
+
+@functools.cache  # once per worker
+def pretrained() -> tuple[list[Any], ...]:
+    """Kernel and bias of each hidden layer after training on digits 0 to 4: a few seconds with scikit-learn.
+
+    Put here what loads your own weights. It must give the same numbers whenever it is called, and must not draw
+    from `random` or `np.random`, which are the trial's: a worker calls it for its first trial only.
+    """
+    x, y = _digits(range(5), copies=5)
+    net = MLPClassifier(HIDDEN, random_state=0)
+    with threadpool_limits(1):  # the same sums on every machine, and workers do not fight for cores
+        for _ in range(20):
+            net.partial_fit(x, y, classes=range(5))
+    return tuple([kernel, bias] for kernel, bias in zip(net.coefs_[:-1], net.intercepts_[:-1], strict=True))
+
+
+def _digits(classes: range, copies: int) -> tuple[Any, Any]:
+    """Each image of these classes at random places of a 10 x 10 canvas, flattened, and its class from 0."""
+    x, y = load_digits(return_X_y=True)
+    chosen = np.tile(np.flatnonzero(np.isin(y, classes)), copies)
+    canvas = np.zeros((len(chosen), 10, 10), np.float32)
+    corners = np.random.default_rng(0).integers(0, 3, (len(chosen), 2))
+    for image, pixels, (row, column) in zip(canvas, x[chosen].reshape(-1, 8, 8), corners, strict=True):
+        image[row : row + 8, column : column + 8] = pixels / 16
+    return canvas.reshape(-1, 100), (y[chosen] - classes.start).astype(np.int32)
