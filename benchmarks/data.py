@@ -43,7 +43,7 @@ def _measured(way: str, folder: Path) -> tuple[float, float]:
     workers = [context.Process(target=_work, args=(way, folder, barrier, queue)) for _ in range(WORKERS)]
     for worker in workers:
         worker.start()
-    found = [queue.get(timeout=120) for _ in workers]
+    found = [queue.get(timeout=600) for _ in workers]
     for worker in workers:
         worker.join()
     held, epoch_s = (statistics.mean(numbers) for numbers in zip(*found, strict=True))
@@ -64,9 +64,9 @@ def _work(way: str, folder: Path, barrier: Barrier, queue: Any) -> None:
         began = time.perf_counter()
         epoch(number)
         epoch_s = time.perf_counter() - began
-    barrier.wait(60)
+    barrier.wait(600)
     queue.put((_private_mb() - idle, epoch_s))
-    barrier.wait(60)
+    barrier.wait(600)
 
 
 def _feed(way: str, folder: Path) -> Callable[[int], float]:

@@ -20,7 +20,7 @@ class Mark(Enum):
 
 
 Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
-"""What was read, by name; of a group, the names in it."""
+"""What was read, by name; where `below` was asked, the names."""
 
 
 class Hyperparameters:
@@ -82,12 +82,12 @@ class Hyperparameters:
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value
 
-    def group(self, name: str) -> dict[str, Value]:
-        """The parameters below a nested name, by the rest of their names; none where there are none."""
+    def below(self, name: str) -> tuple[str, ...]:
+        """The names of the parameters below a nested name, without it; none where there are none."""
         names = tuple(key for key in self._params if key.startswith(f"{name}."))
         for record in self._records:
             record[name] = names
-        return {key.removeprefix(f"{name}."): self._params[key] for key in names}
+        return tuple(key.removeprefix(f"{name}.") for key in names)
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from sweep.errors import InputError, did_you_mean
 from sweep.hyperparameters import Hyperparameters
 
 READERS = frozenset({"get", "number", "integer", "text"})
-GROUP = "group"  # reads all parameters below a name
+BELOW = "below"  # reads all parameters below a name
 
 
 @dataclass(frozen=True)
@@ -95,16 +94,14 @@ class _Finder:
             for path in (base.with_suffix(".py"), base / "__init__.py"):
                 if path.is_file():
                     return path
-        # An editable installation is no folder of sys.path: ask for the top package, which is light.
-        try:
-            spec = importlib.util.find_spec(parts[0])
-        except (ImportError, ValueError):
-            return None
-        for location in (spec.submodule_search_locations or []) if spec else []:
-            base = Path(location).joinpath(*parts[1:])
-            for path in (base.with_suffix(".py"), base / "__init__.py"):
-                if path.is_file():
-                    return path
+        # An editable installation is no folder of sys.path: ask every finder for the top package, which is light.
+        for finder in sys.meta_path:
+            spec = finder.find_spec(parts[0], None)
+            for location in (spec.submodule_search_locations or []) if spec else []:
+                base = Path(location).joinpath(*parts[1:])
+                for path in (base.with_suffix(".py"), base / "__init__.py"):
+                    if path.is_file():
+                        return path
         return None
 
     def closure(self, module: str, path: Path) -> dict[str, Path]:
@@ -189,7 +186,7 @@ def _reads(tree: ast.Module) -> set[str] | None:
                     names |= _text(key)
                 elif _held(owner, {"live"}):
                     names |= _text(key)
-            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == GROUP:
+            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
                 names |= {f"{text}.*" for text in _text(key)} if _held(owner, holders) else set()
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if _held(right, holders):
                 names |= _text(key)

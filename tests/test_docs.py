@@ -66,6 +66,16 @@ def test_the_source_of_a_keras_trainable_tells_what_it_reads() -> None:
     assert "get" not in reads
 
 
+def test_the_page_of_standard_hyperparameters_is_complete() -> None:
+    reads = inspect("trainables.keras_trainable:KerasTrainable", [ROOT]).reads or frozenset()
+    page = (ROOT / "docs" / "hyperparameters.md").read_text()
+    named = set(re.findall(r"`([a-z_0-9.<>]+)`", page))
+    assert {name.replace(".*", ".<output>") for name in reads} <= named
+    schedules = re.findall(r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE)
+    source = (ROOT / "trainables" / "schedules.py").read_text()
+    assert set(schedules) == set(re.findall(r'"([a-z_]+)"', source.split("SCHEDULES = (")[1].split(")")[0]))
+
+
 def test_no_file_is_longer_than_400_lines() -> None:
     for folder in ("sweep", "trainables", "tests", "benchmarks"):
         for path in (ROOT / folder).rglob("*.py"):

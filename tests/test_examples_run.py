@@ -17,13 +17,13 @@ FOLDER = Path(__file__).parents[1] / "search_spaces" / "examples"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 SMALL = {
-    "asha": ["epochs=2", "run_cap=4"],
+    "asha": ["epochs=2", "run_cap=3"],
     "budget": ["budget.epochs=2"],
-    "conditions": ["run_cap=4"],
+    "conditions": ["run_cap=3"],
     "epochs": ["parameters.epochs.values=[1, 2]", "parameters.warmup_epochs.value=0"],
     "gpus": ["resources.gpus=0", "training.strategy=auto"],
-    "hyperband": ["epochs=2", "early_terminate.max_iter=3", "early_terminate.s=1", "run_cap=4"],
-    "median": ["epochs=2", "early_terminate.min_iter=1", "early_terminate.min_trials=1", "run_cap=3"],
+    "hyperband": ["epochs=2", "early_terminate.max_iter=3", "early_terminate.s=1", "run_cap=3"],
+    "median": ["epochs=2", "early_terminate.min_iter=1", "early_terminate.min_trials=1"],
     "repeats": ["repeats=2", "run_cap=1"],
     "wandb": ["epochs=2", "early_terminate.min_iter=1"],
 }

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import DataError
+from trainables.sources import DataError, Stream
 
 
 def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
@@ -39,7 +39,7 @@ def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
         return data
     table = np.ones(max(weights) + 1, np.float32)
     table[list(weights)] = list(weights.values())
-    if isinstance(data, tf.data.Dataset):
+    if isinstance(data, tf.data.Dataset | Stream):
         return data.map(lambda x, y, *given: (x, y, _product(tf.gather(table, tf.cast(y, tf.int64)), given)))
     x, y, *given = data
     return x, y, _product(table[np.asarray(y).ravel()].reshape(np.shape(y)), given)

@@ -76,7 +76,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     sums = _sums(placement.strategy)
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
-    return {"replicas": len(placement.devices), "sums": sums, "examples_per_s": max(rates[1:])}
+    return {"sums": sums, "examples_per_s": max(rates[1:])}
 
 
 def _sums(strategy: tf.distribute.Strategy) -> list[float]:

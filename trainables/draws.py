@@ -15,7 +15,8 @@ class Draws:
     """
 
     def __init__(self, seed: tf.Tensor, update: tf.Tensor, size: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> None:
-        self._seed = tf.stack([tf.cast(seed, tf.int32), tf.cast(update, tf.int32)])
+        self._seed = tf.cast(seed, tf.int32)
+        self._update = tf.cast(update, tf.int32)
         self._size, self._start, self._stop = size, start, stop
         self._calls = 0
 
@@ -33,4 +34,5 @@ class Draws:
     def key(self) -> tf.Tensor:
         """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
         self._calls += 1
-        return tf.random.fold_in(self._seed, self._calls)
+        of_call = tf.random.fold_in(tf.stack([self._seed, self._calls]), 0)[0]
+        return tf.stack([of_call, self._update])

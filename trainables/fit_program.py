@@ -15,11 +15,12 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import keras_corrections, profile, scope
+from trainables import global_losses, keras_corrections, profile, scope, slices
 from trainables.data import Split, updates
 from trainables.draws import Draws
 from trainables.optimizers import CLIPPING
 from trainables.program import Recipe, Trained
+from trainables.slices import Slice
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -35,21 +36,24 @@ class FitProgram:
         self,
         model: keras.Model,
         compiled: Mapping[str, Any],
+        loss_weights: Mapping[str, Any],
         strategy: tf.distribute.Strategy,
         hp: Hyperparameters,
         recipe: Recipe,
         augment: Callable[[Any, Draws], Any],
         example: Any,
+        seed: int,
     ) -> None:
         optimizer: keras.optimizers.Optimizer = compiled["optimizer"]
         _refuse(recipe, strategy.num_replicas_in_sync, optimizer)
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
-        keras_corrections.synchronise_batch_norm(model)
         model.compile(**compiled, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
         scope.check(model, strategy)
-        keras_corrections.part_seeds(model, strategy)
+        global_losses.install(model, loss_weights, 1 / strategy.num_replicas_in_sync)
+        keras_corrections.build_symbolically(model, example)
+        model.train_step = _in_slices(model, seed)
         self.model = model
         self._strategy = strategy
         self._augment = augment
@@ -96,8 +100,8 @@ class FitProgram:
         def batches() -> Iterator[Any]:
             return self._batches(data, batch_size, seed, epoch, augment=augment)
 
-        first = next(batches())
-        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), first)
+        one = self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
+        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
         count = updates(data.size, batch_size)
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
@@ -108,12 +112,34 @@ class FitProgram:
             tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
-                x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)  # noqa: B023
-                if augment:
-                    size = tf.constant(len(rows))
-                    x = self._augment(x, Draws(tf.constant(seed), tf.constant(update), size, tf.constant(0), size))
+                yield self._batch(tensors, rows, seed if augment else None, update)
                 update += 1
-                yield (x, *rest)
+
+    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
+        """Gathered rows, augmented where there is a seed."""
+        x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)
+        if seed is not None:
+            size = tf.constant(len(rows))
+            x = self._augment(x, Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, tf.constant(0), size))
+        return (x, *rest)
+
+
+def _in_slices(model: keras.Model, seed: int) -> Callable[[Any], Any]:
+    """The model's own step, told which part of the global batch it computes."""
+    train_step = model.train_step
+
+    def step(data: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        count = tf.shape(tf.nest.flatten(data)[0])[0]
+        here = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
+        counts = tf.cast(slices.sum_over_replicas([here])[0], tf.int32)
+        start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
+        draws = Draws(tf.constant(seed & 0x7FFFFFFF), model.optimizer.iterations, size, start, start + count)
+        with slices.entered(Slice(size, start, start + count, replicas, draws)):
+            return train_step(data)
+
+    return step
 
 
 class _Rates(keras.callbacks.Callback):

@@ -23,8 +23,10 @@ class GlobalLoss:
     weights are. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
     """
 
-    def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
-        self.name, self._loss, self._weight = name, loss, weight
+    def __init__(
+        self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
+    ) -> None:
+        self.name, self._loss, self._weight, self._scale = name, loss, weight, scale
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
             raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
@@ -35,6 +37,7 @@ class GlobalLoss:
         value = self._of_slice(cut, y_true, y_pred, sample_weight)
         if cut is not None:
             cut.losses[self.name] = value * cut.share
+            value = value * self._scale
         return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
 
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
@@ -69,10 +72,12 @@ class GlobalLoss:
         return tf.math.divide_no_nan(total, cut.total(self.name, count) * cut.share)
 
 
-def install(model: keras.Model, weights: Mapping[str, LiveNumber | float]) -> tuple[GlobalLoss, ...]:
+def install(
+    model: keras.Model, weights: Mapping[str, LiveNumber | float], scale: float = 1.0
+) -> tuple[GlobalLoss, ...]:
     """Replace the losses of a compiled and built model; ``weights`` by the name of an output.
 
-    Raises ValueError for a weight of an output that has no loss.
+    ``scale`` multiplies what they give for a slice. Raises ValueError for a weight of an output without loss.
     """
     compiled = model._compile_loss
     if compiled is None:
@@ -84,8 +89,7 @@ def install(model: keras.Model, weights: Mapping[str, LiveNumber | float]) -> tu
         names = ", ".join(entry.name for entry in entries)
         raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
     for entry in entries:
-        loss = GlobalLoss(entry.name, entry.loss, weights.get(entry.name, entry.loss_weights))
+        loss = GlobalLoss(entry.name, entry.loss, weights.get(entry.name, entry.loss_weights), scale)
         compiled._flat_losses.append(entry._replace(loss=loss, loss_weights=None))
         installed.append(loss)
-    model._aggregate_additional_loss = tf.reduce_sum  # not divided by the number of replicas
     return tuple(installed)

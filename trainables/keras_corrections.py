@@ -59,6 +59,11 @@ def _expand(values: tf.Tensor, axes: Iterable[int]) -> tf.Tensor:
     return values
 
 
+def take_whole_losses(model: keras.Model) -> None:
+    """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas."""
+    model._aggregate_additional_loss = tf.reduce_sum
+
+
 def part_losses(model: keras.Model) -> None:
     """Keep what layers add to the loss apart for each replica.
 
@@ -92,20 +97,6 @@ class _ThreadList(threading.local):
 
     def __len__(self) -> int:
         return len(self._items)
-
-
-def part_seeds(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
-    """Give each replica its own stream for Keras's random layers, which draw the same mask on all of them.
-
-    For `Model.fit`; in our loop `trainables.random_layers` does better.
-    """
-    if strategy.num_replicas_in_sync == 1:
-        return
-    for layer in _layers(model):
-        for generator in layer._seed_generators:
-            local = strategy.experimental_local_results(generator.state.value)
-            for i, copy in enumerate(local):
-                copy.assign(copy + tf.constant([1000003 * i, 0], copy.dtype))
 
 
 def outputs_in_float32(model: keras.Model) -> None:

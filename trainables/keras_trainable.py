@@ -14,7 +14,7 @@ import keras
 
 from sweep.contract import Assignment, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables import checkpoint, class_weights, plateau, precision, preparation, schedules
+from trainables import checkpoint, class_weights, plateau, precision, preparation, schedules, sharing
 from trainables.author import Author
 from trainables.data import Split, split, updates
 from trainables.devices import Placement, place
@@ -51,7 +51,7 @@ class KerasTrainable(Author):
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        train, validation = self._load(hp, placement)
+        train, validation = self._load(hp, placement, assignment.shared)
         self.example = train.example()
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
@@ -122,13 +122,12 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
-    def _load(self, hp: Hyperparameters, placement: Placement) -> tuple[Split, Split | None]:
+    def _load(self, hp: Hyperparameters, placement: Placement, shared: Path | None) -> tuple[Split, Split | None]:
         if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
             return self._data[2:]
         self._data = None  # two data sets at once may not fit
-        reads: Reads = {}
+        (train_data, validation_data), reads = sharing.shared(shared, hp, lambda: self.data(hp), self)
         with hp.recording(reads):
-            train_data, validation_data = self.data(hp)
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
         train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
         validation = None

@@ -71,15 +71,15 @@ def build(
     optimizers.exclude_from_decay(optimizer, model)
     compiled = {"optimizer": optimizer, "loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
     weights = author.loss_weights(hp)
-    if fit:
-        compiled["loss_weights"] = {name: float(weight) for name, weight in weights.items()} or None
-        return FitProgram(model, compiled, placement.strategy, hp, recipe, augment, author.example)
     random_layers.install()
     keras_corrections.synchronise_batch_norm(model)
-    keras_corrections.take_global_gradients(optimizer)
     keras_corrections.part_losses(model)
     if hp.get("gradient_checkpointing", False):
         recomputation.install(model)
+    if fit:
+        return FitProgram(model, compiled, weights, placement.strategy, hp, recipe, augment, author.example, seed)
+    keras_corrections.take_global_gradients(optimizer)
+    keras_corrections.take_whole_losses(model)
     model.compile(**compiled, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.example)
     losses = global_losses.install(model, weights)

@@ -91,6 +91,7 @@ SCHEDULES = (
     "constant", "step", "piecewise", "linear", "polynomial", "exponential",
     "cosine", "cosine_restarts", "one_cycle", "plateau",
 )  # fmt: skip
+READS = ("lr_final", "lr_lengthening", "lr_rise", "lr_initial", "lr_power", "lr_drop_factor")
 
 
 def build(hp: Hyperparameters) -> Schedule:

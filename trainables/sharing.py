@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,12 +27,15 @@ Loaded: TypeAlias = tuple[Any, Any]
 """Training data and validation data or None, as a trainable's ``data`` returns them."""
 
 
-def shared(folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, Reads]:
+def shared(
+    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], holder: object = None
+) -> tuple[Loaded, Reads]:
     """``load()``, done once for all workers with the same folder whose trials agree on what it read, and its reads.
 
     The folder belongs to one run of one sweep, so that code and files stay the same; None: do not share.
-    Streams and an author's own memory maps pass through: each worker loads for itself. Raises what ``load``
-    raises, and DataError where the folder's disk is too small.
+    Streams and an author's own memory maps pass through, and so does what comes with new attributes of the
+    ``holder``, which other workers would miss: each worker loads for itself. Raises what ``load`` raises, and
+    DataError where the folder's disk is too small.
     """
     if folder is None:
         return _settled(*_recorded(hp, load))
@@ -41,10 +45,12 @@ def shared(folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded])
         with _locked(folder / "lock"):
             found = _find(folder, hp)
             if found is None:
+                before = _attributes(holder)
                 loaded, reads = _recorded(hp, load)
+                shareable = _attributes(holder) == before and _shareable(loaded)
                 found = folder / f"data-{len(list(folder.glob('data-*')))}"
-                _write_whole(loaded if _shareable(loaded) else None, reads, found)
-                if not _shareable(loaded):
+                _write_whole(loaded if shareable else None, reads, found)
+                if not shareable:
                     return _settled(loaded, reads)
                 del loaded
     structure, reads = _about(found)
@@ -73,6 +79,10 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     if not isinstance(loaded, tuple) or len(loaded) != 2:
         raise DataError(f"data() returned {type(loaded).__name__}, expected two: training and validation data or None")
     return loaded, reads
+
+
+def _attributes(holder: object) -> dict[str, int]:
+    return {name: id(value) for name, value in getattr(holder, "__dict__", {}).items()}
 
 
 def _settled(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:
@@ -152,6 +162,8 @@ def _write(leaf: Any, file: Path) -> None:
         np.save(file, np.ascontiguousarray(leaf), allow_pickle=False)
         return
     target = np.lib.format.open_memmap(file, "w+", leaf.dtype, leaf.shape)
+    with file.open("r+b") as handle:  # on a disk that fills up, writing to a map would kill the process
+        os.posix_fallocate(handle.fileno(), 0, file.stat().st_size)
     done = 0
     for block in leaf.blocks():
         target[done : done + len(block)] = block

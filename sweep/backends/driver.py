@@ -19,10 +19,10 @@ class Driver(Protocol):
         """The reason why no more trials are given out and the running ones end early."""
 
     def next(self) -> Order | None:
-        """The next trial; None when there is none to start, now or later."""
+        """The next trial; None when there is none to start, unless a worker is lost."""
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Hear of a step; whether the trial goes on."""
 
-    def lose(self, trial: int, reason: str) -> None:
-        """Hear that a trial's worker is gone for good."""
+    def lose(self, trial: int, reason: str) -> bool:
+        """Hear that a trial's worker is gone; whether the trial comes again as the next one."""

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, running
+from sweep.cli import analysis, doctor, planning, running, status
 from sweep.errors import InputError, SweepError
 
 WRONG_INPUT = 2
@@ -38,6 +38,7 @@ for _command in (
     planning.plan,
     running.resume,
     analysis.list_sweeps,
+    status.status,
     analysis.compare,
     analysis.best,
     planning.schema,

@@ -14,6 +14,7 @@ from sweep.cli import options
 
 if TYPE_CHECKING:
     from sweep.events import Params
+    from sweep.searchers.contract import Searcher
     from sweep.spec import Spec
 
 
@@ -40,7 +41,7 @@ def plan(
 
     from sweep import spec as specs
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import noise, planning, pricing
+    from sweep.runner import noise, planning, pricing, warm_start
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -52,8 +53,12 @@ def plan(
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
+    def learn(searcher: Searcher) -> None:
+        taken = {"warm_start": warm_start.take(spec.warm_start, results)}
+        warm_start.learn(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
+
     note_ignored(spec)
-    planned = planning.plan(spec, simulate_gpus, timing)
+    planned = planning.plan(spec, simulate_gpus, timing, learn)
     if as_json:
         click.echo(json.dumps(as_dict(planned), indent=2))
     else:

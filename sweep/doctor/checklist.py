@@ -64,11 +64,12 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
         tried[name] = probe.try_device(given.run, given.timeout_s, name)
         yield from device_judgement.device(name, tried[name])
     yield from device_judgement.pace(tried)
-    simulated = not gpus
-    alone = probe.train(given.run, given.timeout_s, 1, simulated=simulated)
-    if gpus == 1:
-        yield from device_judgement.trained_alone(alone)
-        return
     count = gpus or 2
-    several = probe.train(given.run, given.timeout_s, count, simulated=simulated)
-    yield from device_judgement.together(alone, several, count=count, simulated=simulated)
+    several = None if gpus == 1 else probe.train(given.run, given.timeout_s, count, simulated=not gpus)
+    if several is not None:
+        yield from device_judgement.together(several, count=count, simulated=not gpus)
+    if gpus:
+        alone = probe.train(given.run, given.timeout_s, 1, simulated=False)
+        yield from device_judgement.alone(alone)
+        if several is not None:
+            yield from device_judgement.scaling(alone, several, gpus)

@@ -12,7 +12,9 @@ from typing import TypeAlias
 
 MISSING = 127  # as a shell says that there is no such program
 _TELLING = re.compile(r"error|fail|fatal|abort|cannot|could not|unable|mismatch", re.IGNORECASE)
-_PREFIX = re.compile(r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) ")  # of log lines of TensorFlow and Ray
+_PREFIX = re.compile(
+    r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) "
+)  # of log lines of TensorFlow and Ray
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,47 +36,44 @@ def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
         yield Finding("device", Level.WARNING, found, todo)
 
 
-def together(alone: Trained | Failure, several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
-    """Several devices in one trial: whether they add up, and what they gain."""
-    what = "logical CPU devices" if simulated else "GPUs"
+def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
+    """Several devices in one trial: whether they add up."""
+    what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
+    expected = count * (count + 1) / 2
     if isinstance(several, Failure):
         todo = f"see it fail: python -m trainables.device_probe train {count}{' --simulated' if simulated else ''}"
         if not simulated:
-            todo += (
-                "; try NCCL_P2P_DISABLE=1 or training.cross_device: hierarchical_copy; one GPU a trial may still work"
-            )
-        yield Finding("together", Level.ERROR, f"{count} {what}: {several.reason}", todo)
-        return
-    expected = several.replicas * (several.replicas + 1) / 2
-    if several.replicas != count or any(value != expected for value in several.sums):
-        found = (
-            f"{count} {what}: {several.replicas} replicas summed to {list(several.sums)}, expected {expected} on each"
-        )
-        yield Finding(
-            "together", Level.ERROR, found, "train on one GPU a trial; set NCCL_DEBUG=INFO to see its choices"
-        )
-        return
-    if isinstance(alone, Failure):
-        yield Finding("together", Level.ERROR, f"one device alone does not train: {alone.reason}")
+            todo += "; try NCCL_P2P_DISABLE=1, or training.cross_device: hierarchical_copy, or one GPU a trial"
+        yield Finding("together", Level.ERROR, f"{what}: {several.reason}", todo)
+    elif several.sums != (expected,) * count:
+        found = f"{what} summed to {list(several.sums)}, expected {expected} on each"
+        yield Finding("together", Level.ERROR, found, "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen")
+    elif simulated:
+        yield Finding("together", Level.OK, f"{what} sum and train (a rehearsal: they share the CPU)")
+    else:
+        yield Finding("together", Level.OK, f"{what} sum and train")
+
+
+def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) -> Iterator[Finding]:
+    """What several GPUs gain over one."""
+    if isinstance(alone, Failure) or isinstance(several, Failure):
         return
     factor = several.examples_per_s / alone.examples_per_s
-    found = f"{count} {what} sum and train; {factor:.2f} times the examples per second of one"
-    if simulated:
-        yield Finding("together", Level.OK, f"{found} (they share the CPU: a rehearsal, no speed-up)")
-    elif factor < POOR * count:
+    found = f"{count} GPUs train {factor:.2f} times the examples per second of one"
+    if factor < POOR * count:
         todo = "one GPU a trial and more trials at a time gain more than several GPUs in one trial"
-        yield Finding("together", Level.WARNING, found, todo)
+        yield Finding("scaling", Level.WARNING, found, todo)
     elif factor < GOOD * count:
         todo = "larger models and batches scale better; one GPU a trial always does"
-        yield Finding("together", Level.NOTE, found, todo)
+        yield Finding("scaling", Level.NOTE, found, todo)
     else:
-        yield Finding("together", Level.OK, found)
+        yield Finding("scaling", Level.OK, found)
 
 
-def trained_alone(alone: Trained | Failure) -> Iterator[Finding]:
-    """The only GPU in a trial."""
-    if isinstance(alone, Failure):
+def alone(trained: Trained | Failure) -> Iterator[Finding]:
+    """The first GPU in a trial of its own."""
+    if isinstance(trained, Failure):
         todo = "see it fail: python -m trainables.device_probe train 1"
-        yield Finding("training", Level.ERROR, f"one GPU does not train: {alone.reason}", todo)
+        yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
     else:
-        yield Finding("training", Level.OK, f"one GPU trains: {alone.examples_per_s:,.0f} examples/s of a wide net")
+        yield Finding("training", Level.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net")

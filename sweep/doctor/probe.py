@@ -46,8 +46,7 @@ class Tried:
 class Trained:
     """Several devices at work together."""
 
-    replicas: int
-    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as each has it
+    sums: tuple[float, ...]  # 1 + 2 + ... over the replicas, as each of them has it
     examples_per_s: float
 
 
@@ -95,7 +94,7 @@ def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained
     _, answer = _ask(run, timeout_s, MODULE, "train", str(count), *(["--simulated"] if simulated else []))
     if isinstance(answer, Failure):
         return answer
-    return Trained(answer["replicas"], tuple(answer["sums"]), answer["examples_per_s"])
+    return Trained(tuple(answer["sums"]), answer["examples_per_s"])
 
 
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:

@@ -44,6 +44,7 @@ class _Open:
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
     interrupted: bool = False
+    restarts: int = 0  # in this session, of lost workers
 
 
 class Coordinator:
@@ -73,6 +74,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
+        self._exhausted = False  # the searcher has no more trials
         self._failures: list[object] = []  # configurations that failed one after the other
         self._last_failure = ""
         self.completed = 0
@@ -129,11 +131,18 @@ class Coordinator:
             self._answer(there, answer)
         return trial in self._out
 
-    def lose(self, trial: int, reason: str) -> None:
-        """A trial's worker is gone for good."""
+    def lose(self, trial: int, reason: str) -> bool:
+        """A trial's worker is gone; whether another one takes the trial over, as it does a few times."""
         there = self._open.get(trial)
-        if there is not None and trial in self._out:
-            self._emit([self._end(there, Status.FAILED, reason, Facts())])
+        if there is None or trial not in self._out:
+            return False
+        there.restarts += 1
+        if there.restarts > self._spec.max_restarts:
+            self._emit([self._end(there, Status.FAILED, f"{reason}, after {there.restarts - 1} restarts", Facts())])
+            return False
+        self._out.discard(trial)
+        self._again.appendleft(trial)
+        return True
 
     def stop(self, reason: str) -> None:
         """Start no more trials, and let the running ones end after their present epoch."""
@@ -156,8 +165,9 @@ class Coordinator:
         number = self._count
         if self._limits.cap is not None and number >= self._limits.cap:
             return None
-        params = self._searcher.suggest(number)
+        params = None if self._exhausted else self._searcher.suggest(number)
         if params is None:
+            self._exhausted = True
             return None
         repeat = number % self._spec.repeats
         started = TrialStarted(

@@ -83,10 +83,14 @@ def plan(
     spec: Spec,
     simulated_gpus: int | None,
     timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None,
+    learn: Callable[[Searcher], None] = lambda searcher: None,
     *,
     sample: int = 5,
 ) -> Plan:
-    """Price a sweep on this machine; ``timing`` gets the first configurations."""
+    """Price a sweep on this machine.
+
+    ``timing`` gets the first configurations, ``learn`` the searcher before it suggests any.
+    """
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
@@ -96,6 +100,7 @@ def plan(
     configurations = spec.trials()
     trials = None if configurations is None else configurations * spec.repeats
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
+    learn(searcher)
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
     looked_at, seen = _looked_at(spec, searcher, configurations)
     lengths = [spec.trial_epochs(params) for params in seen]

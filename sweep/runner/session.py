@@ -265,7 +265,6 @@ def _backend(
             job,
             devices,
             room=room,
-            max_restarts=spec.max_restarts,
             reuse=options.reuse,
             notice=view.say,
         )

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.errors import InputError
-from sweep.space.domains import Tied, choices
-from sweep.space.space import Space
+from sweep.space.domains import Categorical, Range, Tied, choices
+from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
 from sweep.spec import constraints, overrides, parameters, stopping
 from sweep.spec.blocks import Metric
@@ -139,7 +139,7 @@ class _Resolution:
         name = self.file.name or Path(self.document.source).stem
         if "name" not in self.wrong and not re.fullmatch(NAME, name):
             self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")
-        return re.sub(" +", "-", name)
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")
 
     def metrics(self) -> tuple[Metric, ...]:
         file, document = self.file, self.document
@@ -185,6 +185,9 @@ class _Resolution:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
         before = document.found
+        if file.method == "cmaes" and not any(map(_moves, space.parameters)):
+            what = "cmaes moves numbers that are always present, and no parameter is one"
+            document.mistake(("method",), what, "use tpe")
         constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
         if file.method is None or grid or document.found > before:
             return
@@ -217,3 +220,10 @@ class _Resolution:
             self.document.mistake(entry.path, what, at_key=True)
             return self.file.epochs
         return max(*counts, self.file.epochs if entry.condition else 0)
+
+
+def _moves(parameter: Parameter) -> bool:
+    """Whether an evolution strategy can adapt a parameter."""
+    domain = parameter.domain
+    number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
+    return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1

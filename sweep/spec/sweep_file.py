@@ -11,7 +11,7 @@ from sweep.spec.stopping import EarlyTerminate
 
 Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
 
-NAME = r"[A-Za-z0-9_]([A-Za-z0-9._ -]{0,98}[A-Za-z0-9._-])?"
+NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 MAX_EPOCHS = 1_000_000
 
@@ -19,7 +19,7 @@ SweepName: TypeAlias = Annotated[
     str,
     Field(
         pattern=f"^{NAME}$",
-        json_schema_extra={"expected": "up to 100 letters, digits, spaces and . _ -, beginning with a letter or digit"},
+        json_schema_extra={"expected": "up to 100 characters without / and \\, beginning with a letter or digit"},
     ),
 ]
 Target: TypeAlias = Annotated[
@@ -62,7 +62,8 @@ class SweepFile(Block):
     """
 
     name: SweepName | None = Field(
-        None, description="Name of the results folder, spaces become -; by default the file's name."
+        None,
+        description="Name of the results folder: all but letters, digits and . _ become -; by default the file's name.",
     )
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")

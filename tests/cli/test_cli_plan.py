@@ -11,6 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sweep.cli import main
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "search_spaces" / "examples"
@@ -112,6 +115,24 @@ def test_hours_by_a_timed_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert data["expected"]["hours"] == pytest.approx(2.0, rel=1e-3)
     assert data["timing"]["source"] == "timed now"
     assert "about 2 h 00 min: 36.00 s an epoch" in plan(file, "--time", "--set", "resources.max_concurrent=1").stdout
+
+
+def test_earlier_sweeps_are_looked_for_and_learned_from(tmp_path: Path) -> None:
+    file = EXAMPLES / "warm_start.yaml"
+    refused = plan(file, "--results", tmp_path)
+    assert refused.exit_code == 2
+    assert "warm_start" in refused.output
+    assert "log_uniform_tpe" in refused.output
+    folder = ResultsFolder.create(tmp_path, "log_uniform_tpe", "", {})
+    points = [{"learning_rate": 1e-3, "weight_decay": 1e-3, "dropout": x / 10, "batch_size": 64} for x in range(6)]
+    with Log(folder.log) as log:
+        for number, params in enumerate(points):
+            started = TrialStarted(trial=number, trial_id="t", params=params, seed=0, repeat=0, time=0.0)
+            epoch = EpochReported(trial=number, epoch=1, metrics={"val_accuracy": 0.5}, time=0.0, time_s=1.0)
+            log.append([started, epoch, TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=0.0)])
+    result = plan(file, "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert f"5 of 6 trials of {folder.path}" in result.stderr
 
 
 @pytest.mark.parametrize("example", ["asha", "log_uniform_tpe"])

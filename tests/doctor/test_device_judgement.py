@@ -7,7 +7,7 @@ from sweep.doctor.findings import Level
 from sweep.doctor.probe import Failure, Trained, Tried
 
 GOOD = Tried({"matmul": 0.002}, (), 50.0, None)
-ALONE = Trained(1, (1.0,), 1000.0)
+ALONE = Trained((1.0,), 1000.0)
 
 
 def test_wrong_numbers_are_an_error() -> None:
@@ -26,14 +26,20 @@ def test_a_slow_device_among_equals() -> None:
 
 @pytest.mark.parametrize(("rate", "level"), [(3900, "ok"), (2500, "note"), (1500, "warning")])
 def test_scaling(rate: float, level: str) -> None:
-    several = Trained(4, (10.0,) * 4, rate)
-    (found,) = device_judgement.together(ALONE, several, count=4, simulated=False)
+    (found,) = device_judgement.scaling(ALONE, Trained((10.0,) * 4, rate), 4)
     assert found.level == level
-    (rehearsed,) = device_judgement.together(ALONE, several, count=4, simulated=True)
-    assert rehearsed.level is Level.OK
+    assert f"{rate / 1000:.2f} times" in found.found
+    assert not list(device_judgement.scaling(ALONE, Failure("x"), 4))
 
 
-@pytest.mark.parametrize("several", [Trained(1, (1.0,), 9.0), Trained(2, (3.0, 1.0), 9.0), Failure("abort")])
+@pytest.mark.parametrize("simulated", [True, False])
+def test_devices_that_add_up(simulated: bool) -> None:
+    (found,) = device_judgement.together(Trained((3.0, 3.0), 9.0), count=2, simulated=simulated)
+    assert found.level is Level.OK
+    assert ("rehearsal" in found.found) == simulated
+
+
+@pytest.mark.parametrize("several", [Trained((1.0,), 9.0), Trained((3.0, 1.0), 9.0), Failure("abort")])
 def test_devices_that_do_not_add_up(several: Trained | Failure) -> None:
-    (found,) = device_judgement.together(ALONE, several, count=2, simulated=False)
+    (found,) = device_judgement.together(several, count=2, simulated=False)
     assert found.level is Level.ERROR

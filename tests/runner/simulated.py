@@ -48,10 +48,10 @@ def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:
     score = (a - 0.3) ** 2 * b + (started.seed + 1) / (epoch + 1)
     reported = EpochReported(trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
     fate = {6: Status.DIVERGED, 7: Status.FAILED, 8: Status.OOM}.get(number) if epoch == 2 else None
-    fate = fate or (Status.COMPLETED if epoch == epochs else None)
-    if fate is None:
-        return Progress((reported,))
-    return Progress((reported,), TrialEnded(trial=number, status=fate, reason="", time=1.0))
+    if fate is not None:
+        return Progress((), TrialEnded(trial=number, status=fate, reason="", time=1.0))
+    end = TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=1.0) if epoch == epochs else None
+    return Progress((reported,), end)
 
 
 def simulate(given: Spec, path: Path, room: int, seed: int) -> list[Event]:
@@ -89,7 +89,7 @@ def go_on(given: Spec, path: Path, order: Iterable[Event]) -> list[Event]:
                 case EpochReported():
                     driver.take(event.trial, progress(driver._open[event.trial].started, event.epoch, given.epochs))
                 case TrialEnded() if event.trial in driver._out and event.status is not Status.PRUNED:
-                    driver.take(event.trial, Progress((), event))  # the log was cut between the epoch and this
+                    driver.take(event.trial, Progress((), event))
         driver.close()
     return list(store_log.read(path))
 

@@ -171,16 +171,32 @@ def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_pat
     log.close()
 
 
-def test_a_worker_that_was_given_up_for_lost_is_not_heard(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path, "max_restarts: 2")
     driver.open()
-    driver.next()
-    driver.lose(0, "worker lost: gone")
+    for _ in range(3):
+        assert driver.next().assignment.trial == 0
+        driver.lose(0, "worker lost: gone")
     size = log.path.stat().st_size
-    assert not driver.take(0, Progress())
+    assert not driver.take(0, Progress())  # one that was given up comes back
     driver.lose(0, "again")
     assert log.path.stat().st_size == size
     log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [(end.status, end.reason) for end in ends] == [(Status.FAILED, "worker lost: gone, after 2 restarts")]
+
+
+def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path)
+    driver.open()
+    driver.next()
+    driver.stop("interrupted")
+    driver.lose(0, "worker lost")
+    assert driver.running == 0
+    driver.close()
+    log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [end.status for end in ends] == [Status.INTERRUPTED]
 
 
 def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:

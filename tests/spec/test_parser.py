@@ -52,6 +52,19 @@ def test_defaults() -> None:
     assert spec.trials() == 1
 
 
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [
+        ("my sweep", "my-sweep"),
+        ("ResNet #2: lr (log)", "ResNet-2-lr-log"),
+        ("a_b.c-d", "a_b.c-d"),
+        ("lr & wd", "lr-wd"),
+    ],
+)
+def test_the_name_of_a_wandb_sweep_names_a_folder(written: str, folder: str) -> None:
+    assert parse(f"{HEAD}name: '{written}'\nparameters: {{x: {{value: 1}}}}\n", "s.yaml").name == folder
+
+
 def test_nested_and_dotted_names_are_the_same() -> None:
     nested = parse(f"{HEAD}parameters: {{opt: {{parameters: {{lr: {{min: 0.1, max: 0.9}}}}}}}}\n", "s.yaml")
     flat = parse(f"{HEAD}parameters: {{opt.lr: {{min: 0.1, max: 0.9}}}}\n", "s.yaml")

@@ -11,16 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import jsonschema
 import pytest
 from hypothesis import given, settings
 
 from sweep.errors import InputError
-from sweep.spec import Spec, load, parse
+from sweep.spec import Spec, json_schema, load, parse
 from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.parameter_block import ParameterBlock
 from sweep.spec.sweep_file import SweepFile
-from sweep.spec.yaml_reader import decode
+from sweep.spec.yaml_reader import decode, read
 
+SCHEMA = jsonschema.Draft202012Validator(json_schema())
 EXAMPLES = int(os.environ.get("SWEEP_FUZZ", "25"))
 
 VALID = """\
@@ -79,6 +81,7 @@ def understood(text: str, *assignments: str) -> Spec | InputError:
     except InputError as error:
         return error
     json.dumps(spec.to_json_dict(), allow_nan=False)
+    assert assignments or SCHEMA.is_valid(read(text, "fuzz.yaml").data)  # editors mark nothing that is right
     return spec
 
 
@@ -205,8 +208,10 @@ right_files = st.fixed_dictionaries(
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(right_files)
 def test_the_resolved_sweep_is_a_sweep_file(data: dict[str, Any]) -> None:
-    spec = parse(json.dumps(data), "right.yaml")
+    spec = understood(json.dumps(data))
+    assert isinstance(spec, Spec)
     written = json.dumps(spec.to_json_dict(), allow_nan=False)
+    assert SCHEMA.is_valid(json.loads(written))
     again = parse(written, "sweep.json")
     assert again == spec
     assert json.dumps(again.to_json_dict()) == written

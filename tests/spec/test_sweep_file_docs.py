@@ -7,12 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from sweep.spec import parse
+from sweep.searchers.build import METHODS
+from sweep.spec import blocks, parse, stopping
+from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.sweep_file import SweepFile
 
 PAGE = (Path(__file__).parents[2] / "docs" / "sweep_file.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+MODELS: list[tuple[str, str, type[Block]]] = [
+    ("metric", "", blocks.Metric),
+    ("early_terminate", "asha", stopping.Asha),
+    ("early_terminate", "hyperband", stopping.Hyperband),
+    ("early_terminate", "median", stopping.Median),
+    ("training", "", blocks.Training),
+    ("resources", "", blocks.Resources),
+    ("budget", "", blocks.Budget),
+    ("stop_when", "", blocks.StopWhen),
+    ("checkpoint", "", blocks.Checkpoint),
+]
 
 
 def table(header: str) -> list[list[str]]:
@@ -28,6 +43,20 @@ def names(cell: str) -> list[str]:
 def test_the_keys_are_those_of_the_model() -> None:
     documented = {names(key)[0]: meaning for key, meaning in table("key")}
     assert documented == {key: field.description for key, field in SweepFile.model_fields.items()}
+
+
+def test_the_keys_inside_are_those_of_the_models() -> None:
+    documented = {re.sub("`", "", key): meaning for key, meaning in table("key inside")}
+    assert documented == {
+        f"{block}.{key}" + (f" ({kind})" if kind else ""): field.description
+        for block, kind, model in MODELS
+        for key, field in model.model_fields.items()
+        if key != "type"
+    }
+
+
+def test_the_methods_are_those_of_the_parser() -> None:
+    assert [names(method)[0] for method, _ in table("method")] == list(METHODS)
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:

@@ -8,7 +8,7 @@ coverage), and each row runs several schedules, which need no graph of their own
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -94,9 +94,9 @@ class Weighted(Small):
 
 
 @pytest.fixture(scope="module")
-def trainables() -> Iterator[dict[int, Small]]:
+def trainables() -> dict[int, Small]:
     """One trainable for each number of replicas, with the programs that it has compiled."""
-    yield {gpus: Weighted() for gpus in (0, 2, 4, 8)}
+    return {gpus: Weighted() for gpus in (0, 2, 4, 8)}
 
 
 def compare(one: Small, several: Small, gpus: int, params: dict[str, Value]) -> None:

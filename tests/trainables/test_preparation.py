@@ -180,7 +180,7 @@ def test_dropout_may_be_a_live_number() -> None:
         losses.append(metrics(train(trainable, assignment(epochs=1, **params)))[0]["loss"])
     assert losses[0] == losses[2] != losses[1]
     assert trainable._begun().program.train_chunk.experimental_get_tracing_count() == 1
-    with pytest.raises(ValueError, match="dropout is 0.95"):
+    with pytest.raises(ValueError, match=r"dropout is 0\.95"):
         train(trainable, assignment(dropout=0.95))
 
 

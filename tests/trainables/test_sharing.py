@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Mark
-from trainables import sharing
+from trainables import data, sharing
 from trainables.sharing import shared
 from trainables.sources import DataError, Rows
 
@@ -85,6 +86,20 @@ def test_what_a_worker_writes_into_its_map_stays_with_it(tmp_path: Path) -> None
     assert again.tolist() == X.tolist()
 
 
+def test_training_on_shared_data_copies_no_page_of_it(tmp_path: Path) -> None:
+    x = np.ones((4096, 64), np.float32)
+    (arrays, _), _ = shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
+    split = data.split(arrays, tf.distribute.OneDeviceStrategy("/cpu:0"), "training data")
+    for epoch in (1, 2):
+        for chunk in split.chunks(64, 0, epoch):
+            tf.reduce_sum(tf.gather(chunk.tensors[0], chunk.order)).numpy()
+    pages = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    mine = [area for area in pages if str(tmp_path) in area]
+    assert len(mine) == 2
+    assert sum(int(kb) for area in mine for kb in re.findall(r"^Rss: +(\d+)", area, re.MULTILINE)) >= 1024
+    assert {kb for area in mine for kb in re.findall(r"^Anonymous: +(\d+)", area, re.MULTILINE)} == {"0"}
+
+
 @pytest.mark.parametrize("stream", [True, False])
 def test_streams_and_maps_of_the_author_are_loaded_by_each(tmp_path: Path, *, stream: bool) -> None:
     np.save(tmp_path / "x.npy", X)
@@ -92,6 +107,18 @@ def test_streams_and_maps_of_the_author_are_loaded_by_each(tmp_path: Path, *, st
     load = Loads((part, None))
     assert [_shared(tmp_path / "node", load)[0] is part for _ in range(3)] == [True] * 3
     assert load.count == 3
+
+
+def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
+    class Author:
+        def data(self) -> Any:
+            self.classes = ("cats", "dogs")
+            return (X, Y), None
+
+    workers = [Author(), Author()]
+    for worker in workers:
+        shared(tmp_path, NONE, worker.data, worker)
+    assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 
 
 def test_a_failed_load_is_tried_again(tmp_path: Path) -> None:

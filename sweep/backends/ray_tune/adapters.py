@@ -28,12 +28,13 @@ class DriverSearcher(_NotSaved, Searcher):
         self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
 
     def suggest(self, trial_id: str) -> Any:
-        """A config that holds the order; FINISHED when there will be none, None to be asked again later."""
-        if self._driver.running >= self._room:
-            return None
-        order = self._driver.next()
+        """A config that holds the order; FINISHED when there will be none, None to be asked again later.
+
+        While a trial runs, it may come again: its worker may be lost.
+        """
+        order = self._driver.next() if self._driver.running < self._room else None
         if order is None:
-            return Searcher.FINISHED
+            return None if self._driver.running else Searcher.FINISHED
         return {"order": order, "job": self._job, "reuse": self._reuse}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -62,15 +63,16 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             return str(TrialScheduler.CONTINUE)
         if progress.spoilt:
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
-            trial.max_failures = 0
             return str(TrialScheduler.CONTINUE)
         return str(TrialScheduler.STOP)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
-        """A worker is gone and Tune has no restart left."""
+        """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
         error = trial.get_pickled_error()
-        reason = str(error).strip().splitlines()[0] if error else "the worker was lost"
-        self._driver.lose(_number(trial), f"worker lost: {reason}")
+        lines = str(error).strip().splitlines() if error else []
+        reason = f"worker lost: {lines[0]}" if lines else "worker lost"
+        if self._driver.lose(_number(trial), reason):
+            self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
 
 class DriverStopper(_NotSaved, Stopper):

@@ -21,7 +21,6 @@ def run(
     devices: Devices,
     *,
     room: int,
-    max_restarts: int,
     reuse: bool,
     notice: Callable[[str], None],
 ) -> None:
@@ -38,7 +37,7 @@ def run(
             stop=DriverStopper(driver),
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
-            max_failures=max_restarts,
+            max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             storage_path=scratch,
             trial_dirname_creator=lambda trial: str(trial.trial_id),

@@ -1,0 +1,189 @@
+"""What a sweep costs beside its training: `sweep` and other tools on the same trainings, on this machine.
+
+    python benchmarks/overhead.py                              # everything: about an hour on two CPU cores
+    python benchmarks/overhead.py --only sweep,fit --json      # see --help
+
+Every row is a process of its own and its wall time is from its start to its exit. `fit` is the bare time of all
+epochs in one compiled, warmed-up `Model.fit`; nothing is started, built or traced in it. Memory is the sum of
+the resident pages of all processes of a row, shared ones counted in each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import rivals
+
+ROOT = Path(__file__).parents[1]
+ROWS = ("sweep", *rivals.RIVALS)
+EPOCHS = 5
+SAMPLE_S = 0.25
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One row with one number of trials."""
+
+    row: str
+    trials: int
+    epochs: int
+    wall_s: float
+    first_epoch_s: float
+    peak_mb: float
+    load: float  # of the machine when the row began, one minute's mean
+
+
+def main() -> None:
+    """Measure all rows, print each as soon as it is known, then the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help=f"comma-separated rows of {', '.join(ROWS)}")
+    parser.add_argument("--trials", type=int, nargs="+", default=[27, 108], help="sizes of the sweep")
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--quick", action="store_true", help="3 trials of 2 epochs: says that it works, not how fast")
+    parser.add_argument("--json", action="store_true", help="JSON in place of the table")
+    given = parser.parse_args()
+    sizes, epochs = ([3], 2) if given.quick else (given.trials, given.epochs)
+    rows = given.only.split(",") if given.only else list(ROWS)
+    if unknown := set(rows) - set(ROWS):
+        parser.error(f"--only: no row {', '.join(sorted(unknown))}; expected some of {', '.join(ROWS)}")
+    if "keras_tuner" in rows and importlib.util.find_spec("keras_tuner") is None:
+        print('keras_tuner is left out: not installed, see the extra "bench"', file=sys.stderr)
+        rows.remove("keras_tuner")
+    found = []
+    for size in sizes:
+        for row in rows:
+            try:
+                found.append(_measured(row, size, epochs))
+            except subprocess.CalledProcessError as error:
+                print(f"{row} failed:\n{error.stderr[-2000:]}", file=sys.stderr)
+                continue
+            print(found[-1], file=sys.stderr, flush=True)
+    print(json.dumps([asdict(one) for one in found], indent=1) if given.json else _table(found))
+
+
+def _measured(row: str, trials: int, epochs: int) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
+        folder = Path(scratch)
+        load, began = os.getloadavg()[0], time.perf_counter()
+        if row == "sweep":
+            command, first = _sweep(trials, epochs, folder), lambda: _has_epoch(folder)
+        else:
+            marker = folder / "first"
+            command = [str(Path(rivals.__file__)), row, f"--trials={trials}", f"--epochs={epochs}"]
+            command += [f"--marker={marker}"]
+            first = marker.exists
+        with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
+            process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=out, stderr=err)
+            watch = _Watch(process.pid, first)
+            code = process.wait()
+            wall_s = time.perf_counter() - began
+            watch.stop()
+            out.seek(0), err.seek(0)
+            if code:
+                raise subprocess.CalledProcessError(code, command, stderr=err.read())
+            if row == "fit":
+                wall_s = json.loads(out.read())["wall_s"]
+    return Measured(row, trials, epochs, wall_s, watch.first_s, watch.peak_bytes / 1e6, load)
+
+
+def _sweep(trials: int, epochs: int, results: Path) -> list[str]:
+    """The command of a user who runs the shipped file with other values."""
+    command = ["-m", "sweep", "run", "search_spaces/lr_wd_aug.yaml", "--results", str(results), "--no-memo", "-q"]
+    values = {f"parameters.{name}.values": value for name, value in rivals.grid(trials).items()}
+    for key, value in {**values, "parameters.batch_size.value": rivals.BATCH_SIZE, "epochs": epochs}.items():
+        command += ["--set", f"{key}={json.dumps(value)}"]
+    return command
+
+
+def _has_epoch(results: Path) -> bool:
+    return any(b'{"event":"epoch' in path.read_bytes() for path in results.glob("*/log.jsonl"))
+
+
+class _Watch:
+    """Looks at a process tree from a thread: its memory, and when its first epoch has ended."""
+
+    def __init__(self, root: int, first: Callable[[], bool]) -> None:
+        self.peak_bytes, self.first_s = 0, float("nan")
+        self._root, self._first, self._began = root, first, time.perf_counter()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no more."""
+        self._over.set()
+        self._thread.join()
+        if self.first_s != self.first_s and self._first():
+            self.first_s = time.perf_counter() - self._began
+
+    def _look(self) -> None:
+        sampled = 0.0
+        while not self._over.wait(0.02):
+            now = time.perf_counter()
+            if self.first_s != self.first_s and self._first():
+                self.first_s = now - self._began
+            if now - sampled >= SAMPLE_S:
+                sampled, self.peak_bytes = now, max(self.peak_bytes, _resident_bytes(self._root))
+
+
+def _resident_bytes(root: int) -> int:
+    """Of a process and all its descendants that are still linked to it."""
+    parents: dict[int, int] = {}
+    sizes: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # gone meanwhile
+            continue
+        pid = int(stat.parent.name)
+        parents[pid], sizes[pid] = int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+    total, family = 0, [root]
+    while family:
+        member = family.pop()
+        total += sizes.get(member, 0)
+        family += [pid for pid, parent in parents.items() if parent == member]
+    return total
+
+
+def _table(found: list[Measured]) -> str:
+    """One line per row and size: times, ratios to `sweep` and to `fit`, and what one more trial costs."""
+    at = {(one.row, one.trials): one for one in found}
+    sizes = sorted({one.trials for one in found})
+    lines = [f"{'':12}{'trials':>7}{'wall s':>9}{'x fit':>8}{'x sweep':>9}{'first s':>9}{'s/trial':>9}{'peak MB':>9}"]
+    for size in sizes:
+        for row in ROWS:
+            if (row, size) in at:
+                one = at[row, size]
+                ratios = [_ratio(one, at.get((base, size))) for base in ("fit", "sweep")]
+                marginal = _marginal(one, at.get((row, sizes[0])))
+                lines.append(
+                    f"{row:12}{size:7}{one.wall_s:9.1f}{ratios[0]:>8}{ratios[1]:>9}"
+                    f"{one.first_epoch_s:9.1f}{marginal:>9}{one.peak_mb:9.0f}"
+                )
+    lines.append(f"epochs per trial: {found[0].epochs if found else '-'}; cores: {os.cpu_count()}")
+    return "\n".join(lines)
+
+
+def _ratio(one: Measured, base: Measured | None) -> str:
+    return f"{one.wall_s / base.wall_s:.2f}" if base else "-"
+
+
+def _marginal(one: Measured, smallest: Measured | None) -> str:
+    if smallest is None or one.trials == smallest.trials:
+        return "-"
+    return f"{(one.wall_s - smallest.wall_s) / (one.trials - smallest.trials):.2f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""``status``: where one sweep stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import click
+
+from sweep.cli import options
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@options.as_json
+def status(sweep: str, results: Path, as_json: bool) -> None:
+    """Say whether a sweep runs, what became of its trials, and which is best so far."""
+    from sweep.analysis import listing
+    from sweep.render import figures
+    from sweep.runner import resuming
+    from sweep.store.records import plain
+
+    reopened = resuming.reopen(results, sweep)
+    folder, spec = reopened.folder, reopened.spec
+    found = listing.listed(folder)
+    configurations = spec.trials()
+    total = None if configurations is None else configurations * spec.repeats
+    written = folder.log.stat().st_mtime if folder.log.exists() else None
+    if as_json:
+        click.echo(json.dumps(plain({**dataclasses.asdict(found), "total": total, "written": written}), indent=2))
+        return
+    counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
+    lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
+    lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
+    if found.best is not None:
+        lines.append(f"best     {found.metric} {figures.score(found.best)}, trial {found.best_trial}")
+    if written is not None:
+        age = figures.duration(max(0.0, time.time() - written))
+        lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")
+    if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
+        lines.append(f"go on    python -m sweep resume {found.name}")
+    click.echo("\n".join(lines))
+
+
+def _open(trials: object) -> bool:
+    return isinstance(trials, dict) and any(trials.get(state) for state in ("running", "interrupted"))

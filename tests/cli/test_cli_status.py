@@ -1,0 +1,72 @@
+"""``status``, and what `run` and `resume` say of memo and limits, as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sweep.cli import main
+
+KILLS = Path(__file__).parents[1] / "kills"
+FILE = """
+trainable: walk:Walk
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
+epochs: 2
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "walk.py").write_text((KILLS / "walk.py").read_text())
+    (tmp_path / "first.yaml").write_text(FILE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.output
+
+
+def test_status_and_the_way_on(project: Path) -> None:
+    assert call("run", "first.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
+    code, output = call("status", "first")
+    assert code == 0
+    lines = output.splitlines()
+    assert lines[:2] == ["first  finished", "trials   1 completed, of 1"]
+    assert lines[2].startswith("best     loss ")
+    assert call("resume", "first", "--inline", "-q", "--run-cap", "2")[0] == 0
+    found = json.loads(call("status", "first", "--json")[1])
+    assert (found["trials"], found["total"], found["state"]) == ({"completed": 2}, 2, "finished")
+
+
+def test_a_killed_sweep_can_go_on(project: Path) -> None:
+    call("run", "first.yaml", "--inline", "-q")
+    log = project / "results" / "first" / "log.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    output = call("status", "first")[1]
+    assert output.startswith("first  unfinished\ntrials   1 completed  1 running, of 2\n")
+    assert output.endswith("go on    python -m sweep resume first\n")
+
+
+def test_a_second_run_is_answered_from_the_first(project: Path) -> None:
+    call("run", "first.yaml", "--inline", "-q")
+    code, output = call("run", "first.yaml", "--inline", "--name", "second")
+    assert code == 0
+    assert "2 trials answered from first, not trained again" in output
+    code, output = call("run", "first.yaml", "--inline", "--name", "third", "--no-memo")
+    assert "answered" not in output
+
+
+def test_only_limits_change_on_resume(project: Path) -> None:
+    call("run", "first.yaml", "--inline", "-q")
+    code, output = call("resume", "first", "--inline", "--set", "epochs=5", "--set", "seed=1")
+    assert code == 2
+    assert output.count("error: --set") == 2
+    assert call("status", "nosuch")[0] == 2

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweep.hyperparameters import Hyperparameters, Mark, Reads
+
+HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
+
+
+def test_reading() -> None:
+    hp = Hyperparameters(HP)
+    assert (hp.rate, hp["units"], hp.get("kind", ""), hp.get("none", 3)) == (0.1, 8, "relu", 3)
+    assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == ("flip", "flip", "flip", 0.5)  # type: ignore[union-attr]
+    assert hp.below("aug") == ("kind", "deep.p")
+    assert (hp.number("units"), hp.integer("units"), hp.text("kind"), hp.integer("missing", 4)) == (8.0, 8, "relu", 4)
+    assert "rate" in hp
+    assert "missing" not in hp
+
+
+@pytest.mark.parametrize(
+    ("read", "error", "message"),
+    [
+        (lambda hp: hp.rat, AttributeError, "no parameter 'rat'; it has: rate"),
+        (lambda hp: hp["rat"], KeyError, "no parameter 'rat'"),
+        (lambda hp: hp.aug.size, AttributeError, "no parameter 'aug.size'"),
+        (lambda hp: hp.number("kind"), TypeError, "is 'relu', expected a number"),
+        (lambda hp: hp.number("on"), TypeError, "is True, expected a number"),
+        (lambda hp: hp.integer("rate"), TypeError, "expected a whole number"),
+        (lambda hp: hp.text("rate"), TypeError, "expected a text"),
+    ],
+)
+def test_mistakes(read, error, message) -> None:
+    with pytest.raises(error, match=message):
+        read(Hyperparameters(HP))
+
+
+def test_a_record_holds_what_was_read_and_how() -> None:
+    reads: Reads = {}
+    hp = Hyperparameters(HP)
+    with hp.recording(reads):
+        hp.get("none", 1)
+        assert "units" in hp
+        assert hp.rate
+        hp.below("aug")
+    assert hp.kind
+    assert reads == {
+        "none": Mark.ABSENT,
+        "units": Mark.PRESENT,
+        "rate": 0.1,
+        "aug": ("aug.kind", "aug.deep.p"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("other", "same"),
+    [
+        (HP, True),
+        ({**HP, "kind": "tanh", "units": 9, "aug.kind": "crop"}, True),  # not read, or only whether it is there
+        ({**HP, "none": 1}, False),
+        ({**HP, "rate": 0.2}, False),
+        ({**HP, "aug.more": 1}, False),
+        ({name: value for name, value in HP.items() if name != "units"}, False),
+    ],
+)
+def test_agreement(other, same) -> None:
+    hp, reads = Hyperparameters(HP), {}
+    with hp.recording(reads):
+        assert (hp.get("none", 1), "units" in hp, hp.rate, len(hp.below("aug"))) == (1, True, 0.1, 2)
+    assert Hyperparameters(other).agree(reads) is same
+
+
+@given(st.sampled_from([1, 1.0, True, "1", None]), st.sampled_from([1, 1.0, True, "1", None]))
+def test_values_of_other_types_do_not_agree(one, other) -> None:
+    hp, reads = Hyperparameters({"x": one}), {}
+    with hp.recording(reads):
+        hp.get("x", 0)
+    assert Hyperparameters({"x": other}).agree(reads) is (type(one) is type(other) and one == other)
