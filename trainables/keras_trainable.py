@@ -14,7 +14,7 @@ import keras
 
 from sweep.contract import Assignment, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables import checkpoint, class_weights, plateau, precision, preparation, schedules, sharing
+from trainables import checkpoint, class_weights, fingerprint, plateau, precision, preparation, schedules, sharing
 from trainables.author import Author
 from trainables.data import Split, split, updates
 from trainables.devices import Placement, place
@@ -39,6 +39,7 @@ class KerasTrainable(Author):
     def __init__(self) -> None:
         self._programs = Programs()
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
+        self._fingerprint: str | None = None
         self._trial: Trial | None = None
 
     def begin(self, assignment: Assignment) -> None:
@@ -113,6 +114,7 @@ class KerasTrainable(Author):
             precision=trial.dtype,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
+            data=self._fingerprint,
         )
 
     # ---- how it is done
@@ -133,6 +135,7 @@ class KerasTrainable(Author):
         validation = None
         if validation_data is not None:
             validation = split(validation_data, placement.strategy, "validation data")
+        self._fingerprint = fingerprint.of(train, validation)
         self._data = placement, reads, train, validation
         return train, validation
 

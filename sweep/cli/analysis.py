@@ -44,7 +44,14 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one sweep or of several with the same objective."""
+    from sweep.analysis import costs
+    from sweep.render.costs import lines
+    from sweep.store.folder import ResultsFolder
+
     _show(_ranking(results, sweeps), limit, as_json=as_json)
+    for name in () if as_json else sweeps:
+        for line in lines(costs.of(ResultsFolder.open(results, name))):
+            click.echo(line)
 
 
 @click.command()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -52,15 +53,22 @@ class Case:
         return [line.removeprefix(start) for line in self.text.splitlines() if line.startswith(start)]
 
     def outcome(self) -> str:
-        with pytest.raises(InputError) as caught:
-            parse(self.file, "s.yaml", self.overrides("--set"), " ".join(self.overrides("SWEEP_SET")))
+        error = refusal(self)
         try:
             document = read(self.file, "s.yaml")
         except InputError:
-            return str(caught.value)
+            return str(error)
         if document.mistakes or "#!" in self.text:
-            return str(caught.value)
-        return f"{caught.value}\nschema: {'accepts' if SCHEMA.is_valid(document.data) else 'refuses'}"
+            return str(error)
+        return f"{error}\nschema: {'accepts' if SCHEMA.is_valid(document.data) else 'refuses'}"
+
+
+@cache
+def refusal(case: Case) -> InputError:
+    """The mistakes of a case, found once for all tests."""
+    with pytest.raises(InputError) as caught:
+        parse(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
+    return caught.value
 
 
 def cases(path: Path) -> list[Case]:
@@ -103,9 +111,7 @@ def test_messages(case: Case) -> None:
     "case", [pytest.param(c, id=f"{topic}: {c.title}") for topic, found in CORPUS.items() for c in found]
 )
 def test_each_message_is_one_line_with_a_place(case: Case) -> None:
-    with pytest.raises(InputError) as caught:
-        parse(case.file, "s.yaml", case.overrides("--set"), " ".join(case.overrides("SWEEP_SET")))
-    for problem in caught.value.problems:
+    for problem in refusal(case).problems:
         assert problem.where.startswith(("s.yaml", "--set ", "SWEEP_SET"))
         assert len(str(problem).splitlines()) == 1
         assert len(str(problem)) < 400

@@ -35,10 +35,17 @@ def test_the_place_of_a_row_matters() -> None:
     np.testing.assert_allclose(model(x), model(together), atol=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pre_norm", [True, False])
-def test_replicas_change_nothing(pre_norm: bool) -> None:
-    given = {**GIVEN, **SMALL, "pre_norm": pre_norm, "learning_rate": 1e-3, "dropout": 0.1}
+def test_norms_stand_before_or_after(pre_norm: bool) -> None:
+    model = SequenceTransformer().model(Hyperparameters({**SMALL, "pre_norm": pre_norm}))
+    sequence = [layer.name.rstrip("_0123456789") for layer in model.layers]
+    first = sequence.index("layer_normalization")
+    assert (first < sequence.index("multi_head_attention")) == pre_norm
+
+
+@pytest.mark.slow
+def test_replicas_change_nothing() -> None:
+    given = {**GIVEN, **SMALL, "learning_rate": 1e-3, "dropout": 0.1}
     alone, together = (train(SequenceTransformer(), assignment(gpus, epochs=2, **given)) for gpus in (0, 2))
     for a, b in zip(metrics(alone), metrics(together), strict=True):
         assert a == pytest.approx(b, abs=1e-5)

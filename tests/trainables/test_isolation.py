@@ -1,0 +1,54 @@
+"""A trial's numbers do not depend on what its worker did before."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+from isolation import KINDS, REFERENCES, Outcome, Processes, shipped
+
+pytestmark = [pytest.mark.keras, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    yield started
+    started.close()
+
+
+def test_all_shipped_trainables_are_found() -> None:
+    assert {"trainables.digits_cnn:DigitsCNN", "trainables.cifar_resnet:CifarResNet"} <= set(shipped())
+
+
+@pytest.mark.parametrize("trainable", shipped())
+def test_used_worker_gives_the_numbers_of_a_fresh_process(trainable: str, processes: Processes) -> None:
+    orders = [_order(seed) for seed in range(1 if "resnet" in trainable else 2)]
+    used = [processes.run(trainable, order) for order in orders]
+    fresh = {kind: processes.run(trainable, [kind]) for kind in REFERENCES}
+    expected = _expected({kind: future.result() for kind, future in fresh.items()})
+    for order, found in zip(orders, used, strict=True):
+        _compare(order, found, expected)
+
+
+def _order(seed: int) -> list[str]:
+    """All kinds of trials, those with numbers of their own twice, mixed."""
+    chosen = [*KINDS, *REFERENCES]
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
+    expected = {kind: outcome for kind, (outcome,) in fresh.items()}
+    for kind, (status, metrics) in expected.items():
+        assert (status, len(metrics)) == ("completed", 2), kind
+    assert len({str(metrics) for _, metrics in expected.values()}) == len(expected)  # the kinds do differ
+    twin = expected["twin"][1]
+    return {**expected, "pruned": ("pruned", twin[:1]), "diverged": ("diverged", []), "failed": ("failed", [])}
+
+
+def _compare(order: list[str], found: Future[list[Outcome]], expected: dict[str, Outcome]) -> None:
+    for position, (kind, outcome) in enumerate(zip(order, found.result(), strict=True)):
+        assert outcome == expected[kind], f"{kind} after {order[:position]}"
