@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import TypeAlias, TypeVar
@@ -88,6 +88,20 @@ class Hyperparameters:
         for record in self._records:
             record[name] = names
         return tuple(key.removeprefix(f"{name}.") for key in names)
+
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
+        """The parameter as true or false; raises TypeError if it is neither."""
+        value = self[name] if default is None else self.get(name, default)
+        if not isinstance(value, bool):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
+        return value
+
+    def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
+        """The parameter as one of these texts; raises ValueError for another."""
+        value = self[name] if default is None else self.get(name, default)
+        if value not in choices or not isinstance(value, str):
+            raise ValueError(f"parameter {name!r} is {value!r}, expected one of {', '.join(choices)}")
+        return value
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from sweep.errors import InputError, did_you_mean
 from sweep.hyperparameters import Hyperparameters
 
-READERS = frozenset({"get", "number", "integer", "text"})
+READERS = frozenset({"get", "number", "integer", "text", "flag", "choice"})
 BELOW = "below"  # reads all parameters below a name
 
 

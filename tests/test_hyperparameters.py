@@ -15,6 +15,8 @@ def test_reading() -> None:
     assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == ("flip", "flip", "flip", 0.5)  # type: ignore[union-attr]
     assert hp.below("aug") == ("kind", "deep.p")
     assert (hp.number("units"), hp.integer("units"), hp.text("kind"), hp.integer("missing", 4)) == (8.0, 8, "relu", 4)
+    assert (hp.flag("on"), hp.flag("off", default=False)) == (True, False)
+    assert hp.choice("kind", ("relu", "tanh")) == hp.choice("other", ("relu", "tanh"), "relu") == "relu"
     assert "rate" in hp
     assert "missing" not in hp
 
@@ -29,6 +31,8 @@ def test_reading() -> None:
         (lambda hp: hp.number("on"), TypeError, "is True, expected a number"),
         (lambda hp: hp.integer("rate"), TypeError, "expected a whole number"),
         (lambda hp: hp.text("rate"), TypeError, "expected a text"),
+        (lambda hp: hp.flag("kind"), TypeError, "is 'relu', expected true or false"),
+        (lambda hp: hp.choice("kind", ("tanh", "gelu")), ValueError, "is 'relu', expected one of tanh, gelu"),
     ],
 )
 def test_mistakes(read, error, message) -> None:

@@ -10,7 +10,7 @@ import keras
 from sweep.hyperparameters import Hyperparameters
 from trainables import class_weights, losses, optimizers, schedules
 from trainables.draws import Draws
-from trainables.live import Live
+from trainables.live import Live, LiveNumber
 
 
 class Author:
@@ -29,7 +29,10 @@ class Author:
         raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        """A new model; called inside the strategy's scope, under the trial's precision and seed."""
+        """A new model; called inside the strategy's scope, under the trial's precision and seed.
+
+        Called for every trial, also where its program is used again: for the initial weights.
+        """
         raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
 
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
@@ -56,6 +59,10 @@ class Author:
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
         """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
         return schedules.build(hp)
+
+    def dropout(self, hp: Hyperparameters) -> LiveNumber | float:
+        """The rate ``dropout`` for `keras.layers.Dropout`, live; 0 where the trial has none."""
+        return self.live.number("dropout", bounds=(0, 1)) if "dropout" in hp else 0.0
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Change the inputs of a training batch, inside the graph; by default not at all."""

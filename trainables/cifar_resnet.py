@@ -43,7 +43,7 @@ class CifarResNet(KerasTrainable):
         else:
             raise ValueError(f"depth is {depth}, expected 20 or 50")
         x = keras.layers.GlobalAveragePooling2D()(x)
-        x = keras.layers.Dropout(hp.number("dropout", 0.0))(x)
+        x = keras.layers.Dropout(self.dropout(hp))(x)
         return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name=f"resnet{depth}")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:

@@ -42,7 +42,7 @@ class DigitsCNN(KerasTrainable):
             keras.layers.Conv2D(2 * filters, 3, strides=2, padding="same", activation="relu"),
             keras.layers.Flatten(),
             keras.layers.Dense(64, activation="relu"),
-            keras.layers.Dropout(hp.number("dropout", 0.0)),
+            keras.layers.Dropout(self.dropout(hp)),
             keras.layers.Dense(10, dtype="float32"),
         ]
         return keras.Sequential(layers, name="digits_cnn")

@@ -38,7 +38,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     elif name == "adamw":
         optimizer.weight_decay = None  # Keras's default of 0.004 would be a hidden hyperparameter
     if name == "sgd":
-        optimizer.nesterov = bool(hp.get("nesterov", False))
+        optimizer.nesterov = hp.flag("nesterov", default=False)
         if "momentum" in hp:
             optimizer.momentum = live.number("momentum")
     else:

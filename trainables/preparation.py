@@ -74,7 +74,7 @@ def build(
     random_layers.install()
     keras_corrections.synchronise_batch_norm(model)
     keras_corrections.part_losses(model)
-    if hp.get("gradient_checkpointing", False):
+    if hp.flag("gradient_checkpointing", default=False):
         recomputation.install(model)
     if fit:
         return FitProgram(model, compiled, weights, placement.strategy, hp, recipe, augment, author.example, seed)

@@ -36,13 +36,13 @@ class SequenceTransformer(KerasTrainable):
         inputs = keras.Input((8, 16))
         x = keras.layers.Dense(width)(inputs)  # of a one-hot place, a learned embedding of the position
         for _ in range(hp.integer("depth", 2)):
-            x = _block(x, width, hp.integer("heads", 4), hp.number("dropout", 0.0), pre_norm=hp.get("pre_norm", True))
+            x = _block(x, width, hp.integer("heads", 4), self.dropout(hp), pre_norm=hp.flag("pre_norm", default=True))
         x = keras.layers.LayerNormalization()(x)
         x = keras.layers.GlobalAveragePooling1D()(x)
         return keras.Model(inputs, keras.layers.Dense(10, dtype="float32")(x), name="sequence_transformer")
 
 
-def _block(x: Any, width: int, heads: int, dropout: float, *, pre_norm: Any) -> Any:
+def _block(x: Any, width: int, heads: int, dropout: Any, *, pre_norm: bool) -> Any:
     """Self-attention and a small net, each added to what comes in.
 
     Sources: Vaswani et al., Attention Is All You Need, section 3; Xiong et al., On Layer Normalization in the

@@ -31,7 +31,7 @@ class TabularMLP(KerasTrainable):
 
     def model(self, hp: Hyperparameters) -> keras.Model:
         """Hidden layers of one width, then one linear output in float32; squared error follows from the targets."""
-        width, normalization = hp.integer("width", 64), hp.text("normalization", "none")
+        width, normalization = hp.integer("width", 64), hp.choice("normalization", ("none", "batch", "layer"), "none")
         layers: list[Any] = [keras.Input((10,))]
         for _ in range(hp.integer("depth", 2)):
             layers.append(keras.layers.Dense(width, use_bias=normalization != "batch"))
@@ -39,9 +39,7 @@ class TabularMLP(KerasTrainable):
                 layers.append(keras.layers.BatchNormalization())
             elif normalization == "layer":
                 layers.append(keras.layers.LayerNormalization())
-            elif normalization != "none":
-                raise ValueError(f"normalization is {normalization!r}, expected none, batch or layer")
-            layers += [keras.layers.ReLU(), keras.layers.Dropout(hp.number("dropout", 0.0))]
+            layers += [keras.layers.ReLU(), keras.layers.Dropout(self.dropout(hp))]
         return keras.Sequential([*layers, keras.layers.Dense(1, dtype="float32")], name="tabular_mlp")
 
 

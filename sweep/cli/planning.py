@@ -66,9 +66,11 @@ def plan(
 
 
 def note_ignored(spec: Spec) -> None:
-    """Name the keys of a W&B file that do nothing here, in one line."""
+    """Name the keys of a W&B file that do nothing here, in one line, and what is hardly meant as it is written."""
     if spec.ignored_keys:
         click.echo(f"note: {', '.join(spec.ignored_keys)}: without effect here", err=True)
+    for note in spec.notes:
+        click.echo(f"note: {note}", err=True)
 
 
 @click.command()

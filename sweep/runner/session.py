@@ -130,8 +130,16 @@ def _drive(
         watching = view(folder, terminal)
         try:
             _note_changes(folder, spec, source, folders, watching)
-            with _backend(options, devices, spec, watching) as train:
-                return _session(spec, folder, devices, job, options, watching, train)
+
+            def leave(last_words: str) -> NoReturn:
+                """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
+                watching.close()
+                terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.name}\n")
+                terminal.flush()
+                os._exit(130)
+
+            with _backend(options, devices, spec, watching, leave) as train:
+                return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
             watching.close()
             job.stop_file.unlink(missing_ok=True)
@@ -145,6 +153,7 @@ def _session(
     options: Options,
     view: View,
     train: Callable[[Coordinator, Job], None],
+    leave: Callable[[str], NoReturn],
 ) -> Outcome:
     info = folder.read_info()
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.repeats)
@@ -172,7 +181,7 @@ def _session(
             coordinator.stop("interrupted")
 
         def second() -> None:
-            _leave(view, f"stopped at once; go on with: python -m sweep resume {spec.name}")
+            leave("stopped at once")
 
         history = list(store_log.read(folder.log))
         view.replay(history)
@@ -196,13 +205,6 @@ def _session(
         view.say(f"{count} {'trial' if count == 1 else 'trials'} answered from {name}, not trained again")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
-
-
-def _leave(view: View, last_words: str) -> NoReturn:
-    """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
-    view.close()
-    view.say(last_words)
-    os._exit(130)
 
 
 def _no_memo(started: TrialStarted, epochs: int) -> None:
@@ -245,7 +247,7 @@ def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Se
 
 @contextmanager
 def _backend(
-    options: Options, devices: Devices, spec: Spec, view: View
+    options: Options, devices: Devices, spec: Spec, view: View, leave: Callable[[str], NoReturn]
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
@@ -253,10 +255,7 @@ def _backend(
         return
     from sweep.backends.ray_tune import backend, cluster
 
-    def lost() -> None:
-        _leave(view, f"Ray has died; go on with: python -m sweep resume {spec.name}")
-
-    with cluster.connect(options.address, options.simulated_gpus, lost) as found:
+    with cluster.connect(options.address, options.simulated_gpus, lambda: leave("Ray has died")) as found:
         room = _room(found.fits(devices), spec, options)
         if found.dashboard:
             view.say(f"Ray dashboard: {found.dashboard}")

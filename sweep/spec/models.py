@@ -38,6 +38,7 @@ class Spec:
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
+    notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

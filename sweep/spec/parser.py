@@ -63,6 +63,7 @@ class _Resolution:
 
     def __init__(self, document: Document) -> None:
         self.document = document
+        self.notes: list[str] = []
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
 
     def resolve(self) -> Spec | None:
@@ -107,6 +108,7 @@ class _Resolution:
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
             ignored_keys=self.ignored_keys(),
+            notes=tuple(self.notes),
         )
 
     def ignored_keys(self) -> tuple[str, ...]:
@@ -153,8 +155,10 @@ class _Resolution:
                 document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
             seen.add(metric.name)
             if "goal" not in metric.model_fields_set and _LARGER_IS_BETTER.fullmatch(metric.name.lower()):
-                hint = "W&B minimizes where no goal is given; write goal: maximize, or minimize"
-                document.mistake((*path, "goal"), f"missing, and {metric.name} looks as if larger is better", hint)
+                self.notes.append(
+                    f"{metric.name} looks as if larger is better, and is minimized as in W&B where no goal is "
+                    "given; write goal: maximize, or minimize"
+                )
         if len(named) > 1:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:

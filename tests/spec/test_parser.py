@@ -112,3 +112,18 @@ def test_any_bytes_give_a_sweep_or_mistakes(raw: bytes) -> None:
     found = outcome(raw)
     assert isinstance(found, Spec) or found.problems
     assert isinstance(outcome(HEAD.encode() + b"parameters: {x: {value: 1}}\n" + raw), Spec | InputError)
+
+
+@pytest.mark.parametrize(
+    ("metric", "notes"),
+    [
+        ("metric: {name: val_accuracy}", 1),
+        ("metric: {name: val_accuracy, goal: minimize}", 0),
+        ("metric: {name: val_loss}", 0),
+        ("metrics: [{name: val_loss}, {name: top5_acc}, {name: F1}]", 2),
+    ],
+)
+def test_a_goal_that_is_hardly_meant_is_noted(metric: str, notes: int) -> None:
+    spec = parse(f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n", "s.yaml")
+    assert len(spec.notes) == notes
+    assert all("minimized as in W&B" in note for note in spec.notes)

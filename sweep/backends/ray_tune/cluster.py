@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -40,6 +41,7 @@ class Cluster:
     dashboard: str | None
     cpus: float
     gpus: float
+    local: bool = False
 
     def fits(self, devices: Devices) -> int:
         """How many trials run at once; raises InputError if not even one does."""
@@ -57,6 +59,23 @@ class Cluster:
             )
         rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
         return max(int(min(rooms)), 1)
+
+    def import_ahead(self, modules: Sequence[str], devices: Devices, count: int) -> None:
+        """Have ``count`` workers of a local Ray import modules while the driver prepares.
+
+        Trials wait for the CPUs that these tasks take, and then find the tasks' processes idle. TensorFlow looks
+        for GPUs when it is used, not when it is imported: trials see what they were given.
+        """
+        if not self.local:
+            return
+        task = ray.remote(_import).options(num_cpus=devices.cpus, max_retries=0)
+        for _ in range(count):
+            task.remote([*modules, "sweep.backends.ray_tune.worker"])
+        from ray.tune.execution import class_cache  # not before the tasks are under way: it takes a second
+
+        # Tune gives its actors variables that are the driver's and that a local Ray inherits; only actors
+        # without any take a process that is there already.
+        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, frozenset()
 
 
 @contextmanager
@@ -93,10 +112,20 @@ def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], 
         url = context.dashboard_url
         if address is None:
             _watch(over, lost)
-        yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
+        yield Cluster(
+            f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None
+        )
     finally:
         over.set()
         ray.shutdown()
+
+
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError:
+            return  # the trial will say so
 
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
