@@ -18,8 +18,9 @@ from sweep.hyperparameters import Hyperparameters
 from trainables import global_losses, keras_corrections, profile, scope, slices
 from trainables.data import Split, updates
 from trainables.draws import Draws
+from trainables.graph import Recipe
 from trainables.optimizers import CLIPPING
-from trainables.program import Recipe, Trained
+from trainables.program import Trained
 from trainables.slices import Slice
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")

@@ -21,8 +21,9 @@ from trainables.devices import Placement, place
 from trainables.draws import Draws
 from trainables.fit_program import FitProgram
 from trainables.gauges import Gauges
+from trainables.graph import Recipe
 from trainables.live import Live
-from trainables.program import Program, Recipe
+from trainables.program import Program
 from trainables.programs import Programs, Structure
 from trainables.stopwatch import Stopwatch
 from trainables.trial import Trial

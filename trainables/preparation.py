@@ -17,7 +17,8 @@ from trainables.author import Author
 from trainables.devices import Placement
 from trainables.draws import Draws
 from trainables.fit_program import FitProgram
-from trainables.program import Program, Recipe
+from trainables.graph import Graph, Recipe
+from trainables.program import Program
 
 
 def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
@@ -85,7 +86,7 @@ def build(
     losses = global_losses.install(model, weights)
     keras_corrections.build_symbolically(model, author.example)
     scope.check(model, placement.strategy)
-    program = Program(model, placement.strategy, author.live, recipe, losses, augment)
+    program = Program(Graph(model, placement.strategy, author.live, recipe, losses, augment))
     program.reset(None)
     return program
 

@@ -1,42 +1,24 @@
-"""One compiled structure: a model, its optimizer, and the epoch around them as a single graph.
+"""One compiled structure: a graph and the state that its trials begin with.
 
-This is the training loop. Gradients are summed over the global batch, then clipped, then applied; batch
-sizes, learning rates and orders are arguments and live numbers are variables, so that other trials of the
-same structure run the same graph after `reset`.
+This is the training loop as the host sees it: chunks of data go in, sums of losses come out, and `reset` makes
+it ready for another trial of the same structure.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables import optimizers, profile, slices
-from trainables.averaging import Average
+from trainables import profile
 from trainables.data import Chunk, Split, updates
-from trainables.draws import Draws
-from trainables.global_losses import GlobalLoss
-from trainables.live import Live
-from trainables.precision import LossScale
-from trainables.slices import Slice
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What of a trial is fixed in the graph."""
-
-    clipping: tuple[str, ...] = ()
-    micro_batches: int = 1
-    scale_loss: bool = False
-    average: bool = False
+from trainables.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -49,37 +31,16 @@ class Trained:
 
 
 class Program:
-    """A built model with its compiled training and evaluation.
+    """A graph with its compiled training and evaluation; create it under the strategy's scope."""
 
-    ``augment(x, draws)`` maps the inputs of one slice of a batch. Create it under the strategy's scope.
-    """
-
-    def __init__(
-        self,
-        model: keras.Model,
-        strategy: tf.distribute.Strategy,
-        live: Live,
-        recipe: Recipe,
-        losses: tuple[GlobalLoss, ...],
-        augment: Callable[[Any, Draws], Any],
-    ) -> None:
-        self.model = model
-        self.live = live
-        self._strategy = strategy
-        self._recipe = recipe
-        self._losses = losses
-        self._augment = augment
-        self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
-        self.loss_scale = LossScale() if recipe.scale_loss else None
-        weights = model.trainable_variables
-        self.average = Average(weights, live.number("ema_momentum"), strategy) if recipe.average else None
+    def __init__(self, graph: Graph) -> None:
+        self.model, self.live = graph.model, graph.live
+        self.loss_scale, self.average = graph.loss_scale, graph.average
         self._initial = [np.asarray(v) for v in self.model.optimizer.variables]
-        self.train_chunk = tf.function(self._train_chunk, reduce_retracing=True)
-        self.evaluate_chunk = tf.function(self._evaluate_chunk, reduce_retracing=True)
+        self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True)
+        self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True)
+        self._read_metrics = tf.function(graph.read_metrics)
         self.compiled = False
-        self._read_metrics = tf.function(self._metrics_then_reset)
-        for kind in recipe.clipping:
-            live.number(kind)
 
     @property
     def variables(self) -> list[keras.Variable | tf.Variable]:
@@ -167,150 +128,6 @@ class Program:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         return {name: float(value) for name, value in self._read_metrics().items()}
 
-    # ---- what is traced, across replicas
-
-    def _train_chunk(
-        self,
-        tensors: Any,
-        order: tf.Tensor,
-        rates: tf.Tensor,
-        count: tf.Tensor,
-        batch_size: tf.Tensor,
-        seed: tf.Tensor,
-        first_update: tf.Tensor,
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        totals, all_finite = self._zeros(), tf.constant(True)
-        for i in tf.range(count):
-            start = i * batch_size
-            rows = order[start : start + batch_size]
-            self._set_rate(rates[i])
-            gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
-            losses = self._sum(losses)
-            finite = self._finite(gradients, losses["loss"])
-            if self.loss_scale:
-                self.loss_scale.update(finite)
-                if finite:
-                    self._apply(gradients)
-                finite = tf.math.is_finite(losses["loss"])
-            else:
-                self._apply(gradients)
-            all_finite = tf.logical_and(all_finite, finite)
-            examples = tf.cast(tf.shape(rows)[0], tf.float32)
-            totals = {name: totals[name] + losses[name] * examples for name in totals}
-            if not all_finite:  # a long epoch is not wasted
-                break
-        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
-        return totals, tf.reduce_all([all_finite, *weights])
-
-    def _evaluate_chunk(
-        self, tensors: Any, order: tf.Tensor, count: tf.Tensor, batch_size: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        totals = self._zeros()
-        for i in tf.range(count):
-            rows = order[i * batch_size : (i + 1) * batch_size]
-            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows)))
-            examples = tf.cast(tf.shape(rows)[0], tf.float32)
-            totals = {name: totals[name] + losses[name] * examples for name in totals}
-        return totals
-
-    def _zeros(self) -> dict[str, tf.Tensor]:
-        named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
-        return {name: tf.constant(0.0) for name in ("loss", *named)}
-
-    def _sum(self, values: _T) -> _T:
-        reduced: _T = self._strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
-        return reduced
-
-    def _apply(self, gradients: Any) -> None:
-        self._strategy.run(lambda found: self.model.optimizer.apply(found, self._updated), args=(gradients,))
-        if self.average:
-            self.average.update()
-
-    def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = tf.nest.map_structure(lambda g: self._strategy.experimental_local_results(g)[0], gradients)
-        checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in one)]
-        return tf.reduce_all(tf.stack(checks))
-
-    def _set_rate(self, rate: tf.Tensor) -> None:
-        current = self.model.optimizer.learning_rate
-        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
-            current.assign(rate)
-
-    def _metrics_then_reset(self) -> dict[str, tf.Tensor]:
-        results = {name: tf.identity(v) for name, v in self.model.get_metrics_result().items() if name != "loss"}
-        with tf.control_dependencies(list(results.values())):
-            for metric in self.model.metrics:
-                metric.reset_state()
-        return results
-
-    # ---- what is traced, on each replica
-
-    def _gradients(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-        """The gradients of the global batch, and this replica's shares of its mean losses."""
-        model, micro_batches = self.model, self._recipe.micro_batches
-        weights = model.trainable_variables
-        sums: list[Any] = [None] * len(weights)
-        losses = self._zeros()
-        totals = self._count_first(tensors, rows) if micro_batches > 1 else None
-        for cut in _cuts(tf.shape(rows)[0], micro_batches):
-            # One micro-batch after the other: the graph would otherwise hold all their activations at once.
-            with tf.control_dependencies([g for g in sums if g is not None]):
-                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
-            cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
-            with slices.entered(cut):
-                x = self._augment(x, cut.draws)
-                with tf.GradientTape() as tape:
-                    predicted = _as_float32(model(x, training=True))
-                    loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
-                    scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
-                found = tape.gradient(scaled, weights)
-                model.compute_metrics(x, y, predicted, sample_weight)
-            sums = [_add(old, new) for old, new in zip(sums, found, strict=True)]
-            losses = {name: losses[name] + loss[name] for name in losses}
-        self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        return self._global([g for g in sums if g is not None]), losses
-
-    def _evaluate(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-        (cut,) = _cuts(tf.shape(rows)[0], 1)
-        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
-        with slices.entered(cut):
-            predicted = _as_float32(self.model(x, training=False))
-            losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
-            self.model.compute_metrics(x, y, predicted, sample_weight)
-        return losses
-
-    def _count_first(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor] | None:
-        """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = [loss.name for loss in self._losses if loss.counts_first]
-        if not names:
-            return None
-        counts = {name: tf.constant(0.0) for name in names}
-        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
-            x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
-            cut.totals = {name: tf.constant(1.0) for name in names}
-            with slices.entered(cut):
-                self.model.compute_loss(x, y, _as_float32(self.model(x, training=False)), sample_weight, training=False)
-            counts = {name: counts[name] + cut.counts[name] for name in names}
-        return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
-
-    def _global_loss(
-        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
-    ) -> dict[str, tf.Tensor]:
-        """This slice's share of the mean losses over the global batch; an empty slice has none."""
-        loss = tf.cast(self.model.compute_loss(x, y, predicted, sample_weight, training=training), tf.float32)
-        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
-        return {"loss": tf.where(cut.count > 0, loss * cut.share, 0.0), **named}
-
-    def _global(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
-        """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
-        gradients = slices.sum_over_replicas(gradients)
-        if self.loss_scale:
-            gradients = [g / tf.cast(self.loss_scale.scale, g.dtype) for g in gradients]
-        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
-        return optimizers.clip(gradients, bounds)
-
 
 class _Timed:
     """Iterates and adds up the time spent in waiting for the next item."""
@@ -336,42 +153,3 @@ def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) 
         yield from profile.parts(next(chunks), batch_size)
     for chunk in chunks:
         yield chunk, False
-
-
-def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
-    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
-
-    Micro-batches are the same parts of the global batch whatever the number of replicas.
-    """
-    context = tf.distribute.get_replica_context()
-    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
-    parts = replicas * micro_batches
-    firsts = [i * replicas + replica for i in range(micro_batches)]
-    return [Slice(size, size * i // parts, size * (i + 1) // parts, parts) for i in firsts]
-
-
-def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
-    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
-    return (*taken, None) if len(taken) == 2 else taken
-
-
-def _as_float32(predicted: Any) -> Any:
-    def cast(t: tf.Tensor) -> tf.Tensor:
-        if not t.dtype.is_floating or t.dtype == tf.float32:
-            return t
-        wide = tf.cast(t, tf.float32)
-        mask = getattr(t, "_keras_mask", None)
-        if mask is not None:
-            wide._keras_mask = mask
-        return wide
-
-    return tf.nest.map_structure(cast, predicted)
-
-
-def _add(old: Any, new: Any) -> Any:
-    """Sum of two gradients, dense: sparse ones follow other update rules when they come from several replicas."""
-    if new is None:
-        return old
-    dense = tf.convert_to_tensor(new)
-    return dense if old is None else old + dense

@@ -168,12 +168,9 @@ def disturbed(
     killed_before = False
     watches: list[threading.Thread] = []
     for victim in victims:
-        if not _reach_a_moment(project, driver, rng):
+        family, began = _strike(victim, project, driver, rng)
+        if not family:
             break
-        family = processes.below(driver.pid)
-        began = time.monotonic()  # of the kill
-        if not _kill(victim, driver, family, rng):
-            continue
         tally.kills[victim] += 1
         tell(f"{name}: killed {victim} at epoch {project.epochs()}")
         if victim == "worker":
@@ -235,6 +232,17 @@ def compare(project: Project, reference: Project, tally: Tally) -> None:
     tally.different += sum(not _equal(rows[pair], right[pair]) for pair in rows.keys() & right.keys())
     sessions = sum(isinstance(event, SessionStarted) for event in events)
     tally.remarks.append(f"{project.path}: {sessions} sessions, {len(rows)} epochs")
+
+
+def _strike(
+    victim: str, project: Project, driver: subprocess.Popen[bytes], rng: random.Random
+) -> tuple[list[processes.Process], float]:
+    """Kill it at a random moment at which it is there; the driver's processes then, none if the sweep ended before."""
+    while _reach_a_moment(project, driver, rng):
+        family, began = processes.below(driver.pid), time.monotonic()
+        if _kill(victim, driver, family, rng):
+            return family or [processes.Process(driver.pid, 0, "", "")], began
+    return [], 0.0
 
 
 def _reach_a_moment(project: Project, driver: subprocess.Popen[bytes], rng: random.Random) -> bool:

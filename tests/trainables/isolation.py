@@ -10,8 +10,9 @@ import ast
 import multiprocessing
 import tempfile
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +22,6 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.cifar_resnet import CifarResNet
 
 EPOCHS = 2
-Outcome: TypeAlias = "tuple[str, list[dict[str, float]]]"
-"""Its status, and the metrics of all epochs."""
 
 KINDS: dict[str, dict[str, Value]] = {
     "plain": {"learning_rate": 0.003, "seed": 1},
@@ -45,6 +44,15 @@ class TinyCifar(CifarResNet):
         random = np.random.default_rng(0)
         x, y = random.integers(0, 256, (96, 32, 32, 3)).astype(np.uint8), np.arange(96, dtype=np.int32) % 10
         return (x[:64], y[:64]), (x[64:], y[64:])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended, with the metrics of all its epochs."""
+
+    status: str
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    error: str | None = field(default=None, compare=False)
 
 
 STAND_INS = {"trainables.cifar_resnet:CifarResNet": "isolation:TinyCifar"}  # the real one would download
@@ -94,9 +102,9 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
         progress = worker.step()
         metrics += [dict(epoch.metrics) for epoch in progress.epochs]
         if progress.end is not None:
-            return progress.end.status, metrics
+            return Outcome(progress.end.status, metrics, progress.end.error)
         if kind == "pruned":
-            return "pruned", metrics
+            return Outcome("pruned", metrics)
 
 
 class Processes:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future
 
 import pytest
-from isolation import KINDS, REFERENCES, Outcome, Processes, shipped
+from isolation import EPOCHS, KINDS, REFERENCES, Outcome, Processes, shipped
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
@@ -42,11 +42,11 @@ def _order(seed: int) -> list[str]:
 
 def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
     expected = {kind: outcome for kind, (outcome,) in fresh.items()}
-    for kind, (status, metrics) in expected.items():
-        assert (status, len(metrics)) == ("completed", 2), kind
-    assert len({str(metrics) for _, metrics in expected.values()}) == len(expected)  # the kinds do differ
-    twin = expected["twin"][1]
-    return {**expected, "pruned": ("pruned", twin[:1]), "diverged": ("diverged", []), "failed": ("failed", [])}
+    for kind, outcome in expected.items():
+        assert (outcome.status, len(outcome.metrics)) == ("completed", EPOCHS), f"{kind}: {outcome.error}"
+    assert len({str(outcome.metrics) for outcome in expected.values()}) == len(expected)  # the kinds do differ
+    pruned = Outcome("pruned", expected["twin"].metrics[:1])
+    return {**expected, "pruned": pruned, "diverged": Outcome("diverged"), "failed": Outcome("failed")}
 
 
 def _compare(order: list[str], found: Future[list[Outcome]], expected: dict[str, Outcome]) -> None:
