@@ -62,7 +62,10 @@ class Author:
 
     def dropout(self, hp: Hyperparameters) -> LiveNumber | float:
         """The rate ``dropout`` for `keras.layers.Dropout`, live; 0 where the trial has none."""
-        return self.live.number("dropout", bounds=(0, 1)) if "dropout" in hp else 0.0
+        if "dropout" not in hp:
+            return 0.0
+        inside_a_trial = hasattr(self, "live")  # else somebody looks at the model by itself
+        return self.live.number("dropout", bounds=(0, 1)) if inside_a_trial else hp.number("dropout")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Change the inputs of a training batch, inside the graph; by default not at all."""

@@ -35,7 +35,7 @@ def test_shape_of_the_net(normalization: str) -> None:
 
 
 def test_an_unknown_normalization_is_named() -> None:
-    with pytest.raises(ValueError, match="'bach', expected none, batch or layer"):
+    with pytest.raises(ValueError, match="'bach', expected one of none, batch, layer"):
         TabularMLP().model(Hyperparameters({"normalization": "bach"}))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import threading
@@ -15,6 +14,7 @@ import ray
 from sweep.contract import Devices
 from sweep.errors import InputError
 
+PRELOADING_CORES = 16  # on a larger machine, the imports of all processes cost more than they save
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a trial without GPUs sees none
@@ -41,7 +41,6 @@ class Cluster:
     dashboard: str | None
     cpus: float
     gpus: float
-    local: bool = False
 
     def fits(self, devices: Devices) -> int:
         """How many trials run at once; raises InputError if not even one does."""
@@ -60,31 +59,16 @@ class Cluster:
         rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
         return max(int(min(rooms)), 1)
 
-    def import_ahead(self, modules: Sequence[str], devices: Devices, count: int) -> None:
-        """Have ``count`` workers of a local Ray import modules while the driver prepares.
-
-        Trials wait for the CPUs that these tasks take, and then find the tasks' processes idle. TensorFlow looks
-        for GPUs when it is used, not when it is imported: trials see what they were given.
-        """
-        if not self.local:
-            return
-        task = ray.remote(_import).options(num_cpus=devices.cpus, max_retries=0)
-        for _ in range(count):
-            task.remote([*modules, "sweep.backends.ray_tune.worker"])
-        from ray.tune.execution import class_cache  # not before the tasks are under way: it takes a second
-
-        # Tune gives its actors variables that are the driver's and that a local Ray inherits; only actors
-        # without any take a process that is there already.
-        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, frozenset()
-
 
 @contextmanager
-def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], None]) -> Iterator[Cluster]:
+def connect(
+    address: str | None, simulated_gpus: int | None, lost: Callable[[], None], preload: Sequence[str] = ()
+) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
-    ``lost`` is called from another thread when a local Ray dies, and must end the process. Raises InputError
-    when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
-    authentication.
+    ``lost`` is called from another thread when a local Ray dies, and must end the process. Workers of a local Ray
+    import the modules ``preload`` before they are needed. Raises InputError when there is no cluster at the
+    address. A local Ray listens on 127.0.0.1 alone and keeps its token authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -98,6 +82,7 @@ def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], 
             dashboard_host=None if address else "127.0.0.1",
             log_to_driver=False,
             logging_level="ERROR",
+            _system_config=None if address else {"preload_python_modules": _preloaded(preload)},
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         if address is None:
@@ -112,20 +97,30 @@ def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], 
         url = context.dashboard_url
         if address is None:
             _watch(over, lost)
-        yield Cluster(
-            f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None
-        )
+            _use_started_processes()
+        yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
     finally:
         over.set()
         ray.shutdown()
 
 
-def _import(modules: Sequence[str]) -> None:
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            return  # the trial will say so
+def _preloaded(modules: Sequence[str]) -> list[str]:
+    """What each process that Ray starts ahead imports; Ray starts as many as there are cores.
+
+    TensorFlow looks for GPUs when it is first used, not when it is imported: a trial sees what it was given.
+    """
+    return [*modules, "sweep.backends.ray_tune.worker"] if (os.cpu_count() or 1) <= PRELOADING_CORES else []
+
+
+def _use_started_processes() -> None:
+    """Let Tune's actors run in the processes that a local Ray has started ahead.
+
+    Tune gives its actors environment variables of the driver, which the processes of a local Ray inherit anyway;
+    an actor that has any gets a process of its own.
+    """
+    from ray.tune.execution import class_cache  # a second, which Ray's processes use
+
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, frozenset()
 
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
