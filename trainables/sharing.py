@@ -41,7 +41,7 @@ def shared(
         return _settled(*_recorded(hp, load))
     found = _find(folder, hp)
     if found is None:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(folder / "lock"):
             found = _find(folder, hp)
             if found is None:

@@ -11,13 +11,14 @@ import dataclasses
 import errno
 import gc
 import math
+import tempfile
 import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from sweep.backends import checkpoints
+from sweep.backends import checkpoints, memory
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
@@ -42,6 +43,14 @@ class Job:
     maximize: bool
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
+    shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
+    profile: bool = False  # of the first trial
+    memory_bytes: int | None = None  # a worker that has more is replaced after its trial
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Where this node's workers share data."""
+        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
 
     @property
     def stop_file(self) -> Path:
@@ -92,6 +101,7 @@ class _Trial:
     saved_epoch: int = 0
     saved_at: float = 0.0
     saving_s: float = 0.0  # what the last checkpoint took
+    saving_all_s: float = 0.0
     again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
 
     @property
@@ -142,12 +152,13 @@ class Worker:
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             return Progress(tuple(epochs), None, facts, tuple(self._notices), data_known=known)
-        spoilt = status in (Status.FAILED, Status.OOM)
-        if spoilt:
+        failed = status in (Status.FAILED, Status.OOM)
+        if failed:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
         end = TrialEnded(trial=trial.number, status=status, reason=reason, time=time.time(), error=error, facts=facts)
-        return Progress(tuple(epochs), end, facts, tuple(self._notices), spoilt, fault)
+        full = self._job.memory_bytes is not None and memory.used() > self._job.memory_bytes
+        return Progress(tuple(epochs), end, facts, tuple(self._notices), failed or full, fault)
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         """Train on, with ever smaller micro-batches while the trial does not fit into memory."""
@@ -291,6 +302,7 @@ class Worker:
             raise
         trial.saved_epoch, trial.saved_at = trial.done, time.monotonic()
         trial.saving_s = trial.saved_at - began
+        trial.saving_all_s += trial.saving_s
 
     def _loss(self, epoch: EpochReported) -> float:
         value = epoch.metrics.get(self._job.objective, math.nan)
@@ -300,6 +312,8 @@ class Worker:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = self._trainable.facts()
+        if trial.saving_all_s:
+            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saving_all_s})
         if trial.accumulate > 1:
             facts = dataclasses.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saved_epoch == trial.done)
@@ -309,7 +323,10 @@ class Worker:
         return facts
 
     def _assignment(self, trial: _Trial) -> Assignment:
-        return dataclasses.replace(trial.order.assignment, accumulate=trial.accumulate)
+        profile = self._job.results_folder / "profile" if self._job.profile and trial.number == 0 else None
+        return dataclasses.replace(
+            trial.order.assignment, accumulate=trial.accumulate, shared=self._job.shared_folder, profile=profile
+        )
 
     def _loaded(self) -> Trainable:
         if self._trainable is None:

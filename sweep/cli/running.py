@@ -27,6 +27,7 @@ INTERRUPTED = 130
 @options.simulate_gpus
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
 @options.no_memo
+@click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @options.backend
 def run(
     file: Path,
@@ -36,6 +37,7 @@ def run(
     simulate_gpus: int | None,
     run_cap: int | None,
     no_memo: bool,
+    profile: bool,
     address: str | None,
     max_concurrent: int | None,
     no_reuse: bool,
@@ -58,6 +60,7 @@ def run(
         reuse=not no_reuse,
         inline=inline,
         memo=not no_memo,
+        profile=profile,
     )
     note_ignored(spec)
     outcome = session.run(
@@ -162,7 +165,7 @@ def _conclude(outcome: Outcome, *, quiet: bool) -> None:
     if outcome.fault:
         click.echo(f"error: {outcome.fault}", err=True)
     if outcome.interrupted:
-        click.echo(f"interrupted; go on with: python -m sweep resume {folder.name}", err=True)
+        click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
         sys.exit(INTERRUPTED)
     if not outcome.completed:
         click.echo(f"error: no trial completed; see the error column and {folder.debug_log}", err=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import inline
+from sweep.backends import inline, memory, sharing
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError, StoreError
@@ -42,6 +42,7 @@ class Options:
     reuse: bool = True
     inline: bool = False
     memo: bool = True
+    profile: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +125,13 @@ def _drive(
         maximize=objective.goal == "maximize",
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
+        shared=None if options.inline else sharing.name(folder.path),
+        profile=options.profile,
+        memory_bytes=None if options.inline else memory.bound(spec.resources.cpus),
     )
     with folder.lock(), noise.redirected(folder.debug_log) as terminal:
         job.stop_file.unlink(missing_ok=True)
+        sharing.clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
         try:
             _note_changes(folder, spec, source, folders, watching)
@@ -134,7 +139,7 @@ def _drive(
             def leave(last_words: str) -> NoReturn:
                 """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
                 watching.close()
-                terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.name}\n")
+                terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.address}\n")
                 terminal.flush()
                 os._exit(130)
 
@@ -143,6 +148,7 @@ def _drive(
         finally:
             watching.close()
             job.stop_file.unlink(missing_ok=True)
+            sharing.clean(folder.path)
 
 
 def _session(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
 import shutil
 import socket
 import time
@@ -34,6 +35,12 @@ class ResultsFolder:
     @property
     def name(self) -> str:
         return self.path.absolute().name
+
+    @property
+    def address(self) -> str:
+        """What to type after ``resume`` and its kin: the name, or the path where it is not in ``results/``."""
+        plain = self.path.parent == Path("results")
+        return shlex.quote(self.name if plain else str(self.path))
 
     @property
     def spec(self) -> Path:
@@ -224,7 +231,7 @@ def _check_free(folder: ResultsFolder) -> None:
     except NotADirectoryError as error:
         raise InputError.one(str(folder.path), "is a file, expected a new folder", other) from error
     if folder.info.exists():
-        hint = f"{other}, or go on with it: python -m sweep resume {folder.name}"
+        hint = f"{other}, or go on with it: python -m sweep resume {folder.address}"
         raise InputError.one(str(folder.path), f"holds a sweep already ({_summary(folder)})", hint)
     if content:
         raise InputError.one(str(folder.path), f"exists and holds other files ({content[0]} ...)", other)

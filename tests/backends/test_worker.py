@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -222,3 +223,32 @@ def test_data_that_is_known_spares_the_training(job: Job) -> None:
     worker.take(order(known_data="other"))
     progress = worker.step()
     assert (numbers(progress.epochs), progress.data_known) == ([1, 2, 3, 4, 5, 6], False)
+
+
+def test_a_worker_that_has_grown_is_replaced_and_its_trial_stays_as_it_is(job: Job) -> None:
+    ends = {}
+    for bound in (1, 2**60):
+        worker = Worker(dataclasses.replace(job, memory_bytes=bound))
+        worker.take(order(epochs=1))
+        progress = worker.step()
+        assert progress.end is not None
+        ends[bound] = (progress.end.status, progress.spoilt)
+    assert ends == {1: (Status.COMPLETED, True), 2**60: (Status.COMPLETED, False)}
+
+
+def test_checkpoints_are_part_of_the_overhead(job: Job) -> None:
+    _, end, _ = whole(Worker(job), order(decisions=(2, 4)))
+    assert end.facts.overhead_s["checkpoint"] > 0
+
+
+def test_the_first_trial_is_profiled_where_it_is_asked_for(job: Job) -> None:
+    seen = []
+
+    for trial, wanted in ((0, True), (1, True), (0, False)):
+        worker = Worker(dataclasses.replace(job, profile=wanted, shared="sweep-data-x"))
+        worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=trial)))
+        worker.step()
+        given = Counting.begun[-1]
+        assert given.shared == Path(tempfile.gettempdir()) / "sweep-data-x"
+        seen.append(given.profile)
+    assert seen == [job.results_folder / "profile", None, None]

@@ -54,7 +54,8 @@ def test_a_taken_name_is_refused_with_the_ways_out(tmp_path):
         create(tmp_path)
     assert str(caught.value) == (
         f"{folder.path}: holds a sweep already (3 trials, last run 2023-11-14 22:13 UTC); "
-        "choose another name with --name OTHER, or go on with it: python -m sweep resume first"
+        "choose another name with --name OTHER, or go on with it: python -m sweep resume "
+        f"{folder.path}"
     )
     assert snapshot(tmp_path) == before
 
