@@ -1,0 +1,81 @@
+"""How training speeds up with the number of replicas: ``python benchmarks/scaling.py [--devices 1 2 4 8]``.
+
+On GPUs each count trains on as many of them (weak scaling: the batch of a replica stays the same). Without GPUs,
+logical CPU devices stand in for them; they share the CPU, so that the ratio shows what the strategy costs and no
+speed-up. Every count runs in a process of its own; the loss of the first epoch must be the same for all counts
+that have the same global batch (``--strong``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from typing import Any
+
+EPOCHS = 4  # the first is left out of the mean: it warms caches up
+MODELS = {"digits": "trainables.digits_cnn:DigitsCNN", "resnet20": "trainables.cifar_resnet:CifarResNet"}
+
+
+def measure(model: str, devices: int, batch: int, *, simulated: bool) -> dict[str, Any]:
+    """Examples a second over the epochs after the first, and the first epoch's loss."""
+    import importlib
+
+    from sweep.contract import Assignment, Devices
+
+    module, name = MODELS[model].split(":")
+    trainable = getattr(importlib.import_module(module), name)()
+    params = {"optimizer": "sgd", "learning_rate": 0.01, "momentum": 0.9, "batch_size": batch}
+    given = Devices(gpus=devices, simulated=simulated)
+    epochs = []
+
+    def report(epoch: Any) -> bool:
+        epochs.append(epoch)
+        return True
+
+    trainable.begin(Assignment(trial=0, params=params, seed=0, epochs=EPOCHS, devices=given))
+    trainable.train(report)
+    steps = [epoch.measures["step_s"] for epoch in epochs[1:]]
+    return {"examples_per_s": batch / (sum(steps) / len(steps)), "loss": epochs[0].metrics["loss"]}
+
+
+def gpus() -> int:
+    """GPUs of this machine."""
+    from sweep.runner.planning import local_gpus
+
+    return local_gpus()
+
+
+def main() -> None:
+    """Measure each count in a process of its own and print speed, ratio and loss."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2, 4, 8])
+    parser.add_argument("--model", choices=MODELS, default="digits")
+    parser.add_argument("--batch", type=int, default=64, help="examples of a replica; with --strong, of all together")
+    parser.add_argument("--strong", action="store_true", help="keep the global batch")
+    parser.add_argument("--one", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    simulated = gpus() == 0
+    if given.one:
+        batch = given.batch if given.strong else given.batch * given.one
+        print(json.dumps(measure(given.model, given.one, batch, simulated=simulated)))
+        return
+    counts = given.devices if simulated else [n for n in given.devices if n <= gpus()]
+    print(f"{given.model}, {'logical CPU devices' if simulated else 'GPUs'}, {EPOCHS - 1} epochs after the first")
+    print("devices  examples/s  ratio  efficiency  loss of epoch 1")
+    base = None
+    for count in counts:
+        found = json.loads(
+            subprocess.run(
+                [sys.executable, *sys.argv, "--one", str(count)], check=True, stdout=subprocess.PIPE, text=True
+            ).stdout.splitlines()[-1]
+        )
+        base = base or found["examples_per_s"] / count
+        ratio = found["examples_per_s"] / base
+        speed = f"{found['examples_per_s']:10.0f}"
+        print(f"{count:7d}  {speed}  {ratio:5.2f}  {ratio / count:10.0%}  {found['loss']:.6f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
