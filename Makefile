@@ -19,8 +19,8 @@ check: .venv/installed-test ## Formatting, lint, types and layers, without the t
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: .venv/installed-test ## The main job against the same trainings in one plain Keras process.
-	$(BIN)/python benchmarks/plain_keras.py
+bench: .venv/installed-test ## The main job's trials in sweep, in a loop of plain Keras, and as bare Model.fit.
+	$(BIN)/python benchmarks/overhead.py --only sweep,loop,fit --trials 27 $(ARGS)
 
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

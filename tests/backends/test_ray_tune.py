@@ -54,7 +54,7 @@ def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert errors.endswith("go on with: python -m sweep resume lr_wd_aug\n")
+    assert errors.endswith(f"go on with: python -m sweep resume {folder.path}\n")
     process = start("resume", "lr_wd_aug", "--results", str(tmp_path))
     _wait_for_epochs(folder, 40)
     os.killpg(process.pid, signal.SIGKILL)

@@ -82,7 +82,7 @@ def connect(
             dashboard_host=None if address else "127.0.0.1",
             log_to_driver=False,
             logging_level="ERROR",
-            _system_config=None if address else {"preload_python_modules": _preloaded(preload)},
+            _system_config=None if address else _preloading(preload),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         if address is None:
@@ -104,12 +104,14 @@ def connect(
         ray.shutdown()
 
 
-def _preloaded(modules: Sequence[str]) -> list[str]:
-    """What each process that Ray starts ahead imports; Ray starts as many as there are cores.
+def _preloading(modules: Sequence[str]) -> dict[str, list[str]] | None:
+    """Ray's setting for what each process that it starts ahead imports; it starts one per core.
 
     TensorFlow looks for GPUs when it is first used, not when it is imported: a trial sees what it was given.
     """
-    return [*modules, "sweep.backends.ray_tune.worker"] if (os.cpu_count() or 1) <= PRELOADING_CORES else []
+    if not modules or (os.cpu_count() or 1) > PRELOADING_CORES:
+        return None
+    return {"preload_python_modules": [*modules, "sweep.backends.ray_tune.worker"]}
 
 
 def _use_started_processes() -> None:
