@@ -57,8 +57,9 @@ def main() -> None:
     rows = given.only.split(",") if given.only else list(ROWS)
     if unknown := set(rows) - set(ROWS):
         parser.error(f"--only: no row {', '.join(sorted(unknown))}; expected some of {', '.join(ROWS)}")
-    if "keras_tuner" in rows and importlib.util.find_spec("keras_tuner") is None:
-        print('keras_tuner is left out: not installed, see the extra "bench"', file=sys.stderr)
+    missing = [name for name in ("keras_tuner", "tensorboard") if importlib.util.find_spec(name) is None]
+    if "keras_tuner" in rows and missing:
+        print(f"keras_tuner is left out: it needs {' and '.join(missing)}", file=sys.stderr)
         rows.remove("keras_tuner")
     found = []
     for size in sizes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,7 +14,6 @@ import ray
 from sweep.contract import Devices
 from sweep.errors import InputError
 
-PRELOADING_CORES = 16  # on a larger machine, the imports of all processes cost more than they save
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a trial without GPUs sees none
@@ -61,14 +60,12 @@ class Cluster:
 
 
 @contextmanager
-def connect(
-    address: str | None, simulated_gpus: int | None, lost: Callable[[], None], preload: Sequence[str] = ()
-) -> Iterator[Cluster]:
+def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], None]) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
-    ``lost`` is called from another thread when a local Ray dies, and must end the process. Workers of a local Ray
-    import the modules ``preload`` before they are needed. Raises InputError when there is no cluster at the
-    address. A local Ray listens on 127.0.0.1 alone and keeps its token authentication.
+    ``lost`` is called from another thread when a local Ray dies, and must end the process. Raises InputError
+    when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
+    authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -82,7 +79,6 @@ def connect(
             dashboard_host=None if address else "127.0.0.1",
             log_to_driver=False,
             logging_level="ERROR",
-            _system_config=None if address else _preloading(preload),
         )
     except (ConnectionError, RuntimeError, ValueError) as error:
         if address is None:
@@ -97,32 +93,10 @@ def connect(
         url = context.dashboard_url
         if address is None:
             _watch(over, lost)
-            _use_started_processes()
         yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
     finally:
         over.set()
         ray.shutdown()
-
-
-def _preloading(modules: Sequence[str]) -> dict[str, list[str]] | None:
-    """Ray's setting for what each process that it starts ahead imports; it starts one per core.
-
-    TensorFlow looks for GPUs when it is first used, not when it is imported: a trial sees what it was given.
-    """
-    if not modules or (os.cpu_count() or 1) > PRELOADING_CORES:
-        return None
-    return {"preload_python_modules": [*modules, "sweep.backends.ray_tune.worker"]}
-
-
-def _use_started_processes() -> None:
-    """Let Tune's actors run in the processes that a local Ray has started ahead.
-
-    Tune gives its actors environment variables of the driver, which the processes of a local Ray inherit anyway;
-    an actor that has any gets a process of its own.
-    """
-    from ray.tune.execution import class_cache  # a second, which Ray's processes use
-
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, frozenset()
 
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
