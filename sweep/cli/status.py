@@ -41,7 +41,7 @@ def status(sweep: str, results: Path, as_json: bool) -> None:
         age = figures.duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
-        lines.append(f"go on    python -m sweep resume {found.name}")
+        lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo("\n".join(lines))
 
 

@@ -209,6 +209,21 @@ def test_12_and_13_a_checkpoint_holds_all_state(gpus: int, tmp_path: Path) -> No
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
+def test_12_a_checkpoint_goes_on_with_another_number_of_replicas_within_rounding(tmp_path: Path) -> None:
+    params = {**ADAM, "ema_momentum": 0.9, "lr_schedule": "cosine"}
+    straight, two, one = Small(), Small(), Small()
+    whole = train(straight, assignment(epochs=4, **params))
+    two.begin(assignment(2, epochs=4, **params))
+    first = go_on(two, pause_after=2)
+    two.save(tmp_path)
+    one.begin(assignment(epochs=4, **params))
+    assert one.restore(tmp_path) == 2
+    for a, b in zip(metrics(first + go_on(one)), metrics(whole), strict=True):
+        assert a == pytest.approx(b, abs=1e-6)
+    agree(straight, one)
+
+
 def test_14_a_nan_weight_behind_a_finite_loss_is_found() -> None:
     class Poisoned(Small):
         def data(self, hp: Any) -> tuple[Any, Any]:
