@@ -25,17 +25,18 @@ def test_all_shipped_trainables_are_found() -> None:
 
 @pytest.mark.parametrize("trainable", shipped())
 def test_used_worker_gives_the_numbers_of_a_fresh_process(trainable: str, processes: Processes) -> None:
-    orders = [_order(seed) for seed in range(1 if "resnet" in trainable else 2)]
+    kinds = [kind for kind in KINDS if kind != "half" or "resnet" not in trainable]  # a minute to compile
+    orders = [_order(kinds, seed) for seed in range(2 if "tabular" in trainable else 1)]
     used = [processes.run(trainable, order) for order in orders]
-    fresh = {kind: processes.run(trainable, [kind]) for kind in REFERENCES}
+    fresh = {kind: processes.run(trainable, [kind]) for kind in REFERENCES if kind in kinds}
     expected = _expected({kind: future.result() for kind, future in fresh.items()})
     for order, found in zip(orders, used, strict=True):
         _compare(order, found, expected)
 
 
-def _order(seed: int) -> list[str]:
+def _order(kinds: list[str], seed: int) -> list[str]:
     """All kinds of trials, those with numbers of their own twice, mixed."""
-    chosen = [*KINDS, *REFERENCES]
+    chosen = [*kinds, *(kind for kind in REFERENCES if kind in kinds)]
     random.Random(seed).shuffle(chosen)
     return chosen
 
@@ -45,10 +46,12 @@ def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
     for kind, outcome in expected.items():
         assert (outcome.status, len(outcome.metrics)) == ("completed", EPOCHS), f"{kind}: {outcome.error}"
     assert len({str(outcome.metrics) for outcome in expected.values()}) == len(expected)  # the kinds do differ
-    pruned = Outcome("pruned", expected["twin"].metrics[:1])
-    return {**expected, "pruned": pruned, "diverged": Outcome("diverged"), "failed": Outcome("failed")}
+    return {**expected, "pruned": Outcome("pruned", expected["twin"].metrics[:1]), "failed": Outcome("failed")}
 
 
 def _compare(order: list[str], found: Future[list[Outcome]], expected: dict[str, Outcome]) -> None:
     for position, (kind, outcome) in enumerate(zip(order, found.result(), strict=True)):
-        assert outcome == expected[kind], f"{kind} after {order[:position]}"
+        if kind == "diverged":
+            assert outcome.status == "diverged"
+        else:
+            assert outcome == expected[kind], f"{kind} after {order[:position]}"
