@@ -203,7 +203,7 @@ def steady(trials: list[Trial], epochs: int, marker: str | None) -> None:
     import keras
 
     class Clock(keras.callbacks.Callback):
-        ends: list[float] = []  # noqa: RUF012
+        ends: list[float] = []  # noqa: RUF012 - one list for all trials of the process
 
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.ends.append(time.perf_counter())

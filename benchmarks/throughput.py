@@ -135,7 +135,7 @@ def ours(epochs: int, trials: int, room: int, *, logged: bool) -> float:
             if isinstance(event, EpochReported):
                 clock.tick()
 
-        driver = Coordinator(spec, Devices(), searcher, scheduler, log, listen)  # type: ignore[arg-type]
+        driver = Coordinator(spec, Devices(), searcher, scheduler, log, listen)
         driver.open()
         backend.run(driver, job, Devices(), room=room, reuse=True, notice=lambda text: None)
         driver.close()

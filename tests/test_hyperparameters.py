@@ -12,7 +12,7 @@ HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "
 def test_reading() -> None:
     hp = Hyperparameters(HP)
     assert (hp.rate, hp["units"], hp.get("kind", ""), hp.get("none", 3)) == (0.1, 8, "relu", 3)
-    assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == ("flip", "flip", "flip", 0.5)  # type: ignore[union-attr]
+    assert (hp.aug.kind, hp["aug.kind"], hp.aug["kind"], hp.aug.deep.p) == ("flip", "flip", "flip", 0.5)
     assert hp.below("aug") == ("kind", "deep.p")
     assert (hp.number("units"), hp.integer("units"), hp.text("kind"), hp.integer("missing", 4)) == (8.0, 8, "relu", 4)
     assert (hp.flag("on"), hp.flag("off", default=False)) == (True, False)

@@ -45,8 +45,12 @@ def test_computed_names_are_unknown_unless_declared(tmp_path: Path) -> None:
 def test_below_covers_what_is_below_it(tmp_path: Path) -> None:
     source = inspect("mine:T", [write(tmp_path, "class T:\n  def f(self, hp): hp.below('a.b'), hp.x\n")])
     assert [source.reads_parameter(n) for n in ("x", "a.b.c", "a.b.c.d", "a.b", "a.c")] == [
-        True, True, True, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
 
 
 def test_follows_imports_of_the_project_and_no_others(tmp_path: Path) -> None:

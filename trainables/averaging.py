@@ -15,7 +15,9 @@ class Average:
     Averaging; the exponential form of Keras's ``ema_momentum``). Create it under the strategy's scope.
     """
 
-    def __init__(self, weights: Sequence[keras.Variable], momentum: LiveNumber, strategy: tf.distribute.Strategy):
+    def __init__(
+        self, weights: Sequence[keras.Variable], momentum: LiveNumber, strategy: tf.distribute.Strategy
+    ) -> None:
         self._weights, self._momentum, self._strategy = list(weights), momentum, strategy
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
         self._started = tf.Variable(0.0, trainable=False, name="average_started")
@@ -36,9 +38,10 @@ class Average:
         self._started.assign(1.0)
         for average, weight in zip(self.variables, self._weights, strict=True):
             self._strategy.extended.update(
-                average, lambda a, w, m: a.assign(a * tf.cast(m, a.dtype) + w * tf.cast(1 - m, a.dtype)),
+                average,
+                lambda a, w, m: a.assign(a * tf.cast(m, a.dtype) + w * tf.cast(1 - m, a.dtype)),
                 args=(weight.value, momentum),
-            )  # fmt: skip
+            )
 
     def swap(self) -> None:
         """Exchange weights and averages; a second call puts them back, bit for bit."""

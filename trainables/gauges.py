@@ -93,4 +93,4 @@ def _library() -> ModuleType | None:
         import pynvml
     except ImportError:
         return None
-    return pynvml  # type: ignore[no-any-return]
+    return pynvml  # type: ignore[no-any-return]  # untyped

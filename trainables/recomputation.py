@@ -37,7 +37,7 @@ def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     if not tensors:  # Keras infers shapes with stand-ins
         return call(*args, **kwargs)
 
-    @tf.recompute_grad  # type: ignore[untyped-decorator]
+    @tf.recompute_grad  # type: ignore[untyped-decorator]  # as all of TensorFlow
     def compute(*given: tf.Tensor) -> Any:
         fresh = iter(given)
         filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]

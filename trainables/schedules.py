@@ -88,9 +88,17 @@ def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
 
 
 SCHEDULES = (
-    "constant", "step", "piecewise", "linear", "polynomial", "exponential",
-    "cosine", "cosine_restarts", "one_cycle", "plateau",
-)  # fmt: skip
+    "constant",
+    "step",
+    "piecewise",
+    "linear",
+    "polynomial",
+    "exponential",
+    "cosine",
+    "cosine_restarts",
+    "one_cycle",
+    "plateau",
+)
 READS = ("lr_final", "lr_lengthening", "lr_rise", "lr_initial", "lr_power", "lr_drop_factor")
 
 

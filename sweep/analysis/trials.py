@@ -95,7 +95,7 @@ def _trial(row: Mapping[str, object]) -> Trial:
     known |= {name: row[name] for name in ("sweep", "trial", "trial_id", "repeat", "seed")}
     known |= {name: row[name] for name in ("status_reason", "epochs")}
     known |= {"params": under("param."), "metrics": under("metric."), "best": under("best.")}
-    return Trial(status=Status(str(row["status"])), **known)  # type: ignore[arg-type]
+    return Trial(status=Status(str(row["status"])), **known)  # type: ignore[arg-type]  # the columns have these types
 
 
 def _words(objectives: Objectives) -> str:

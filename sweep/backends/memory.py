@@ -7,6 +7,8 @@ import resource
 import sys
 from pathlib import Path
 
+from sweep.store import provenance
+
 BOUND = 0.8
 """Of the machine's memory, shared out by CPUs: a worker that has grown past its part trains no further trial."""
 
@@ -23,10 +25,10 @@ def used() -> int:
 
 def bound(cpus: float) -> int:
     """Bytes that a worker with so many CPUs may have."""
-    return int(BOUND * _total() * min(cpus / (os.cpu_count() or 1), 1.0))
+    return int(BOUND * _total() * min(cpus / provenance.cpus(), 1.0))
 
 
 def _total() -> int:
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    machine = provenance.memory_bytes() or sys.maxsize
     limit = _CGROUP.read_text().strip() if _CGROUP.exists() else "max"
     return min(machine, int(limit)) if limit.isdigit() else machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import tempfile
@@ -12,6 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
+
+from sweep.store.provenance import cpus, memory_bytes, version
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
@@ -47,10 +48,10 @@ def gather(environ: Mapping[str, str]) -> Host:
         python=platform.python_version(),
         requires_python=about["Requires-Python"],
         requirements=required,
-        installed={Requirement(text).name: _version(Requirement(text).name) for text in required},
+        installed={Requirement(text).name: version(Requirement(text).name) for text in required},
         variables={name: environ[name] for name in VARIABLES if name in environ},
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=_memory_bytes(),
+        cpus=cpus(),
+        memory_bytes=memory_bytes(),
         shared_free_bytes=shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else None,
     )
 
@@ -68,17 +69,3 @@ def disk(folder: Path) -> Disk:
     except OSError as error:
         return Disk(str(folder), free, f"{there}: {error.strerror or error}")
     return Disk(str(folder), free)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _memory_bytes() -> int | None:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):  # a system without these names
-        return None

@@ -144,7 +144,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         for trial, params in enumerate(sample[:2]):
             epochs: list[EpochReported] = []
             trainable.begin(_assignment(spec, devices, trial, params))
-            trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or len(heard) < 2)  # type: ignore[misc]
+            trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or len(heard) < 2)  # type: ignore[misc]  # mypy infers no lambda with a default
             epoch_s = epochs[-1].time_s  # the first one may compile
             spent.append((time.monotonic() - began - len(epochs) * epoch_s, epoch_s))
             began = time.monotonic()

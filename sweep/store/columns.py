@@ -52,7 +52,7 @@ class Objects(Generic[T]):
         """Set a row; those skipped on the way are None."""
         self._values.extend([None] * (row + 1 - len(self._values)))
         if type(value) is str and len(value) <= 40:
-            value = sys.intern(value)  # type: ignore[assignment]
+            value = sys.intern(value)  # type: ignore[assignment]  # a str stays a T
         self._values[row] = value
 
     def get(self, row: int) -> T | None:

@@ -143,7 +143,7 @@ class ResultsFolder:
         """(metric, "maximize" or "minimize") of each objective, out of ``objectives`` in sweep.json."""
         entries = self.read_info().get("objectives", [])
         try:
-            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]
+            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # caught below
         except (TypeError, KeyError) as error:
             raise StoreError(f'{self.info}: objectives: expected a list of {{"name", "goal"}}') from error
         if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:

@@ -24,22 +24,29 @@ def collect(project_dir: Path) -> dict[str, object]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hostname": socket.gethostname(),
-        "cpus": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_bytes": _memory_bytes(),
+        "cpus": cpus(),
+        "memory_bytes": memory_bytes(),
         "gpus": _gpus(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in PACKAGES},
         "git": _git(project_dir),
     }
 
 
-def _version(package: str) -> str | None:
+def cpus() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def version(package: str) -> str | None:
+    """The installed version of a package; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _memory_bytes() -> int | None:
+def memory_bytes() -> int | None:
+    """Memory of this machine; None where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):  # a system without these names

@@ -63,7 +63,7 @@ def decode(line: bytes) -> Event:
     if cls is None:
         raise StoreError(f"unknown event {name!r}; {did_you_mean(str(name), _CLASSES)}")
     try:
-        return _from_record(cls, record)  # type: ignore[return-value]
+        return _from_record(cls, record)  # type: ignore[return-value]  # an event of that class
     except TypeError as error:
         raise StoreError(f"{name}: {error}") from error
 
@@ -147,7 +147,7 @@ def _boolean(value: object) -> bool:
 
 def _status(value: object) -> str:
     try:
-        return Status(value)  # type: ignore[arg-type]
+        return Status(value)  # type: ignore[arg-type]  # raises ValueError for no text
     except ValueError:
         _refuse(value, " or ".join(Status))
 
@@ -163,7 +163,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 def _facts(value: object) -> Facts:
     if isinstance(value, Facts):
         return value
-    return _from_record(Facts, dict(_mapping(value)))  # type: ignore[return-value]
+    return _from_record(Facts, dict(_mapping(value)))  # type: ignore[return-value]  # Facts
 
 
 def _optional(read: _Read) -> _Read:

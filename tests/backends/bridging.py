@@ -16,7 +16,7 @@ class Bridging:
         fate = self.given.trial % 5
         while self.done < self.given.epochs:
             self.done += 1
-            a, b = float(self.given.params["a"]), float(self.given.params["b"])  # type: ignore[arg-type]
+            a, b = float(self.given.params["a"]), float(self.given.params["b"])
             # each trial is a little worse than all before it, so that every rule finds somebody to stop
             score = self.given.trial + a * b / 9 + 1 / self.done
             if fate == 3:

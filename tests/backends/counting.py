@@ -37,9 +37,9 @@ class Counting:
                 case "diverges":
                     raise Diverged("the loss became NaN")
                 case "none":
-                    metrics["score"] = None  # type: ignore[assignment]
+                    metrics["score"] = None
                 case "numpy":
-                    metrics["score"] = np.float32(0.5)  # type: ignore[assignment]
+                    metrics["score"] = np.float32(0.5)
                 case "oom" if self.given.accumulate < 4:
                     raise OutOfMemory("no room for 4 GiB")
                 case "huge":

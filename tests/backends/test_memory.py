@@ -5,6 +5,7 @@ import os
 import numpy as np
 
 from sweep.backends import memory
+from sweep.store import provenance
 
 
 def test_what_is_allocated_is_seen() -> None:
@@ -15,7 +16,7 @@ def test_what_is_allocated_is_seen() -> None:
 
 
 def test_the_bound_is_a_worker_s_part_of_the_machine() -> None:
-    cores = os.cpu_count() or 1
+    cores = provenance.cpus()
     whole = memory.bound(cores)
     assert 1e8 < whole < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert abs(memory.bound(cores / 2) - whole / 2) <= 1

@@ -26,7 +26,7 @@ def job(tmp_path: Path) -> Job:
 
 def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **changes: object) -> Order:
     assignment = Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs)
-    return Order(assignment, decisions, **changes)  # type: ignore[arg-type]
+    return Order(assignment, decisions, **changes)
 
 
 def whole(worker: Worker, given: Order) -> tuple[list[EpochReported], TrialEnded, list[str]]:
@@ -156,7 +156,7 @@ def _lose(path: Path) -> None:
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: object) -> None:
     _interrupted(job, epochs=4)
     assert kept(job) == ["epoch-000004", "epoch-000003"]
-    harm(checkpoints.of_trial(job.results_folder, 3) / "epoch-000004")  # type: ignore[operator]
+    harm(checkpoints.of_trial(job.results_folder, 3) / "epoch-000004")
     reports, end, notices = whole(Worker(job), order(epochs=9))
     assert numbers(reports) == [3, 4, 5, 6, 7, 8, 9]
     assert reports[-1].metrics["score"] == 100 - sum(range(10))

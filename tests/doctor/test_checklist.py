@@ -69,7 +69,7 @@ def test_good_machines_say_what_they_have(tmp_path: Path) -> None:
 
 def test_without_a_driver_the_cpu_is_tried(tmp_path: Path) -> None:
     class Bare(Transcript):
-        def __call__(self, command, timeout_s):  # type: ignore[no-untyped-def]
+        def __call__(self, command, timeout_s):
             answer = super().__call__(command, timeout_s)
             return answer if command[0] != "nvidia-smi" else type(answer)(127, "")
 
@@ -91,7 +91,7 @@ def test_hidden_gpus_are_noted(setting: str, words: str, tmp_path: Path) -> None
 
 def test_without_tensorflow_the_round_ends_there(tmp_path: Path) -> None:
     class Broken(Transcript):
-        def __call__(self, command, timeout_s):  # type: ignore[no-untyped-def]
+        def __call__(self, command, timeout_s):
             answer = super().__call__(command, timeout_s)
             return type(answer)(1, "", "ImportError: no libcudart") if "describe" in command else answer
 

@@ -15,7 +15,7 @@ BUILD = TensorFlow(
 
 
 def gpu(capability: tuple[int, int] | None = (8, 0), driver: str = "560.35.03", index: int = 0, **rest: object) -> Gpu:
-    return dataclasses.replace(Gpu(index, f"GPU-{index}", "Card", driver, capability=capability), **rest)  # type: ignore[arg-type]
+    return dataclasses.replace(Gpu(index, f"GPU-{index}", "Card", driver, capability=capability), **rest)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_all_wrong_versions_are_named_at_once() -> None:
 )
 def test_another_keras_is_an_error(variables: dict[str, str], change: dict[str, str], words: str) -> None:
     machine = dataclasses.replace(HOST, variables=variables)
-    (found,) = host_judgement.keras(machine, dataclasses.replace(SEEN, **change))  # type: ignore[arg-type]
+    (found,) = host_judgement.keras(machine, dataclasses.replace(SEEN, **change))
     assert found.level is Level.ERROR
     assert words in found.found
 

@@ -44,7 +44,7 @@ def coordinator(given: Spec, log: Log) -> Coordinator:
 
 def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:
     """What a worker would hand over: every seventh trial diverges, every eighth fails, every ninth has no room."""
-    a, b, number = float(started.params["a"]), float(started.params["b"]), started.trial  # type: ignore[arg-type]
+    a, b, number = float(started.params["a"]), float(started.params["b"]), started.trial
     score = (a - 0.3) ** 2 * b + (started.seed + 1) / (epoch + 1)
     reported = EpochReported(trial=number, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
     fate = {6: Status.DIVERGED, 7: Status.FAILED, 8: Status.OOM}.get(number) if epoch == 2 else None

@@ -155,7 +155,7 @@ def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_pat
     def full(events: object) -> None:
         raise StoreError(f"{log.path}: No space left on device")
 
-    log.append = full  # type: ignore[method-assign]
+    log.append = full
     assert not driver.take(0, simulated.progress(driver._open[0].started, 1, 9))
     assert "No space left" in driver.fault
     assert driver.next() is None
@@ -163,7 +163,7 @@ def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_pat
     assert driver.running == 0
     driver.close()
     assert log.path.read_bytes() == whole
-    log.append = append  # type: ignore[method-assign]
+    log.append = append
     log.close()
     again, log = _begin(tmp_path)
     again.open(list(store_log.read(log.path)))

@@ -57,7 +57,7 @@ def test_only_what_is_missing_is_trained(project: Path) -> None:
 def test_a_training_that_differs_is_trained(project: Path, change: object) -> None:
     run(project)
     watcher = Watcher()
-    run(project, change(SECOND), watcher, memo=True)  # type: ignore[operator]
+    run(project, change(SECOND), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
 
 

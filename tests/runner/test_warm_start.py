@@ -49,7 +49,7 @@ def test_an_earlier_sweep_that_goes_on_changes_nothing(project: Path) -> None:
 
 def test_a_range_that_changed_takes_what_fits(project: Path) -> None:
     earlier = run(project, EARLIER)
-    within = sum(1.0 <= float(a) <= 2.0 for a in suggested(earlier.folder.log))  # type: ignore[arg-type]
+    within = sum(1.0 <= float(a) <= 2.0 for a in suggested(earlier.folder.log))
     watcher = Watcher()
     run(project, LATER.replace("min: 0.5, max: 4.0", "min: 1.0, max: 2.0"), watcher)
     assert watcher.said[0].startswith(f"warm start: {within} of 12 trials of")

@@ -37,7 +37,7 @@ def condition(when: dict[str, Value]) -> Condition:
 )
 def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
     assert condition(when).holds(params) is holds
-    again = condition(conditions.to_dict(condition(when)))  # type: ignore[arg-type]
+    again = condition(conditions.to_dict(condition(when)))
     assert again.holds(params) is holds
 
 

@@ -63,7 +63,7 @@ def test_nothing_is_left_of_the_model_s_own_words() -> None:
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_keys_of_distributions(name: str) -> None:
     values = {**NUMBERS, "value": 1, "values": [1, 2], "probabilities": [0.5, 0.5], "min": 2}
-    known = DISTRIBUTIONS[name]  # type: ignore[index]
+    known = DISTRIBUTIONS[name]
     least: dict[str, Any] = {"distribution": name, **{key: values[key] for key in known.required}}
     assert accepted({**BASE, "parameters": {"x": least}})
     for key in values:

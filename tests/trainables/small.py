@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -60,6 +61,17 @@ def go_on(trainable: KerasTrainable, pause_after: int | None = None) -> list[Epo
 
     trainable.train(report)
     return epochs
+
+
+def interrupted(given: Assignment, folder: Path) -> tuple[list[EpochReported], Small]:
+    """A trial stopped after two epochs and gone on with in another trainable: all its epochs, and the latter."""
+    broken, resumed = Small(), Small()
+    broken.begin(given)
+    first = go_on(broken, pause_after=2)
+    broken.save(folder)
+    resumed.begin(given)
+    assert resumed.restore(folder) == 2
+    return first + go_on(resumed), resumed
 
 
 def metrics(epochs: list[EpochReported]) -> list[dict[str, float]]:

@@ -72,7 +72,7 @@ class TwoHeads(Small):
         (x, y), (x_val, y_val) = super().data(hp)
         return tuple(
             ({"a": x[:, :3], "b": x[:, 3:]}, {"kind": y, "size": x.sum(1)}) for x, y in ((x, y), (x_val, y_val))
-        )  # type: ignore[return-value]
+        )
 
     def model(self, hp: Any) -> keras.Model:
         inputs = {"a": keras.Input((3,), name="a"), "b": keras.Input((3,), name="b")}
@@ -187,8 +187,13 @@ def test_dropout_may_be_a_live_number() -> None:
 def test_measures_of_an_epoch() -> None:
     first, second = train(Small(), assignment())
     assert set(first.measures) == {
-        "step_s", "data_wait_s", "validation_s", "compile_s", "memory_peak_bytes", "cpu_cores",
-    }  # fmt: skip
+        "step_s",
+        "data_wait_s",
+        "validation_s",
+        "compile_s",
+        "memory_peak_bytes",
+        "cpu_cores",
+    }
     assert first.measures["compile_s"] > 0 == second.measures["compile_s"]
     assert first.measures["memory_peak_bytes"] > 50e6
 

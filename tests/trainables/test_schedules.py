@@ -15,7 +15,7 @@ FALLING = sorted(set(schedules.SCHEDULES) - {"constant", "plateau", "cosine_rest
 
 
 def _rates(name: str, epochs: int = 4, count: int = 5, warmup: int = 0, **params: object) -> list[float]:
-    hp = Hyperparameters({"lr_schedule": name, **DROPS, **params})  # type: ignore[dict-item]
+    hp = Hyperparameters({"lr_schedule": name, **DROPS, **params})
     schedule = schedules.build(hp)
     parts = [
         schedules.rates(schedule, peak=2.0, epoch=epoch, count=count, epochs=epochs, warmup=warmup)
@@ -85,7 +85,7 @@ def test_restarts_begin_at_the_peak_and_get_longer() -> None:
 )
 def test_wrong_values(params: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        schedules.build(Hyperparameters(params))  # type: ignore[arg-type]
+        schedules.build(Hyperparameters(params))
 
 
 def test_warmup_in_epochs_or_steps() -> None:
@@ -97,7 +97,7 @@ def test_warmup_in_epochs_or_steps() -> None:
 
 def test_the_peak_follows_the_batch() -> None:
     def peak(**params: object) -> float:
-        return schedules.peak_rate(Hyperparameters({"learning_rate": 0.1, **params}), 256)  # type: ignore[dict-item]
+        return schedules.peak_rate(Hyperparameters({"learning_rate": 0.1, **params}), 256)
 
     assert peak() == 0.1
     assert peak(lr_scaling="linear", reference_batch_size=64) == pytest.approx(0.4)

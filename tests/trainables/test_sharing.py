@@ -171,7 +171,7 @@ def test_wrong_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="GiB free; make room"):
         _shared(tmp_path, lambda: ((huge, Y), None))
     with pytest.raises(DataError, match="expected two"):
-        shared(tmp_path, NONE, lambda: (X, Y, None))  # type: ignore[arg-type, return-value]
+        shared(tmp_path, NONE, lambda: (X, Y, None))
     with pytest.raises(DataError, match="keys"):
         _shared(tmp_path, lambda: (({1: X}, Y), None))
     assert not [p for p in tmp_path.iterdir() if p.name != "lock"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -69,6 +70,8 @@ def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], 
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
+    if address is not None:
+        _knock(address)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
     try:
@@ -97,6 +100,19 @@ def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], 
     finally:
         over.set()
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise InputError where nobody listens at host:port: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or "://" in address:
+        return  # "auto" or a Ray client: Ray knows what to make of it
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except OSError as error:
+        raise InputError.one(
+            "--address", f"nobody answers at {address} ({error})", "expected a running cluster's host:port"
+        ) from error
 
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
