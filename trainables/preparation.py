@@ -70,6 +70,7 @@ def build(
     keras_corrections.outputs_in_float32(model)
     optimizer = author.optimizer(hp)
     optimizers.exclude_from_decay(optimizer, model)
+    recomputation.finish_before_updates(optimizer)
     compiled = {"optimizer": optimizer, "loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
     weights = author.loss_weights(hp)
     random_layers.install()

@@ -25,6 +25,24 @@ def install(model: keras.Model) -> None:
             layer.call = functools.partial(_recomputed, layer.call)
 
 
+def finish_before_updates(optimizer: keras.optimizers.Optimizer) -> None:
+    """Let no weight be updated before all gradients are there.
+
+    What is recomputed reads weights in the backward pass. TensorFlow 2.21 orders these reads before the update when
+    it traces, and its graph optimisation loses that order: the control edge is dropped for a path through the
+    `IdentityN` of `tf.recompute_grad`, then the `IdentityN` is split. Now and then an earlier layer's gradient was
+    computed with the new weights of a later one.
+    """
+    apply = optimizer.apply
+
+    def apply_all(gradients: list[tf.Tensor], trainable_variables: Any = None) -> None:
+        with tf.control_dependencies([g for g in gradients if g is not None]):
+            whole = [g if g is None else tf.nest.map_structure(tf.identity, g) for g in gradients]
+        apply(whole, trainable_variables)
+
+    optimizer.apply = apply_all
+
+
 def _is_pure(layer: keras.layers.Layer) -> bool:
     parts = layer._flatten_layers()
     random = any(part._seed_generators for part in parts)

@@ -45,26 +45,6 @@ def test_wrong_frozen_layers(frozen: Any, message: str) -> None:
         train(Named(), assignment(frozen_layers=frozen))
 
 
-def test_gradient_checkpointing_computes_again_and_changes_no_number() -> None:
-    calls = []
-
-    class Counted(keras.layers.Dense):
-        def call(self, inputs: Any, training: Any = None) -> Any:
-            calls.append(1)
-            return super().call(inputs)
-
-    class Counting(Small):
-        def model(self, hp: Any) -> keras.Model:
-            return keras.Sequential([keras.Input((6,)), Counted(8, activation="tanh"), keras.layers.Dense(3)])
-
-    plain = metrics(train(Counting(), assignment()))
-    once = len(calls)
-    again = metrics(train(Counting(), assignment(gradient_checkpointing=True)))
-    assert len(calls) - once == once + 1  # in the backward pass of the training graph
-    for a, b in zip(plain, again, strict=True):
-        assert b == pytest.approx(a, abs=1e-6)
-
-
 class TwoHeads(Small):
     """Dict inputs, two outputs, a loss for each."""
 
