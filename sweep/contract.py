@@ -73,8 +73,11 @@ class Trainable(Protocol):
         It is called again to train on from where it stopped.
         """
 
-    def save(self, folder: Path) -> None:
-        """Write all that `restore` needs to go on exactly, into an existing empty folder."""
+    def save(self, folder: Path) -> Callable[[], None] | None:
+        """Write all that `restore` needs to go on exactly, into an existing empty folder.
+
+        What is returned, if anything, writes the rest: it is called in another thread while training goes on.
+        """
 
     def restore(self, folder: Path) -> int:
         """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`."""

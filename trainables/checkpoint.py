@@ -10,7 +10,7 @@ import json
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -33,19 +33,23 @@ def save(
     variables: Sequence[keras.Variable | tf.Variable],
     strategy: tf.distribute.Strategy,
     about: About,
-) -> None:
-    """Write the variables and a small JSON into ``folder``; the caller renames it into place."""
+) -> Callable[[], None]:
+    """Copy the variables; the function returned writes them and a small JSON into ``folder``, in any thread."""
     arrays = {
         f"{i:05d}.{replica}": local.numpy()
         for i, variable in enumerate(variables)
         for replica, local in enumerate(_locals(variable, strategy))
     }
-    with (folder / _ARRAYS).open("wb") as file:
-        np.savez(file, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    about = {**about, "variables": len(variables), "replicas": strategy.num_replicas_in_sync}
-    (folder / _ABOUT).write_text(json.dumps(about))
+    text = json.dumps({**about, "variables": len(variables), "replicas": strategy.num_replicas_in_sync})
+
+    def write() -> None:
+        with (folder / _ARRAYS).open("wb") as file:
+            np.savez(file, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        (folder / _ABOUT).write_text(text)
+
+    return write
 
 
 def restore(folder: Path, variables: Sequence[keras.Variable | tf.Variable], strategy: tf.distribute.Strategy) -> About:

@@ -7,6 +7,7 @@ plain values is the structure of a program, and a trial whose structure is at ha
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +93,10 @@ class KerasTrainable(Author):
             if not report(trial.train_epoch()):
                 return
 
-    def save(self, folder: Path) -> None:
-        """Write an exact checkpoint."""
+    def save(self, folder: Path) -> Callable[[], None]:
+        """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
-        checkpoint.save(folder, trial.program.variables, trial.placement.strategy, trial.state())
+        return checkpoint.save(folder, trial.program.variables, trial.placement.strategy, trial.state())
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""

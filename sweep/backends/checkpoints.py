@@ -11,9 +11,10 @@ import math
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from sweep.errors import StoreError
@@ -47,22 +48,40 @@ def newest_first(results_folder: Path, trial: int) -> list[Path]:
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
-def write(folder: Path, manifest: Manifest, save: Callable[[Path], None], keep: int) -> Path:
-    """Let ``save`` fill a folder aside, rename it into place, and keep the best and the ``keep`` newest."""
+def begin(
+    folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
+) -> Callable[[], Path]:
+    """Let ``save`` fill a folder aside.
+
+    What is returned does the rest, in whatever thread: it calls what ``save`` returned, renames the folder into place
+    and keeps the best and the ``keep`` newest.
+    """
     final = folder / f"epoch-{manifest.epoch:06d}"
     aside = folder / f"writing-{os.getpid()}"
+
+    def finish(write: Callable[[], None] | None) -> Path:
+        with _removed_if_it_fails(aside):
+            if write is not None:
+                write()
+            _write_manifest(aside, manifest)
+            shutil.rmtree(final, ignore_errors=True)  # one that could not be restored
+            aside.rename(final)
+        trim(folder, keep)
+        return final
+
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
+    with _removed_if_it_fails(aside):
+        return partial(finish, save(aside))
+
+
+@contextmanager
+def _removed_if_it_fails(folder: Path) -> Iterator[None]:
     try:
-        save(aside)
-        _write_manifest(aside, manifest)
-        shutil.rmtree(final, ignore_errors=True)  # one that could not be restored
-        aside.rename(final)
+        yield
     except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)  # a full disk needs the room
+        shutil.rmtree(folder, ignore_errors=True)  # a full disk needs the room
         raise
-    trim(folder, keep)
-    return final
 
 
 def verify(checkpoint: Path) -> Manifest:

@@ -8,7 +8,6 @@ no more. It knows neither Ray nor the driver; backends move its `Order` in and i
 from __future__ import annotations
 
 import dataclasses
-import errno
 import gc
 import math
 import tempfile
@@ -19,14 +18,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sweep.backends import checkpoints, memory
+from sweep.backends.checkpoints import Manifest
+from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
 from sweep.store.records import encode
 
 STEP_S = 1.0
-SAVING_SHARE = 0.1  # of the time, at most, goes into checkpoints of a better epoch
-_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
 
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
@@ -84,24 +83,16 @@ class Progress:
     data_known: bool = False  # the trial begins with the data of `Order.known_data`
 
 
-class DiskFault(Exception):
-    """A checkpoint cannot be written, for a reason that is no trial's fault."""
-
-
 @dataclass(slots=True)
 class _Trial:
     """How far the present trial has come in this worker."""
 
     order: Order
+    saver: Saver
     accumulate: int = 1
     begun: bool = False
     done: int = 0
     paused: bool = False
-    best: float = math.inf  # the least loss of all epochs heard of
-    saved_epoch: int = 0
-    saved_at: float = 0.0
-    saving_s: float = 0.0  # what the last checkpoint took
-    saving_all_s: float = 0.0
     again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
 
     @property
@@ -125,7 +116,9 @@ class Worker:
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
-        self._trial = _Trial(order)
+        if self._trial is not None:  # the driver has ended it
+            self._settle(self._trial)
+        self._trial = _Trial(order, self._saver(order.assignment.trial))
         if not self._reuse:
             self._trainable = None
 
@@ -135,30 +128,44 @@ class Worker:
         if trial is None:
             raise RuntimeError("the worker has no trial")
         epochs: list[EpochReported] = []
-        self._notices = []
         fault: str | None = None
         facts = Facts()
         try:
             status, reason, error = self._advance_in_memory(trial, epochs)
+            if status is not Status.RUNNING:
+                trial.saver.settle()
             facts = self._facts(trial, status)
         except Diverged as caught:
-            status, reason, error = Status.DIVERGED, _one_line(caught), None
+            status, reason, error = Status.DIVERGED, one_line(caught), None
             facts = self._facts(trial, status)
         except DiskFault as caught:
-            status, reason, error, fault = Status.INTERRUPTED, str(caught), None, str(caught)
+            fault = f"trial {trial.number}: {caught}"
+            status, reason, error = Status.INTERRUPTED, fault, None
         except (Exception, SystemExit) as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {_one_line(caught)}", traceback.format_exc()
+            reason, error = f"{type(caught).__name__}: {one_line(caught)}", traceback.format_exc()
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
-            return Progress(tuple(epochs), None, facts, tuple(self._notices), data_known=known)
+            return Progress(tuple(epochs), None, facts, self._told(), data_known=known)
+        self._settle(trial)
         failed = status in (Status.FAILED, Status.OOM)
         if failed:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
         end = TrialEnded(trial=trial.number, status=status, reason=reason, time=time.time(), error=error, facts=facts)
         full = self._job.memory_bytes is not None and memory.used() > self._job.memory_bytes
-        return Progress(tuple(epochs), end, facts, tuple(self._notices), failed or full, fault)
+        return Progress(tuple(epochs), end, facts, self._told(), failed or full, fault)
+
+    def _told(self) -> tuple[str, ...]:
+        told, self._notices = tuple(self._notices), []
+        return told
+
+    def _settle(self, trial: _Trial) -> None:
+        """Let nothing be written any more for a trial that has ended, whatever came of it."""
+        try:
+            trial.saver.settle()
+        except Exception as error:  # what a trainable's own `save` raises
+            self._notices.append(f"trial {trial.number}: {one_line(error)}")
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         """Train on, with ever smaller micro-batches while the trial does not fit into memory."""
@@ -204,12 +211,14 @@ class Worker:
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
-        if self._is_due(trial, epochs):
-            self._save(trial, epochs)
+        if trial.saver.is_due([*map(self._loss, epochs)]):
+            # One that may be pruned now, and its checkpoints deleted, waits.
+            self._save(trial, epochs, beside=trial.done not in trial.order.decision_epochs)
         return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest checkpoint that is whole."""
+        trial.saver.settle()
         trial.done, trial.again, trial.paused = 0, (), False
         folder = self._job.results_folder
         for path in checkpoints.newest_first(folder, trial.number):
@@ -227,15 +236,13 @@ class Worker:
             except Exception as error:  # whatever is wrong with it, the one before is the way out
                 if _is_out_of_memory(error):
                     raise
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({_one_line(error)})")
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({one_line(error)})")
                 continue
-            trial.done = trial.saved_epoch = done
-            trial.again = manifest.reports
+            trial.done, trial.again = done, manifest.reports
             break
         else:
             self._loaded().begin(self._assignment(trial))
-        trial.best = min([trial.best, *map(self._loss, trial.again)])
-        trial.saved_at = time.monotonic()
+        trial.saver = self._saver(trial.number, trial.done, trial.again)
         trial.begun = True
 
     def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
@@ -265,7 +272,7 @@ class Worker:
         best, objective = trial.order.best, self._job.objective
         value = epochs[-1].metrics.get(objective) if epochs else None
         better = best is None or (value is not None and (value > best if self._job.maximize else value < best))
-        if better and trial.saved_epoch != trial.done:
+        if better:
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 
@@ -278,31 +285,16 @@ class Worker:
                     return f"{name} is {value} in epoch {epoch.epoch}"
         return ""
 
-    def _is_due(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
-        """Whether it is time for a checkpoint, or this epoch is the best so far and saving it is cheap."""
-        since_s = time.monotonic() - trial.saved_at
-        best_before, trial.best = trial.best, min([trial.best, *map(self._loss, epochs)])
-        better = self._loss(epochs[-1]) == trial.best < best_before
-        return since_s >= self._job.checkpoint_every_s or (
-            better and since_s >= max(STEP_S, trial.saving_s / SAVING_SHARE)
-        )
-
-    def _save(self, trial: _Trial, epochs: list[EpochReported]) -> None:
-        if trial.saved_epoch == trial.done:
-            return
-        began = time.monotonic()
+    def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         loss = self._loss(epochs[-1]) if epochs else math.inf
-        manifest = checkpoints.Manifest(trial.done, trial.accumulate, loss, tuple(epochs))
-        try:
-            folder = checkpoints.of_trial(self._job.results_folder, trial.number)
-            checkpoints.write(folder, manifest, self._loaded().save, self._job.checkpoint_keep)
-        except Exception as error:
-            if _is_disk_fault(error):
-                raise DiskFault(f"trial {trial.number}: checkpoint cannot be written: {_one_line(error)}") from error
-            raise
-        trial.saved_epoch, trial.saved_at = trial.done, time.monotonic()
-        trial.saving_s = trial.saved_at - began
-        trial.saving_all_s += trial.saving_s
+        manifest = Manifest(trial.done, trial.accumulate, loss, tuple(epochs))
+        trial.saver.save(self._loaded(), manifest, beside=beside)
+
+    def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
+        """For a trial that begins, or goes on from the checkpoint of an epoch."""
+        best = min(map(self._loss, reports), default=math.inf)
+        folder = checkpoints.of_trial(self._job.results_folder, trial)
+        return Saver(folder, self._job.checkpoint_every_s, self._job.checkpoint_keep, STEP_S, best, epoch)
 
     def _loss(self, epoch: EpochReported) -> float:
         value = epoch.metrics.get(self._job.objective, math.nan)
@@ -312,11 +304,11 @@ class Worker:
         if not trial.begun or self._trainable is None:
             return Facts()
         facts = self._trainable.facts()
-        if trial.saving_all_s:
-            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saving_all_s})
+        if trial.saver.blocked_s:
+            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
             facts = dataclasses.replace(facts, accumulate=trial.accumulate)
-        is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saved_epoch == trial.done)
+        is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
         if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
             facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
@@ -336,16 +328,6 @@ class Worker:
 
 def _is_out_of_memory(error: BaseException) -> bool:
     # TensorFlow's own type is named, not imported: this package does not know TensorFlow.
-    if _is_disk_fault(error):
+    if is_disk_fault(error):
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ == "ResourceExhaustedError"
-
-
-def _is_disk_fault(error: BaseException) -> bool:
-    known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
-    return known or "No space left on device" in str(error)
-
-
-def _one_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return lines[0][:300]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +48,8 @@ class Counting:
                     raise OutOfMemory("no room at all")
                 case "patience":
                     return
+                case "waits":
+                    time.sleep(1.01)  # a step ends
                 case "skips":
                     number += 1
                 case "dies":
@@ -54,10 +58,11 @@ class Counting:
             if not report(EpochReported(trial=0, epoch=number, metrics=metrics, time=float(number), time_s=0.5)):
                 return
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> Callable[[], None] | None:
         if "full" in self.events.values():
             raise OSError(28, "No space left on device")
         (folder / "state.json").write_text(json.dumps([self.done, self.sum]))
+        return None
 
     def restore(self, folder: Path) -> int:
         self.done, self.sum = json.loads((folder / "state.json").read_text())
@@ -65,3 +70,16 @@ class Counting:
 
     def facts(self) -> Facts:
         return Facts(node="here", data="f00d")
+
+
+class Slow(Counting):
+    """Takes its time to write a checkpoint, beside the training."""
+
+    def save(self, folder: Path) -> Callable[[], None]:
+        text = json.dumps([self.done, self.sum])
+
+        def write() -> None:
+            time.sleep(0.3)
+            (folder / "state.json").write_text(text)
+
+        return write

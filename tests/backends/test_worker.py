@@ -176,7 +176,7 @@ def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
 
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
-        checkpoints.write(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)
+        checkpoints.begin(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
     (tmp_path / "writing-1").mkdir()
     checkpoints.trim(tmp_path, keep=1)
@@ -252,3 +252,15 @@ def test_the_first_trial_is_profiled_where_it_is_asked_for(job: Job) -> None:
         assert given.shared == Path(tempfile.gettempdir()) / "sweep-data-x"
         seen.append(given.profile)
     assert seen == [job.results_folder / "profile", None, None]
+
+
+def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
+    worker = Worker(dataclasses.replace(job, trainable="counting:Slow"))
+    worker.take(order("2 waits"))
+    assert numbers(worker.step().epochs) == [1, 2]
+    assert kept(job) == []  # it is still being written
+    worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4)))
+    assert kept(job) == ["epoch-000002"]
+    checkpoints.delete(job.results_folder, 3)
+    worker.step()
+    assert kept(job) == []

@@ -68,7 +68,7 @@ def interrupted(given: Assignment, folder: Path) -> tuple[list[EpochReported], S
     broken, resumed = Small(), Small()
     broken.begin(given)
     first = go_on(broken, pause_after=2)
-    broken.save(folder)
+    broken.save(folder)()
     resumed.begin(given)
     assert resumed.restore(folder) == 2
     return first + go_on(resumed), resumed

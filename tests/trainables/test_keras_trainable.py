@@ -66,7 +66,7 @@ def test_resumes_bit_for_bit(gpus: int, tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     trainable = Small()
     train(trainable, assignment(epochs=1))
-    trainable.save(tmp_path)
+    trainable.save(tmp_path)()
     (tmp_path / "state.npz").write_bytes(b"PK damaged")
     with pytest.raises(checkpoint.CheckpointError, match="unreadable"):
         trainable.restore(tmp_path)

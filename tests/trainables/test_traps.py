@@ -211,7 +211,7 @@ def test_12_a_checkpoint_goes_on_with_another_number_of_replicas_within_rounding
     whole = train(straight, assignment(epochs=4, **params))
     two.begin(assignment(2, epochs=4, **params))
     first = go_on(two, pause_after=2)
-    two.save(tmp_path)
+    two.save(tmp_path)()
     one.begin(assignment(epochs=4, **params))
     assert one.restore(tmp_path) == 2
     for a, b in zip(metrics(first + go_on(one)), metrics(whole), strict=True):
