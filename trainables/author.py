@@ -68,5 +68,8 @@ class Author:
         return self.live.number("dropout", bounds=(0, 1)) if inside_a_trial else hp.number("dropout")
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
-        """Change the inputs of a training batch, inside the graph; by default not at all."""
+        """Change the inputs of a training batch, inside the graph; by default not at all.
+
+        As in Keras's layers, what depends on a tensor is said with `tf.where` or `tf.cond`, not with Python's ``if``.
+        """
         return x

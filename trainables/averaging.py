@@ -21,7 +21,7 @@ class Average:
         self._weights, self._momentum, self._strategy = list(weights), momentum, strategy
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
         self._started = tf.Variable(0.0, trainable=False, name="average_started")
-        self._swap = tf.function(self._swap_all)
+        self._swap = tf.function(self._swap_all, autograph=False)
 
     @property
     def state(self) -> list[tf.Variable]:

@@ -75,26 +75,26 @@ class Graph:
         first_update: tf.Tensor,
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Train ``count`` updates; sums of the losses by examples, and whether all of it is finite."""
-        totals, all_finite = self._zeros(), tf.constant(True)
-        for i in tf.range(count):
-            start = i * batch_size
-            rows = order[start : start + batch_size]
+
+        def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
+            rows = order[i * batch_size : (i + 1) * batch_size]
             self._set_rate(rates[i])
             gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
             losses = self._sum(losses)
             finite = self._finite(gradients, losses["loss"])
             if self.loss_scale:
                 self.loss_scale.update(finite)
-                if finite:
-                    self._apply(gradients)
+                tf.cond(finite, lambda: self._apply(gradients), lambda: None)
                 finite = tf.math.is_finite(losses["loss"])
             else:
                 self._apply(gradients)
-            all_finite = tf.logical_and(all_finite, finite)
-            examples = tf.cast(tf.shape(rows)[0], tf.float32)
-            totals = {name: totals[name] + losses[name] * examples for name in totals}
-            if not all_finite:  # a long epoch is not wasted
-                break
+            return i + 1, _added(totals, losses, rows), finite
+
+        _, totals, all_finite = tf.while_loop(
+            lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
+            update,
+            (tf.constant(0), self._zeros(), tf.constant(True)),
+        )
         weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
         return totals, tf.reduce_all([all_finite, *weights])
 
@@ -102,12 +102,13 @@ class Graph:
         self, tensors: Any, order: tf.Tensor, count: tf.Tensor, batch_size: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Sums of the losses by examples; the metrics are counted on."""
-        totals = self._zeros()
-        for i in tf.range(count):
+
+        def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows)))
-            examples = tf.cast(tf.shape(rows)[0], tf.float32)
-            totals = {name: totals[name] + losses[name] * examples for name in totals}
+            return i + 1, _added(totals, self._sum(self._strategy.run(self._evaluate, args=(tensors, rows))), rows)
+
+        start = (tf.constant(0), self._zeros())
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, start)[1]
         return totals
 
     def _zeros(self) -> dict[str, tf.Tensor]:
@@ -226,6 +227,12 @@ def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
     """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
     taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
     return (*taken, None) if len(taken) == 2 else taken
+
+
+def _added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Sums of losses by examples, with one more batch."""
+    examples = tf.cast(tf.shape(rows)[0], tf.float32)
+    return {name: totals[name] + losses[name] * examples for name in totals}
 
 
 def _as_float32(predicted: Any) -> Any:

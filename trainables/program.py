@@ -37,9 +37,10 @@ class Program:
         self.model, self.live = graph.model, graph.live
         self.loss_scale, self.average = graph.loss_scale, graph.average
         self._initial = [np.asarray(v) for v in self.model.optimizer.variables]
-        self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True)
-        self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True)
-        self._read_metrics = tf.function(graph.read_metrics)
+        # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
+        self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True, autograph=False)
+        self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True, autograph=False)
+        self._read_metrics = tf.function(graph.read_metrics, autograph=False)
         self.compiled = False
 
     @property

@@ -104,13 +104,14 @@ def trainables() -> dict[int, Small]:
     return {gpus: Weighted() for gpus in (0, 2, 4, 8)}
 
 
-def compare(one: Small, several: Small, gpus: int, params: dict[str, Value]) -> None:
-    alone = metrics(train(one, assignment(0, epochs=4, **params)))
-    together = metrics(train(several, assignment(gpus, epochs=4, **params)))
-    for a, b in zip(alone, together, strict=True):
-        assert b == pytest.approx(a, abs=TOLERANCE, rel=0)
-    for ours, theirs in zip(values(one), values(several), strict=True):
-        np.testing.assert_allclose(theirs, ours, atol=TOLERANCE, rtol=0)
+def compare(trainables: Mapping[int, Small], params: dict[str, Value], *replicas: int) -> None:
+    alone = metrics(train(trainables[0], assignment(0, epochs=4, **params)))
+    for count in replicas:
+        together = metrics(train(trainables[count], assignment(count, epochs=4, **params)))
+        for a, b in zip(alone, together, strict=True):
+            assert b == pytest.approx(a, abs=TOLERANCE, rel=0), f"{count} replicas, {params}"
+        for ours, theirs in zip(values(trainables[0]), values(trainables[count]), strict=True):
+            np.testing.assert_allclose(theirs, ours, atol=TOLERANCE, rtol=0, err_msg=f"{count} replicas, {params}")
 
 
 def values(trainable: Small) -> list[np.ndarray[Any, Any]]:
@@ -133,17 +134,16 @@ def test_rows_cover_all_pairs() -> None:
 @pytest.mark.parametrize("row", ROWS, ids="-".join)
 def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES_OF[row]:
-        compare(trainables[0], trainables[2], 2, parameters(row, schedule))
+        compare(trainables, parameters(row, schedule), 2)
 
 
 @pytest.mark.parametrize(("gpus", "row"), [(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])])
 def test_four_and_eight_replicas(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
-    compare(trainables[0], trainables[gpus], gpus, parameters(row, "cosine"))
+    compare(trainables, parameters(row, "cosine"), gpus)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("gpus", [2, 4, 8])
 @pytest.mark.parametrize("row", list(itertools.product(*FACTORS)), ids="-".join)
-def test_all_combinations(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
+def test_all_combinations(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES:
-        compare(trainables[0], trainables[gpus], gpus, parameters(row, schedule))
+        compare(trainables, parameters(row, schedule), 2, 4, 8)
