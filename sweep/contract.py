@@ -83,7 +83,7 @@ class Trainable(Protocol):
         """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`."""
 
     def facts(self) -> Facts:
-        """Where and how the present trial runs."""
+        """Where and how the present trial runs, and at its end whether a longer one may go on from it."""
 
 
 class Diverged(Exception):

@@ -54,6 +54,7 @@ class EpochReported:
     learning_rate: float | None = None  # as applied in the epoch's last update
     examples_per_s: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)  # further columns, named with units
+    memo: str | None = None  # "<sweep>/<trial>" that trained it: taken over, not trained again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ class Facts:
     checkpoint: str | None = None  # relative to the results folder
     accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
     data: str | None = None  # fingerprint of the data, where the trainable takes one
+    extends: bool = False  # its epochs are those that a trial of more epochs would begin with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,7 @@ class TrialEnded:
     reason: str  # one line, "" for a completed trial
     time: float
     error: str | None = None  # traceback of a failed trial
-    memo: str | None = None  # "<sweep>/<trial>" that answered it: it was not trained again
+    memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
     facts: Facts = field(default_factory=Facts)
 
 

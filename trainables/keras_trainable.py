@@ -62,6 +62,9 @@ class KerasTrainable(Author):
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size)
         stopwatch.lap("build")
         per_epoch = updates(train.size, batch_size)
+        reads: Reads = {}
+        with hp.recording(reads):
+            schedule = self.schedule(hp)
         self._trial = Trial(
             assignment=assignment,
             hp=hp,
@@ -73,8 +76,9 @@ class KerasTrainable(Author):
             validation=validation,
             batch_size=batch_size,
             validation_batch_size=max(max(batch_size, VALIDATION_BATCH) // assignment.accumulate, 1),
+            reads=(self._data[1] if self._data else {}, structure.reads, reads),
             peak=schedules.peak_rate(hp, batch_size),
-            schedule=self.schedule(hp),
+            schedule=schedule,
             warmup=schedules.warmup_updates(hp, per_epoch),
             updates_per_epoch=per_epoch,
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
@@ -117,6 +121,7 @@ class KerasTrainable(Author):
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
+            extends=trial.extends,
         )
 
     # ---- how it is done

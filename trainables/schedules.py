@@ -157,6 +157,31 @@ def rates(
     return np.asarray([peak * factor for factor in factors], np.float32)
 
 
+class _EndAsked(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _EndlessMoment:
+    """A `Moment` of a training whose end is unknown."""
+
+    epoch: float
+
+    @property
+    def share(self) -> float:
+        raise _EndAsked
+
+
+def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
+    """Whether a rate of the first ``updates`` depends on how many come in all; an epoch has ``count``."""
+    try:
+        for i in range(warmup, updates):
+            schedule(_EndlessMoment(i / count))  # type: ignore[arg-type]  # it has the same attributes
+    except _EndAsked:
+        return True
+    return False
+
+
 def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     """Length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``."""
     epochs, steps = hp.get("warmup_epochs", None), hp.get("warmup_steps", None)

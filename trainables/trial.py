@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
-from sweep.hyperparameters import Hyperparameters
+from sweep.hyperparameters import Hyperparameters, Reads
 from trainables import checkpoint, schedules
 from trainables.data import Split
 from trainables.devices import Placement
@@ -34,6 +34,7 @@ class Trial:
     validation: Split | None
     batch_size: int  # global
     validation_batch_size: int
+    reads: tuple[Reads, ...]  # all that was read of `hp` in making it
     peak: float
     schedule: schedules.Schedule
     warmup: int  # updates
@@ -54,6 +55,15 @@ class Trial:
         patience = self.assignment.training.get("patience")
         in_vain = isinstance(patience, int) and self.waited.waited >= patience
         return in_vain or self.epoch >= self.assignment.epochs
+
+    @property
+    def extends(self) -> bool:
+        """Whether it is done, and a trial of more epochs would have begun with the same ones."""
+        told = "epochs" in self.hp and any("epochs" in reads for reads in self.reads)
+        if told or self.epoch < self.assignment.epochs:
+            return False
+        updates = self.epoch * self.updates_per_epoch
+        return not schedules.foresees(self.schedule, updates=updates, count=self.updates_per_epoch, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """The learning rate of each update of the next epoch."""

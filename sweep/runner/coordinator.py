@@ -27,7 +27,7 @@ from sweep.events import (
     TrialStarted,
 )
 from sweep.runner.limits import Limits
-from sweep.runner.memo import Answer, Recall
+from sweep.runner.memo import Answer, Memo
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
@@ -40,6 +40,7 @@ class _Open:
 
     started: TrialStarted
     epochs: int
+    decisions: tuple[int, ...]  # epochs at which it can be pruned
     last_epoch: int = 0
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
@@ -58,7 +59,7 @@ class Coordinator:
         scheduler: Scheduler,
         log: Log,
         listen: Callable[[Event], None],
-        recall: Recall = lambda started, epochs: None,
+        memo: Memo | None = None,
     ) -> None:
         self._spec = spec
         self._objective = spec.objectives[0]
@@ -67,7 +68,7 @@ class Coordinator:
         self._scheduler = scheduler
         self._log = log
         self._listen = listen
-        self._recall = recall
+        self._memo = memo
         self._limits = Limits(spec, devices.gpus)
         self._open: dict[int, _Open] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
@@ -75,8 +76,6 @@ class Coordinator:
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
         self._exhausted = False  # the searcher has no more trials
-        self._failures: list[object] = []  # configurations that failed one after the other
-        self._last_failure = ""
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
@@ -104,12 +103,14 @@ class Coordinator:
             trial = self._open[self._again.popleft()] if self._again else self._start()
             if trial is None:
                 return None
-            answer = self._recall(trial.started, trial.epochs)
-            if answer is None or (answer.data is not None and answer.data not in self._known_data):
+            answer = self._recall(trial)
+            if answer is not None and (answer.data is None or answer.data in self._known_data):
+                self._answer(trial, answer)
+                answer = None
+            if trial.started.trial in self._open and not self.stopping:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
                 return self._order(trial, answer.data if answer else None)
-            self._answer(trial, answer)
         return None
 
     def take(self, trial: int, progress: Progress) -> bool:
@@ -121,14 +122,16 @@ class Coordinator:
         end = progress.end
         if progress.fault:
             self._fail(progress.fault)
-        if not self._names_objective(fresh) or not self._emit([*fresh, end] if end else fresh):
+        if not self._names_objective(fresh) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
-        if end is None and there.verdict:
-            self._emit([self._end(there, Status.PRUNED, there.verdict, progress.facts)])
-        elif end is None and progress.data_known and (answer := self._recall(there.started, there.epochs)):
+        if trial in self._out and (overdue := self._overdue(there)):
+            self._emit([replace(overdue, facts=progress.facts)])
+        elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
-            self._answer(there, answer)
+            if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
+                self._out.discard(trial)
+                self._again.appendleft(trial)
         return trial in self._out
 
     def lose(self, trial: int, reason: str) -> bool:
@@ -180,23 +183,33 @@ class Coordinator:
         )
         return self._open[number] if self._emit([started]) else None
 
-    def _answer(self, trial: _Open, answer: Answer) -> None:
+    def _recall(self, trial: _Open) -> Answer | None:
+        return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
+
+    def _answer(self, trial: _Open, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
-        number = trial.started.trial
-        decisions = self._scheduler.decision_epochs(trial.epochs)
-        epochs: list[Event] = []
-        for epoch in answer.epochs:
-            if epoch.epoch <= trial.last_epoch:
-                continue
-            epochs.append(replace(epoch, trial=number))
-            if epoch.epoch in decisions:
-                if not self._emit(epochs):
-                    return
-                epochs = []
-                if trial.verdict:
-                    break
-        status, reason = (Status.PRUNED, trial.verdict) if trial.verdict else (Status.COMPLETED, answer.reason)
-        self._emit([*epochs, replace(self._end(trial, status, reason, answer.facts), memo=answer.source)])
+        if self._memo and answer.checkpoint and not self._memo.hand_over(answer, trial.started.trial):
+            return False
+        epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
+        if not self._names_objective(epochs) or not self._hear(trial, epochs):
+            return False
+        end = self._overdue(trial)
+        if answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
+            end = self._end(trial, Status.COMPLETED, answer.reason, Facts())
+        return end is None or self._emit([replace(end, facts=answer.facts, memo=answer.source)])
+
+    def _hear(self, trial: _Open, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
+        """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
+        part: list[Event] = []
+        for epoch in epochs:
+            part.append(epoch)
+            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._divergence(epoch)):
+                if not self._emit(part):
+                    return False
+                part = []
+                if trial.verdict or trial.diverged:
+                    return True
+        return self._emit([*part, end] if end else part)
 
     def _emit(self, events: Sequence[Event]) -> bool:
         """Log, then act; whether it is logged. Nothing is acted upon that is not."""
@@ -210,9 +223,8 @@ class Coordinator:
         for event in events:
             self._learn(event)
             self._listen(event)
-        limit = self._limits.reached or self._at_fault()
-        if limit:
-            self.stop(limit)
+        if self._limits.reached:
+            self.stop(self._limits.reached)
         return True
 
     def _fail(self, fault: str) -> None:
@@ -225,11 +237,10 @@ class Coordinator:
         verdict = self._scheduler.observe(event)
         self._limits.observe(event)
         match event:
-            case SessionStarted():
-                self._failures.clear()  # the code may have been mended
             case TrialStarted():
                 self._count = event.trial + 1
-                self._open[event.trial] = _Open(event, self._spec.trial_epochs(event.params))
+                epochs = self._spec.trial_epochs(event.params)
+                self._open[event.trial] = _Open(event, epochs, self._scheduler.decision_epochs(epochs))
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
@@ -240,26 +251,10 @@ class Coordinator:
                 self._open[event.trial].interrupted = True
             case TrialEnded():
                 self._out.discard(event.trial)
-                self._ended(event, self._open.pop(event.trial))
+                del self._open[event.trial]
+                self.completed += event.status is Status.COMPLETED
             case _:
                 pass
-
-    def _ended(self, event: TrialEnded, trial: _Open) -> None:
-        if event.status is Status.COMPLETED:
-            self.completed += 1
-        if event.status is not Status.FAILED:
-            self._failures.clear()
-        elif trial.started.params not in self._failures:
-            self._failures.append(trial.started.params)
-            self._last_failure = event.reason
-
-    def _at_fault(self) -> str | None:
-        if len(self._failures) < self._spec.max_failures:
-            return None
-        return (
-            f"the last {len(self._failures)} configurations failed, so the code is at fault and not they: "
-            f"{self._last_failure}"
-        )
 
     def _order(self, trial: _Open, known_data: str | None) -> Order:
         started = trial.started
@@ -273,7 +268,7 @@ class Coordinator:
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
         )
-        return Order(assignment, self._scheduler.decision_epochs(trial.epochs), self._limits.best, known_data)
+        return Order(assignment, trial.decisions, self._limits.best, known_data)
 
     def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""

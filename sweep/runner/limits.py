@@ -1,19 +1,18 @@
-"""When a sweep has had enough: budgets, its target, a plateau. All derived from events, so resume counts on."""
+"""When a sweep has had enough: budgets, target, plateau, failures. All derived from events, so resume counts on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.spec import Spec
 
 
 @dataclass(slots=True)
 class _Open:
-    """What an unfinished trial has cost, and its objective."""
+    """An unfinished trial."""
 
-    epochs: int = 0
-    trained_s: float = 0.0
+    params: Params
     loss: float | None = None
 
 
@@ -27,12 +26,15 @@ class Limits:
         caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
         self.cap = min(caps) * spec.repeats if caps else None  # trials to start, of all sessions
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
+        self._max_failures = spec.max_failures
         self._gpus = gpus
         self._spent_s = 0.0  # driving time of all sessions
         self._last_time: float | None = None
         self._trained_s = 0.0
         self._epochs = 0
         self._since_better = 0
+        self._failures: list[Params] = []  # configurations that failed one after the other
+        self._last_failure = ""
         self._open: dict[int, _Open] = {}
         self._best_loss: float | None = None
         self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
@@ -47,42 +49,45 @@ class Limits:
     @property
     def reached(self) -> str | None:
         """The limit that is reached, as a reason to stop."""
-        return self._hit_target() or self._spent() or self._plateau()
+        return self._hit_target() or self._spent() or self._plateau() or self._at_fault()
 
     def observe(self, event: Event) -> None:
         """Count an event in."""
         match event:
             case SessionStarted(time=now):
                 self._last_time = now
+                self._failures.clear()  # the code may have been mended
+            case TrialStarted():
+                self._open[event.trial] = _Open(event.params)
             case EpochReported():
                 self._clock(event.time)
                 self._hear(event)
             case TrialEnded():
                 self._clock(event.time)
                 if event.status is not Status.INTERRUPTED:
-                    self._finish(event)
+                    self._finish(event, self._open.pop(event.trial))
             case SessionEnded(time=now):
                 self._clock(now)
             case _:
                 pass
 
     def _hear(self, event: EpochReported) -> None:
-        trial = self._open.setdefault(event.trial, _Open())
-        trial.epochs += 1
-        trial.trained_s += event.time_s
-        self._epochs += 1
-        self._trained_s += event.time_s
+        if not event.memo:  # else it was trained in another sweep, on its account
+            self._epochs += 1
+            self._trained_s += event.time_s
         value = self._objective.value(event.metrics)
         if value is not None:
+            trial = self._open[event.trial]
             trial.loss = self._objective.sign * value
             if self._hit is None or trial.loss < self._hit[0]:
                 self._hit = trial.loss, event.trial
 
-    def _finish(self, event: TrialEnded) -> None:
-        trial = self._open.pop(event.trial, _Open())
-        if event.memo:  # trained in another sweep, on its account
-            self._epochs -= trial.epochs
-            self._trained_s -= trial.trained_s
+    def _finish(self, event: TrialEnded, trial: _Open) -> None:
+        if event.status is not Status.FAILED:
+            self._failures.clear()
+        elif trial.params not in self._failures:
+            self._failures.append(trial.params)
+            self._last_failure = event.reason
         if event.status not in (Status.COMPLETED, Status.PRUNED):
             return
         completed, loss = event.status is Status.COMPLETED, trial.loss
@@ -108,6 +113,14 @@ class Limits:
         if self._patience is None or self._since_better < self._patience:
             return None
         return f"no improvement in {self._patience} trials"
+
+    def _at_fault(self) -> str | None:
+        if len(self._failures) < self._max_failures:
+            return None
+        return (
+            f"the last {len(self._failures)} configurations failed, so the code is at fault and not they: "
+            f"{self._last_failure}"
+        )
 
     def _spent(self) -> str | None:
         budget = self._budget

@@ -1,19 +1,22 @@
 """Trials that another sweep has trained already: same parameters, seed, epochs, code, data and versions.
 
 Only completed trials answer. One that was pruned has not all its epochs, and one that failed, diverged or
-did not fit might do so no more on other hardware.
+did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are those that a longer
+trial begins with and its last checkpoint is there to go on from.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import shutil
 from array import array
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
+from sweep.backends import checkpoints
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.space.domains import key
@@ -26,11 +29,12 @@ VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an earlier trial reported."""
+    """What an earlier trial reported, as of the trial that it answers."""
 
     source: str  # "<sweep>/<trial>", the one that was trained
     epochs: tuple[EpochReported, ...]
     facts: Facts
+    checkpoint: Path | None = None  # to train the remaining epochs from; None: there are none
 
     @property
     def data(self) -> str | None:
@@ -43,68 +47,129 @@ class Answer:
         return f"from {sweep}, trial {trial}"
 
 
-Recall: TypeAlias = Callable[[TrialStarted, int], Answer | None]
-"""Looks a started trial of so many epochs up."""
-
-
 @dataclass(slots=True)
 class _Entry:
-    path: Path
+    """Where a completed trial is to be found."""
+
+    log: Path
     sweep: str
     trial: int
+    length: int = 0  # epochs that it was to have
     epochs: array[int] = field(default_factory=lambda: array("q"))  # where in the log each begins
     end: int = 0
+
+    def read_end(self) -> TrialEnded:
+        (end,) = store_log.read_at(self.log, [self.end])
+        if not isinstance(end, TrialEnded):
+            raise StoreError(f"{self.log}: changed while it was read")
+        return end
+
+    def checkpoint(self, end: TrialEnded) -> Path | None:
+        """The one that it ended with, if that is still there."""
+        kept = self.log.parent / (end.facts.checkpoint or "")
+        return kept if end.facts.checkpoint and kept.is_dir() else None
 
 
 class Memo:
     """The completed trials of other sweeps that were trained as those of this sweep are."""
 
     def __init__(self, folder: ResultsFolder, info: Mapping[str, object], notice: Callable[[str], None]) -> None:
-        self._folder = folder.path.absolute()
+        self._folder = ResultsFolder(folder.path.absolute())
         self._notice = notice
-        self._entries: dict[tuple[str, int, int], _Entry] = {}
-        self._lengths: dict[tuple[str, int], tuple[str, int]] = {}  # trials that differ in their epochs alone
-        self.told: Counter[str] = Counter()
+        self._entries: dict[tuple[str, bool, int], list[_Entry]] = {}  # of trials that differ in their epochs alone
+        self._unusable: set[Path] = set()  # checkpoints
+        self._told: set[tuple[str, str]] = set()
         identity = _identity(info)
-        for other in folders(folder.path.absolute().parent):
-            if identity is None or other.path.absolute() == folder.path.absolute() or not other.log.exists():
+        for other in folders(self._folder.path.parent):
+            if identity is None or other.path == self._folder.path or not other.log.exists():
                 continue
             try:
                 about = other.read_info()
                 if _identity(about) == identity:
-                    self._index(other, about)
+                    self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
             except StoreError as error:
                 notice(f"{other.path} answers no trials: {error}")
 
-    def recall(self, started: TrialStarted, epochs: int) -> Answer | None:
-        """The epochs of a trial like this one, if one was trained."""
-        params = key(started.params)
-        entry = self._entries.get((params, started.seed, epochs))
-        if entry is None:
-            self._explain(params, started.seed, epochs)
-            return None
-        reports = store_log.read_at(entry.path, entry.epochs)
-        (end,) = store_log.read_at(entry.path, [entry.end])
-        if not isinstance(end, TrialEnded):
-            return None
-        kept = entry.path.parent / (end.facts.checkpoint or "")
-        checkpoint = os.path.relpath(kept, self._folder) if end.facts.checkpoint and kept.is_dir() else None
-        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=checkpoint)
-        source = end.memo or f"{entry.sweep}/{entry.trial}"
-        return Answer(source, tuple(e for e in reports if isinstance(e, EpochReported)), facts)
+    def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
+        """The epochs of a trial like this one, which has ``done`` some; or the first of them and a checkpoint."""
+        hindrances: list[tuple[_Entry, str]] = []  # the longest shorter trial's first
+        entries = self._entries.get(_key(started.params, started.seed), [])
+        for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
+            if entry.length != epochs and done and not done < entry.length < epochs:
+                continue
+            try:
+                end = entry.read_end()
+                hindrance = self._hindrance(entry, end, started.params, epochs)
+                if hindrance is None:
+                    return self._answer(started.trial, entry, end, whole=entry.length == epochs)
+                hindrances.append((entry, hindrance))
+            except StoreError as error:  # the sweep was deleted meanwhile
+                self._tell(entry.sweep, str(error), f"{entry.sweep} answers no more trials: {error}")
+        for entry, hindrance in hindrances[:1]:
+            but = f"trials of {entry.sweep} that differ in nothing but their {entry.length} epochs"
+            self._tell(entry.sweep, hindrance, f"{but} are trained anew for {epochs}: {hindrance}")
+        return None
 
-    def _explain(self, params: str, seed: int, epochs: int) -> None:
-        other = self._lengths.get((params, seed))
-        if other is not None and not self.told[other[0]]:
-            self.told[other[0]] += 1
-            sweep, length = other
-            why = "they have no checkpoint any more" if length < epochs else "they went on after that epoch"
-            self._notice(
-                f"trials of {sweep} that differ in nothing but their {length} epochs are trained anew for {epochs}: "
-                f"{why}, and a schedule may depend on the number of epochs"
+    def hand_over(self, answer: Answer, trial: int) -> bool:
+        """Copy the answer's checkpoint to where the trial's worker looks for one; whether that was possible.
+
+        The copy holds all epochs up to it, so that it fits the log whether they come to be there or not.
+        """
+        source = answer.checkpoint
+        if source is None:
+            return False
+        objective, goal = self._folder.objectives()[0]
+        value = answer.epochs[-1].metrics.get(objective, math.nan)
+        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
+        try:
+            manifest = checkpoints.verify(source)
+            if manifest.epoch != len(answer.epochs):
+                raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
+            manifest = replace(manifest, loss=loss, reports=answer.epochs)
+            folder = checkpoints.of_trial(self._folder.path, trial)
+            checkpoints.begin(folder, manifest, partial(_link, source), keep=1)()
+        except (OSError, checkpoints.Damaged) as error:
+            self._unusable.add(source)
+            self._notice(f"trial {trial} is trained from its beginning: {source} cannot be copied ({error})")
+            return False
+        return True
+
+    def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
+        """Why a trial does not answer one of so many epochs."""
+        if entry.length == epochs:
+            return None
+        if entry.length > epochs:
+            return "they went on after that epoch, and a schedule may depend on the number of epochs"
+        if len(entry.epochs) < entry.length:
+            return "they ended early"
+        if not end.facts.extends:
+            schedule = params.get("lr_schedule")
+            return "what they did may depend on the number of epochs" + (
+                f" (lr_schedule is {schedule})" if schedule else ""
             )
+        if entry.checkpoint(end) in {None, *self._unusable}:
+            return "they have no checkpoint any more; a sweep keeps that of its best trial"
+        return None
 
-    def _index(self, folder: ResultsFolder, info: Mapping[str, object]) -> None:
+    def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:
+        source = end.memo or f"{entry.sweep}/{entry.trial}"
+        epochs = tuple(
+            replace(epoch, trial=trial, memo=epoch.memo or source)
+            for epoch in store_log.read_at(entry.log, entry.epochs)
+            if isinstance(epoch, EpochReported)
+        )
+        kept = entry.checkpoint(end)
+        linked = os.path.relpath(kept, self._folder.path) if whole and kept else None
+        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=linked)
+        return Answer(source, epochs, facts, None if whole else kept)
+
+    def _tell(self, sweep: str, reason: str, text: str) -> None:
+        if (sweep, reason) not in self._told:
+            self._told.add((sweep, reason))
+            self._notice(text)
+
+    def _index(self, folder: ResultsFolder, info: Mapping[str, object], *, comparable: bool) -> None:
+        """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
         started: dict[int, tuple[Params, int]] = {}
         entries: dict[int, _Entry] = {}
         start = 0
@@ -119,17 +184,39 @@ class Memo:
                         entries[event.trial].epochs.append(begun)
                 case TrialEnded() if event.trial in entries and event.status is not Status.INTERRUPTED:
                     entry = entries.pop(event.trial)
-                    entry.end = begun
                     params, seed = started.pop(event.trial)
-                    epochs = params.get("epochs", _epochs(info))
-                    if event.status is Status.COMPLETED and isinstance(epochs, int):
-                        self._entries.setdefault((key(params), seed, epochs), entry)
-                        self._lengths.setdefault((key(params), seed), (folder.name, epochs))
+                    length = params.get("epochs", _epochs(info))
+                    judged = params.get("lr_schedule") == "plateau"
+                    if event.status is Status.COMPLETED and isinstance(length, int) and (comparable or not judged):
+                        entry.end, entry.length = begun, length
+                        self._entries.setdefault(_key(params, seed), []).append(entry)
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
     """Whether the code or a version that decides about numbers differs between two descriptions of a sweep."""
     return _identity(before) != _identity(now)
+
+
+def _key(params: Params, seed: int) -> tuple[str, bool, int]:
+    """The same for trials that differ in their number of epochs alone."""
+    rest = {name: value for name, value in params.items() if name != "epochs"}
+    return key(rest), "epochs" in params, seed
+
+
+def _link(source: Path, target: Path) -> None:
+    """Fill a folder with another one's files but for the manifest: hard links, or copies where there can be none.
+
+    Nobody writes into a checkpoint, so that links are as good as copies, and each outlives the other.
+    """
+    ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
+    shutil.copytree(source, target, ignore=ignore, copy_function=_link_file, dirs_exist_ok=True)
+
+
+def _link_file(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(source, target)
 
 
 def _epochs(info: Mapping[str, object]) -> object:
@@ -142,10 +229,14 @@ def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
     match info:
         case {
             "source": {"trainable": trainable, "sha256": digest, **rest},
-            "spec": {"training": dict(training), "resources": {"gpus": gpus}, "metrics": [{"name": objective}, *_]},
+            "spec": {
+                "training": dict(training),
+                "resources": {"gpus": gpus},
+                "metrics": [{"name": metric, "goal": goal}, *_],
+            },
             "provenance": {"packages": dict(packages)},
         } if not rest.get("changed"):
             versions = tuple(packages.get(name) for name in VERSIONS)
-            judged_by = objective if training.get("patience") else None
+            judged_by = (metric, goal) if training.get("patience") else None
             return trainable, digest, versions, training, judged_by, gpus, info.get("simulated_gpus")
     return None

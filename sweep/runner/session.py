@@ -15,7 +15,7 @@ from sweep.backends import inline, memory, sharing
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError, StoreError
-from sweep.events import Event, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
 from sweep.runner import interruption, memo, noise, planning, warm_start
 from sweep.runner.coordinator import Coordinator
@@ -166,18 +166,23 @@ def _session(
     warm_start.learn(searcher, info, view.say)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
     keeper = CheckpointKeeper(folder.path, job.objective, maximize=job.maximize)
-    answers: Counter[str] = Counter()  # trials answered, by sweep
+    taken: dict[int, str] = {}  # open trials that another sweep has begun
+    answers: Counter[tuple[str, str]] = Counter()  # trials by that sweep, and by what became of them
     interrupted = False
 
     def listen(event: Event) -> None:
         keeper.on(event)
         view.on(event)
-        if isinstance(event, TrialEnded) and event.memo:
-            answers[event.memo.rpartition("/")[0]] += 1
+        match event:
+            case EpochReported(memo=str(source)):
+                taken[event.trial] = source.rpartition("/")[0]
+            case TrialEnded() if event.trial in taken and event.status is not Status.INTERRUPTED:
+                told = "answered from {}, not trained again" if event.memo else "continued from {}"
+                answers[taken.pop(event.trial), told] += 1
 
     with Log(folder.log) as log:
-        recall = Memo(folder, info, view.say).recall if options.memo else _no_memo
-        coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, recall)
+        known = Memo(folder, info, view.say) if options.memo else None
+        coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
 
         def first() -> None:
@@ -207,14 +212,10 @@ def _session(
             full = _closed(writer)
     if coordinator.error:
         raise coordinator.error
-    for name, count in answers.items():
-        view.say(f"{count} {'trial' if count == 1 else 'trials'} answered from {name}, not trained again")
+    for (name, told), count in answers.items():
+        view.say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
-
-
-def _no_memo(started: TrialStarted, epochs: int) -> None:
-    return None
 
 
 def _closed(writer: TableWriter) -> str | None:

@@ -17,7 +17,7 @@ TRIAL_TEXTS = (
     *("trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
-TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas", "accumulate")
+TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 _UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
@@ -78,7 +78,11 @@ class TrialRows:
         seen |= 1 << event.epoch
         self._seen.set(row, seen)
         self.integers["epochs"].set(row, seen.bit_count())
-        _add(self._trained, row, event.time_s)
+        if event.memo is None:
+            _add(self._trained, row, event.time_s)
+        else:
+            self.texts["memo"].set(row, event.memo)
+            self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
         if event.examples_per_s is not None:
             _add(self._timed, row, event.time_s)
             _add(self.floats["examples"], row, event.examples_per_s * event.time_s)

@@ -148,6 +148,7 @@ class TableBuilder:
             "examples_per_s": pa.array([rows.examples_per_s(row) for row in range(count)], pa.float64()),
             "checkpoint": texts["checkpoint"],
             "memo": texts["memo"],
+            "memo_epochs": whole["memo_epochs"],
             "error": texts["error"],
         }
         encodings = {name: _JSON for name, (_, as_json) in params.items() if as_json}

@@ -83,11 +83,13 @@ def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo
     )
 
 
-def resume(project: Path, *assignments: str, watcher: Watcher | None = None) -> session.Outcome:
+def resume(
+    project: Path, *assignments: str, watcher: Watcher | None = None, name: str = "curves", memo: bool = True
+) -> session.Outcome:
     view = watcher or Watcher()
-    reopened = resuming.reopen(project / "results", "curves", assignments)
+    reopened = resuming.reopen(project / "results", name, assignments)
     source = inspect(reopened.spec.trainable, reopened.import_folders)
-    return session.resume(reopened, source, session.Options(inline=True), lambda folder, terminal: view)
+    return session.resume(reopened, source, session.Options(inline=True, memo=memo), lambda folder, terminal: view)
 
 
 def ends(folder: ResultsFolder) -> dict[int, str]:

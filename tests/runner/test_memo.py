@@ -66,9 +66,32 @@ def test_more_epochs_are_said_to_be_trained_anew(project: Path) -> None:
     watcher = Watcher()
     run(project, SECOND.replace("epochs: 4", "epochs: 5"), watcher, memo=True)
     assert watcher.said == [
-        "trials of curves that differ in nothing but their 4 epochs are trained anew for 5: they have no checkpoint "
-        "any more, and a schedule may depend on the number of epochs"
+        "trials of curves that differ in nothing but their 4 epochs are trained anew for 5: what they did may depend "
+        "on the number of epochs"
     ]
+
+
+@pytest.mark.parametrize(
+    ("judged", "goal", "count"),
+    [
+        ("", "maximize", 3),
+        ("training: {patience: 9}\n", "minimize", 3),
+        ("training: {patience: 9}\n", "maximize", 0),
+        ("lr_schedule: {value: plateau}, ", "minimize", 3),
+        ("lr_schedule: {value: plateau}, ", "maximize", 0),
+    ],
+)
+def test_a_training_that_looks_at_the_objective_needs_the_same_one(
+    project: Path, judged: str, goal: str, count: int
+) -> None:
+    def text(name: str, goal: str) -> str:
+        told = FILE.replace("curves", name).replace("goal: minimize", f"goal: {goal}")
+        return told + judged if judged.endswith("\n") else told.replace("parameters: {", "parameters: {" + judged)
+
+    run(project, text("curves", "minimize"))
+    watcher = Watcher()
+    run(project, text("second", goal), watcher, memo=True)
+    assert sum(source is not None for source in answered(watcher).values()) == count
 
 
 def test_other_code_is_trained(project: Path) -> None:

@@ -27,6 +27,7 @@ FACTS = st.builds(
     train_s=st.none() | FLOATS,
     overhead_s=NUMBERS,
     checkpoint=st.none() | TEXT,
+    extends=st.booleans(),
 )
 EVENTS = st.one_of(
     st.builds(SessionStarted, time=FLOATS, resumed=st.booleans(), version=TEXT),
@@ -50,6 +51,7 @@ EVENTS = st.one_of(
         learning_rate=st.none() | FLOATS,
         examples_per_s=st.none() | FLOATS,
         measures=NUMBERS,
+        memo=st.none() | TEXT,
     ),
     st.builds(
         TrialEnded,

@@ -61,6 +61,7 @@ data: string
 examples_per_s: double
 checkpoint: string
 memo: string
+memo_epochs: int64
 error: string
 """
 GOLDEN_METRICS = """
@@ -173,7 +174,7 @@ def test_a_row_tells_what_became_of_a_trial():
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
         **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1},
         **{"precision": "float32", "accumulate": 2, "data": "f00d", "examples_per_s": 200.0},
-        **{"checkpoint": "checkpoints/t0/2", "memo": None, "error": None},
+        **{"checkpoint": "checkpoints/t0/2", "memo": None, "memo_epochs": None, "error": None},
     }
     assert math.isnan(second["metric.loss"])
     assert second["best.loss"] is None

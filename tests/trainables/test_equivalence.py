@@ -60,7 +60,7 @@ def parameters(row: Row, schedule: str) -> dict[str, Value]:
     optimizer, clipping, accumulation, averaging = row
     return {
         "optimizer": optimizer,
-        "learning_rate": 0.1 if optimizer == "sgd" else 0.002,
+        "learning_rate": 0.03 if optimizer == "sgd" else 0.002,
         "weight_decay": 0.01,
         "lr_schedule": schedule,
         "warmup_steps": 3,

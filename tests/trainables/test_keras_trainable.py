@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from small import Small, assignment, interrupted, metrics, train, weights
+from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
-from trainables import checkpoint
+from trainables import checkpoint, schedules
 
 pytestmark = pytest.mark.keras
 
@@ -125,3 +126,53 @@ def test_mixed_precision_learns(precision: str) -> None:
     assert epochs[-1].metrics["loss"] < epochs[0].metrics["loss"]
     assert trainable.facts().precision == precision
     assert keras.config.dtype_policy().name == "float32"
+
+
+SHORT, LONG = 2, 4
+PLATEAU = {"lr_schedule": "plateau", "lr_patience": 1}
+AVERAGED = {"optimizer": "adamw", "weight_decay": 0.01, "warmup_epochs": 1, "ema_momentum": 0.9}
+
+
+@pytest.mark.parametrize("params", [AVERAGED, PLATEAU, {"lr_schedule": "piecewise", "lr_drop_epochs": [1, 3]}])
+def test_a_trial_that_extends_is_the_beginning_of_a_longer_one(params: Any, tmp_path: Path) -> None:
+    whole, begun, longer = Small(), Small(), Small()
+    told = train(whole, assignment(epochs=LONG, **params))
+    first = train(begun, assignment(epochs=SHORT, **params))
+    assert begun.facts().extends
+    begun.save(tmp_path)()
+    longer.begin(assignment(epochs=LONG, **params))
+    assert not longer.facts().extends  # it has not come to its end
+    longer.restore(tmp_path)
+    assert metrics(first + go_on(longer)) == metrics(told)
+    for a, b in zip(weights(longer), weights(whole), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class Foresighted(Small):
+    """With a schedule of its own, which knows the number of epochs by a parameter."""
+
+    def schedule(self, hp: Any) -> schedules.Schedule:
+        total = hp.integer("epochs", 100)
+        return lambda now: 1 - now.epoch / total
+
+
+@pytest.mark.parametrize(
+    ("trainable", "cases"),
+    [
+        (
+            Small(),
+            [
+                ({"lr_schedule": "cosine"}, False),
+                ({"lr_schedule": "step"}, False),
+                ({"lr_schedule": "cosine", "warmup_epochs": 2}, True),
+                ({"epochs": 2}, True),
+            ],
+        ),
+        (Foresighted(), [({"epochs": 2}, False), ({}, True)]),
+    ],
+)
+def test_what_depends_on_the_number_of_epochs_is_told(trainable: Small, cases: Any) -> None:
+    given = assignment(epochs=2)
+    for params, extends in cases:
+        train(trainable, replace(given, params={**given.params, **params}))
+        assert trainable.facts().extends is extends, params

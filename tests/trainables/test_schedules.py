@@ -106,3 +106,18 @@ def test_the_peak_follows_the_batch() -> None:
         peak(lr_scaling="linear")
     with pytest.raises(ValueError, match="expected one of none, linear, sqrt"):
         peak(lr_scaling="log", reference_batch_size=64)
+
+
+@pytest.mark.parametrize("name", schedules.SCHEDULES)
+def test_a_schedule_that_foresees_is_another_one_in_a_longer_training(name: str) -> None:
+    schedule = schedules.build(Hyperparameters({"lr_schedule": name, **DROPS}))
+    foresees = schedules.foresees(schedule, updates=20, count=5, warmup=3)
+    assert foresees == (_rates(name, 4, 5, 3) != _rates(name, 9, 5, 3)[:20])
+    assert foresees == (name not in ("constant", "piecewise", "plateau"))
+    assert not schedules.foresees(schedule, updates=3, count=5, warmup=3)
+
+
+def test_a_schedule_may_foresee_later() -> None:
+    schedule = lambda now: 1.0 if now.epoch < 2 else 1 - now.share  # noqa: E731
+    assert not schedules.foresees(schedule, updates=10, count=5, warmup=0)
+    assert schedules.foresees(schedule, updates=11, count=5, warmup=0)

@@ -1,0 +1,69 @@
+"""What one worker holds after trial upon trial of the digits CNN.
+
+    python benchmarks/memory.py                                      # 1,000 trials of one structure
+    python benchmarks/memory.py --trials 100 --structures 20         # every trial compiles anew
+
+Prints the resident memory of the process, and of TensorFlow's devices if there are GPUs, after each tenth of the
+trials, and the growth from the middle to the end, when all that is kept between trials is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from sweep.backends import memory
+from sweep.backends.worker import Job, Order, Worker
+from sweep.contract import Assignment, Devices
+from sweep.events import Status
+
+ROOT = Path(__file__).parents[1]
+
+
+def main() -> None:
+    """Run the trials in this process, as a worker does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--structures", type=int, default=1, help="how many different networks take turns")
+    parser.add_argument("--gpus", type=int, default=0)
+    given = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    found: list[float] = []
+    print(f"{'trials':>8}{'MB':>10}{'GPU MB':>10}{'s a trial':>12}")
+    with tempfile.TemporaryDirectory() as folder:
+        worker = Worker(
+            Job("memory", "trainables.digits_cnn:DigitsCNN", (ROOT,), Path(folder), "val_loss", maximize=False)
+        )
+        began, part = time.perf_counter(), max(given.trials // 10, 1)
+        for trial in range(given.trials):
+            _train(worker, trial, 8 + trial % given.structures, given.gpus)
+            if (trial + 1) % part == 0:
+                found.append(memory.used() / 1e6)
+                seconds, began = (time.perf_counter() - began) / part, time.perf_counter()
+                print(f"{trial + 1:8}{found[-1]:10.1f}{_on_gpus(given.gpus):10.1f}{seconds:12.3f}", flush=True)
+    middle = len(found) // 2
+    growth = (found[-1] - found[middle - 1]) / (part * (len(found) - middle)) * 1000
+    print(f"growth from the middle to the end: {growth:.1f} kB a trial")
+
+
+def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
+    params = {"filters": filters, "learning_rate": 0.001 * (1 + trial % 7), "augmentation": "low", "batch_size": 64}
+    assignment = Assignment(trial=trial, params=params, seed=trial, epochs=1, devices=Devices(gpus=gpus))
+    worker.take(Order(assignment, best=0.0))  # never the best: no checkpoint
+    progress = worker.step()
+    if progress.end is None or progress.end.status is not Status.COMPLETED:
+        raise SystemExit(f"trial {trial}: {progress.end}")
+
+
+def _on_gpus(gpus: int) -> float:
+    import tensorflow as tf
+
+    used = (tf.config.experimental.get_memory_info(f"GPU:{i}")["current"] for i in range(gpus))
+    return float(sum(used)) / 1e6
+
+
+if __name__ == "__main__":
+    main()
