@@ -27,6 +27,7 @@ def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
     # would empty its kernel cache and cost seconds per trial; an author's own draws come from these two.
     random.seed(seed)
     np.random.seed(seed)
+    keras_corrections.number_layers_anew()
     model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")

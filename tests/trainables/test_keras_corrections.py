@@ -22,6 +22,12 @@ def test_version() -> None:
     assert keras.__version__.startswith("3.15.")
 
 
+def test_layers_are_numbered_anew() -> None:
+    keras.layers.Dense(1), keras.layers.Dense(1)
+    keras_corrections.number_layers_anew()
+    assert [keras.layers.Dense(1).name for _ in range(2)] == ["dense", "dense_1"]
+
+
 def test_optimizer_sums_over_replicas_in_the_method_we_replace() -> None:
     optimizer = keras.optimizers.SGD(1.0)
     assert "all_reduce" in inspect.getsource(type(optimizer)._all_reduce_sum_gradients)

@@ -10,6 +10,8 @@ import pytest
 from small import Small, assignment, metrics, train
 
 from sweep.contract import OutOfMemory
+from sweep.hyperparameters import Hyperparameters
+from trainables import preparation
 
 pytestmark = pytest.mark.keras
 
@@ -37,6 +39,12 @@ def test_frozen_layers_stay_as_they_were(frozen: Any, names: set[str]) -> None:
         if all((a == b).all() for a, b in zip(before[layer.name], layer.get_weights(), strict=True))
     }
     assert same == names
+
+
+def test_layers_have_the_same_names_in_every_trial() -> None:
+    first = [v.path for v in preparation.build_model(Small(), Hyperparameters({}), 0).variables]
+    assert [v.path for v in preparation.build_model(Small(), Hyperparameters({}), 1).variables] == first
+    assert first[0] == "sequential/dense/kernel"
 
 
 @pytest.mark.parametrize(("frozen", "message"), [(9, "expected 0 to 3"), (["neck"], "'neck', expected a number or")])
