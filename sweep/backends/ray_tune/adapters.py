@@ -1,16 +1,23 @@
-"""Our searcher, scheduler and stopper in the shapes that Ray Tune asks for; each only passes on."""
+"""Our searcher, scheduler and stopper in the shapes that Ray Tune asks for; the driver decides, Tune keeps nothing."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.backends.driver import Driver
 from sweep.backends.worker import Job, Order, Progress
+
+PATIENCE_S = 60.0
 
 
 class _NotSaved:
@@ -50,9 +57,24 @@ class DriverSearcher(_NotSaved, Searcher):
 class DriverScheduler(_NotSaved, FIFOScheduler):
     """Hands each step to the driver and turns its answer into Tune's."""
 
-    def __init__(self, driver: Driver, notice: Callable[[str], None]) -> None:
+    def __init__(self, driver: Driver, notice: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
         super().__init__()
-        self._driver, self._notice = driver, notice
+        self._driver, self._notice, self._patience_s = driver, notice, patience_s
+        self._waiting: dict[str, float] = {}
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """The trial for the next free worker: the youngest, unless the oldest has waited for too long.
+
+        Tune ends the worker that starts for an older one if that takes a free one instead, so that with
+        trials shorter than a start only the first worker would ever run.
+        """
+        pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
+        if not pending:
+            return None
+        now = time.monotonic()
+        self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
+        oldest, youngest = pending[0], pending[-1]
+        return oldest if now - self._waiting[oldest.trial_id] > self._patience_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Called for every step; all decisions are made here."""
@@ -66,11 +88,14 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             return str(TrialScheduler.CONTINUE)
         return str(TrialScheduler.STOP)
 
+    def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        """The driver knows already; a good moment to forget those before it."""
+        forget_ended(tune_controller)
+
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
-        error = trial.get_pickled_error()
-        lines = str(error).strip().splitlines() if error else []
-        reason = f"worker lost: {lines[0]}" if lines else "worker lost"
+        lines = Path(trial.error_file).read_text().splitlines()[1:] if trial.error_file else []  # after a heading
+        reason = f"worker lost: {lines[0].strip()}" if lines else "worker lost"
         if self._driver.lose(_number(trial), reason):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
@@ -86,6 +111,41 @@ class DriverStopper(_NotSaved, Stopper):
 
     def stop_all(self) -> bool:
         return self._driver.stopping is not None and self._driver.running == 0
+
+
+class Silence(TrialProgressCallback):
+    """Stands in for Tune's printer of results, which keeps each trial for ever even where it prints nothing."""
+
+    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+        """The driver's listeners show what there is to see."""
+
+    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """As above."""
+
+    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+        """As above."""
+
+
+def forget_ended(controller: Any) -> None:
+    """Take trials that have ended out of Tune's collections, which else grow with each one.
+
+    Tune walks over all its trials in each step and writes them all down at the end, but needs none that has
+    ended. The private collections are those of Ray 2.60's ``TuneController``.
+    """
+    trials: list[Any] = controller.get_trials()
+    ended = {trial for trial in trials if trial.is_finished()}
+    trials[:] = [trial for trial in trials if trial not in ended]
+    for kept in (
+        controller.get_live_trials(),
+        controller._stopped_trials,
+        controller._failed_trials,
+        controller._trials_to_cache,
+    ):
+        kept.difference_update(ended)
+    for trial in ended:
+        controller._trial_metadata.pop(trial.trial_id, None)
+        with suppress(OSError):  # where the trial's error lies in it
+            Path(trial.local_path).rmdir()
 
 
 def _number(trial: Any) -> int:

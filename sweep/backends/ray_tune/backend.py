@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ray import tune
 
 from sweep.backends.driver import Driver
-from sweep.backends.ray_tune.adapters import DriverScheduler, DriverSearcher, DriverStopper
+from sweep.backends.ray_tune.adapters import DriverScheduler, DriverSearcher, DriverStopper, Silence
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.worker import Job
 from sweep.contract import Devices
@@ -35,6 +35,7 @@ def run(
             search_alg=DriverSearcher(driver, job, room, reuse=reuse),
             scheduler=DriverScheduler(driver, notice),
             stop=DriverStopper(driver),
+            callbacks=[Silence()],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve

@@ -24,6 +24,7 @@ _SETTINGS = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our log and Parquet are the record
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours ends the running epochs first
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",  # Tune's snapshots are never read
+    "TUNE_MAX_PENDING_TRIALS_PG": "1000000",  # workers start all at once; the driver gives out no more than fit
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1000000",
 }

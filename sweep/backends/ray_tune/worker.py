@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from ray import tune
@@ -27,9 +29,13 @@ class TrialWorker(tune.Trainable):
         self._worker = Worker(job, reuse=config["reuse"])
         self._worker.take(order)
         self._spoilt = False
+        self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """Note the next order."""
+        """Note the next order; Tune has made a folder for it, as for the one before."""
+        with suppress(OSError):  # where the trainable wrote something into it
+            self._folder.rmdir()
+        self._folder = Path(self.logdir)
         self._worker.take(new_config["order"])
         return True
 

@@ -1,0 +1,136 @@
+"""What our adapters make of Ray Tune's own bookkeeping."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.ray
+
+
+class NoDriver:
+    """Is not asked for anything."""
+
+    running, stopping = 0, None
+
+    def next(self) -> None:
+        raise AssertionError
+
+    def take(self, trial: int, progress: Any) -> bool:
+        raise AssertionError
+
+    def lose(self, trial: int, reason: str) -> bool:
+        raise AssertionError
+
+
+def chosen(patience_s: float, *statuses: str) -> str | None:
+    from sweep.backends.ray_tune.adapters import DriverScheduler
+
+    trials = [SimpleNamespace(trial_id=str(number), status=status) for number, status in enumerate(statuses)]
+    scheduler = DriverScheduler(NoDriver(), lambda text: None, patience_s)
+    found = [scheduler.choose_trial_to_run(SimpleNamespace(get_trials=lambda: trials)) for _ in range(2)][-1]
+    return found and str(found.trial_id)
+
+
+def test_the_youngest_takes_a_free_worker() -> None:
+    assert chosen(60.0, "RUNNING", "PENDING", "PENDING", "TERMINATED") == "2"
+
+
+def test_the_oldest_after_a_while() -> None:
+    assert chosen(0.0, "RUNNING", "PENDING", "PENDING") == "1"
+
+
+def test_nobody_waits() -> None:
+    assert chosen(60.0, "RUNNING", "TERMINATED") is None
+
+
+SHORTEST = """
+import os, time
+from sweep.contract import EpochReported, Facts
+class Shortest:
+    def begin(self, assignment):
+        self.given = assignment
+    def train(self, report):
+        if self.given.trial == 7:
+            raise RuntimeError("no")
+        if self.given.trial == 9:
+            os._exit(9)
+        time.sleep(0.02)
+        report(EpochReported(trial=0, epoch=1, metrics={"pid": os.getpid()}, time=1.0, time_s=0.02))
+    def save(self, folder):
+        pass
+    def restore(self, folder):
+        return 1
+    def facts(self):
+        return Facts()
+"""
+# In a process of its own, as Ray is for a whole process.
+SCRIPT = """
+import gc, json, os, sys, time
+from pathlib import Path
+import ray
+from ray.tune.experiment import Trial
+from sweep.backends.ray_tune import backend, cluster
+from sweep.backends.worker import Job, Order
+from sweep.contract import Assignment, Devices
+
+class Driver:
+    stopping = None
+    def __init__(self):
+        self.given, self.out, self.ended, self.pids, self.peak, self.lost = 0, set(), [], set(), 0, []
+        self.deadline = time.monotonic() + 90
+    @property
+    def running(self):
+        return len(self.out)
+    def next(self):
+        if len(self.ended) > 50 and (len(self.pids) > 3 or time.monotonic() > self.deadline):
+            return None
+        self.given += 1
+        self.out.add(self.given)
+        return Order(Assignment(trial=self.given, params={}, seed=0, epochs=1, objective="pid"))
+    def take(self, trial, progress):
+        self.pids.update(int(epoch.metrics["pid"]) for epoch in progress.epochs)
+        if progress.end is None:
+            return True
+        self.ended.append(trial)
+        self.out.discard(trial)
+        self.peak = sum(type(thing) is Trial for thing in gc.get_objects())
+        return False
+    def lose(self, trial, reason):
+        if trial in self.out:
+            self.lost.append([trial, reason])
+            self.out.discard(trial)
+        return False
+
+job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
+driver = Driver()
+with cluster.connect(None, None, lambda: os._exit(1)):
+    backend.run(driver, job, Devices(), room=2, reuse=True, notice=lambda text: None)
+    session = Path(ray._private.worker._global_node.get_session_dir_path())
+    folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
+print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.pids),
+                  "trials": driver.peak, "lost": driver.lost,
+                  "folders": folders}))
+"""
+
+
+@pytest.mark.slow
+def test_short_trials_start_all_workers_and_leave_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "shortest.py").write_text(SHORTEST)
+    (tmp_path / "results").mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert sorted([*found["ended"], 9]) == list(range(1, found["given"] + 1))
+    assert found["lost"] == [[9, "worker lost: The actor died unexpectedly before finishing this task."]]
+    assert found["workers"] > 3  # two, one for that whose trial failed, and one for that which died
+    assert found["trials"] <= 5
+    assert found["folders"] <= 20
