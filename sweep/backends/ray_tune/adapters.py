@@ -8,6 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ray.air.execution._internal import actor_manager
+from ray.exceptions import OutOfMemoryError, RayActorError
+from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
 from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -146,6 +149,17 @@ def forget_ended(controller: Any) -> None:
         controller._trial_metadata.pop(trial.trial_id, None)
         with suppress(OSError):  # where the trial's error lies in it
             Path(trial.local_path).rmdir()
+
+
+def survive_memory_kills() -> None:
+    """Let Tune take a worker that Ray's memory monitor has killed for a lost one.
+
+    Tune of Ray 2.60 expects two kinds of error from a worker; at this third one it would end all trials. The names that
+    its modules have for the first kind are made to mean both.
+    """
+    both = (RayActorError, OutOfMemoryError)
+    actor_manager.RayActorError = both
+    tune_controller.RayActorError = both
 
 
 def _number(trial: Any) -> int:

@@ -9,7 +9,13 @@ from collections.abc import Callable
 from ray import tune
 
 from sweep.backends.driver import Driver
-from sweep.backends.ray_tune.adapters import DriverScheduler, DriverSearcher, DriverStopper, Silence
+from sweep.backends.ray_tune.adapters import (
+    DriverScheduler,
+    DriverSearcher,
+    DriverStopper,
+    Silence,
+    survive_memory_kills,
+)
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.worker import Job
 from sweep.contract import Devices
@@ -26,6 +32,7 @@ def run(
 ) -> None:
     """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected."""
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
+    survive_memory_kills()
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
     with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(

@@ -1,0 +1,72 @@
+"""Ray's memory monitor, which watches over the nodes of a cluster, kills a worker: its trial goes on in another."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+FILE = """
+name: hungry
+trainable: hungry:Hungry
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
+epochs: 6
+checkpoint: {every_s: 0}
+resources: {max_concurrent: 1}
+"""
+HUNGRY = """
+import time
+from pathlib import Path
+import numpy as np
+import walk
+READS = walk.READS
+class Hungry(walk.Walk):
+    def train(self, report):
+        def hear(epoch):
+            go_on = report(epoch)
+            if epoch.epoch == 3 and not Path("eaten").exists():
+                Path("eaten").touch()
+                self.held = [np.ones(2**27) for _ in range(5)]  # 5 GiB
+                time.sleep(60)
+            return go_on
+        super().train(hear)
+"""
+# In a process of its own: a cluster and its settings are for a whole process. The monitor is told to kill at 2.5 GiB
+# more than the machine uses now.
+SCRIPT = """
+import os, subprocess, sys
+from ray._common.utils import get_system_memory
+from ray._private.utils import get_used_memory
+limit = (get_used_memory() + 2.5 * 2**30) / get_system_memory()
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+os.environ.update(RAY_memory_usage_threshold=str(limit), RAY_memory_monitor_refresh_ms="100")
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+code = subprocess.call([sys.executable, "-m", "sweep", "run", "hungry.yaml", "--address", cluster.address])
+cluster.shutdown()
+sys.exit(code)
+"""
+
+
+def test_a_worker_that_the_monitor_killed_is_replaced(tmp_path: Path) -> None:
+    import sweep
+
+    (tmp_path / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    (tmp_path / "hungry.yaml").write_text(FILE)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert (tmp_path / "eaten").exists()
+    assert "trial 0: worker lost: " in ran.stdout + ran.stderr
+    loaded = sweep.load(tmp_path / "results" / "hungry")
+    assert loaded.trials["status"].tolist() == ["completed"] * 2
+    assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 7))] * 2
