@@ -31,8 +31,9 @@ class Hungry(walk.Walk):
     def train(self, report):
         def hear(epoch):
             go_on = report(epoch)
-            if epoch.epoch == 3 and not Path("eaten").exists():
-                Path("eaten").touch()
+            eaten = Path(__file__).with_name("eaten")
+            if epoch.epoch == 3 and not eaten.exists():
+                eaten.touch()
                 self.held = [np.ones(2**27) for _ in range(5)]  # 5 GiB
                 time.sleep(60)
             return go_on
