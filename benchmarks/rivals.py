@@ -214,6 +214,17 @@ def steady(trials: list[Trial], epochs: int, marker: str | None) -> None:
     print(json.dumps({"epoch_s": epoch_s, "wall_s": epoch_s * epochs * len(trials)}))
 
 
+def imports(trials: list[Trial], epochs: int, marker: str | None) -> None:
+    """Prints as JSON what `import tensorflow` and a local Ray take, one after the other, before anything is trained."""
+    began = time.perf_counter()
+    import ray
+    import tensorflow  # noqa: F401 - it is the import that counts
+
+    ray.init(address="local", log_to_driver=False, logging_level="ERROR")
+    print(json.dumps({"wall_s": time.perf_counter() - began}))
+    ray.shutdown()
+
+
 RIVALS: dict[str, Callable[[list[Trial], int, str | None], None]] = {
     "ray": ray_tune,
     "ray_reuse": ray_tune_reuse,
@@ -221,6 +232,7 @@ RIVALS: dict[str, Callable[[list[Trial], int, str | None], None]] = {
     "optuna": optuna,
     "loop": loop,
     "fit": steady,
+    "imports": imports,
 }
 
 
