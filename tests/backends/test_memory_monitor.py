@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
+import clusters
 import pytest
 
-ROOT = Path(__file__).parents[2]
+import sweep
+
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 FILE = """
@@ -39,8 +39,7 @@ class Hungry(walk.Walk):
             return go_on
         super().train(hear)
 """
-# In a process of its own: a cluster and its settings are for a whole process. The monitor is told to kill at 2.5 GiB
-# more than the machine uses now.
+# The monitor is told to kill at 2.5 GiB more than the machine uses now.
 SCRIPT = """
 import os, subprocess, sys
 from ray._common.utils import get_system_memory
@@ -57,17 +56,9 @@ sys.exit(code)
 
 
 def test_a_worker_that_the_monitor_killed_is_replaced(tmp_path: Path) -> None:
-    import sweep
-
-    (tmp_path / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
-    (tmp_path / "hungry.py").write_text(HUNGRY)
-    (tmp_path / "hungry.yaml").write_text(FILE)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=200
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    output = clusters.run(tmp_path, {"hungry.py": HUNGRY, "hungry.yaml": FILE}, SCRIPT, timeout=200)
     assert (tmp_path / "eaten").exists()
-    assert "trial 0: worker lost: " in ran.stdout + ran.stderr
+    assert "trial 0: worker lost: " in output
     loaded = sweep.load(tmp_path / "results" / "hungry")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 7))] * 2

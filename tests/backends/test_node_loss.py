@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import clusters
 import pytest
 
-ROOT = Path(__file__).parents[2]
+import sweep
+
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 FILE = """
@@ -28,7 +30,6 @@ class Slow(walk.Walk):
         super().begin(assignment)
         self.PAUSE_S = 0.3 / (1 + 3 * (assignment.trial % 3))
 """
-# In a process of its own: a cluster and its settings are for a whole process.
 SCRIPT = """
 import os, sys, subprocess, time
 from pathlib import Path
@@ -52,15 +53,7 @@ sys.exit(code)
 
 
 def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
-    import sweep
-
-    (tmp_path / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
-    (tmp_path / "slow.py").write_text(SLOW)
-    (tmp_path / "nodes.yaml").write_text(FILE)
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=tmp_path, capture_output=True, text=True, timeout=280
-    )
-    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    clusters.run(tmp_path, {"slow.py": SLOW, "nodes.yaml": FILE}, SCRIPT, timeout=280)
     loaded = sweep.load(tmp_path / "results" / "nodes")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 41))] * 2

@@ -1,0 +1,23 @@
+"""Runs a script that starts a cluster and a sweep on it, in a process of its own: settings of Ray last as long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder: Path, files: Mapping[str, str], script: str, timeout: float) -> str:
+    """Write the files beside a walk.py, run the script there, and return what it printed; it must succeed."""
+    (folder / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], cwd=folder, capture_output=True, text=True, timeout=timeout
+    )
+    output = ran.stdout + ran.stderr
+    assert ran.returncode == 0, output[-4000:]
+    return output
