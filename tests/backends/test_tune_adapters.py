@@ -29,11 +29,11 @@ class NoDriver:
         raise AssertionError
 
 
-def chosen(patience_s: float, *statuses: str) -> str | None:
+def chosen(longest_wait_s: float, *statuses: str) -> str | None:
     from sweep.backends.ray_tune.adapters import DriverScheduler
 
     trials = [SimpleNamespace(trial_id=str(number), status=status) for number, status in enumerate(statuses)]
-    scheduler = DriverScheduler(NoDriver(), lambda text: None, patience_s)
+    scheduler = DriverScheduler(NoDriver(), lambda text: None, longest_wait_s)
     found = [scheduler.choose_trial_to_run(SimpleNamespace(get_trials=lambda: trials)) for _ in range(2)][-1]
     return found and str(found.trial_id)
 

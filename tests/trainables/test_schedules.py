@@ -118,6 +118,8 @@ def test_a_schedule_that_foresees_is_another_one_in_a_longer_training(name: str)
 
 
 def test_a_schedule_may_foresee_later() -> None:
-    schedule = lambda now: 1.0 if now.epoch < 2 else 1 - now.share  # noqa: E731
+    def schedule(now: schedules.Moment) -> float:
+        return 1.0 if now.epoch < 2 else 1 - now.share
+
     assert not schedules.foresees(schedule, updates=10, count=5, warmup=0)
     assert schedules.foresees(schedule, updates=11, count=5, warmup=0)

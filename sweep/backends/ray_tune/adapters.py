@@ -20,7 +20,7 @@ from ray.tune.stopper import Stopper
 from sweep.backends.driver import Driver
 from sweep.backends.worker import Job, Order, Progress
 
-PATIENCE_S = 60.0
+LONGEST_WAIT_S = 60.0
 
 
 class _NotSaved:
@@ -60,9 +60,9 @@ class DriverSearcher(_NotSaved, Searcher):
 class DriverScheduler(_NotSaved, FIFOScheduler):
     """Hands each step to the driver and turns its answer into Tune's."""
 
-    def __init__(self, driver: Driver, notice: Callable[[str], None], patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, driver: Driver, notice: Callable[[str], None], longest_wait_s: float = LONGEST_WAIT_S) -> None:
         super().__init__()
-        self._driver, self._notice, self._patience_s = driver, notice, patience_s
+        self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
         self._waiting: dict[str, float] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
@@ -77,7 +77,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         now = time.monotonic()
         self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
         oldest, youngest = pending[0], pending[-1]
-        return oldest if now - self._waiting[oldest.trial_id] > self._patience_s else youngest
+        return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Called for every step; all decisions are made here."""
