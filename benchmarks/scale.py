@@ -117,9 +117,9 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
 def _through_ray(driver: Coordinator, job: Job, marks: Marks) -> None:
     from sweep.backends.ray_tune import backend, cluster
 
-    with cluster.connect(None, None, lambda: os._exit(1)):
+    with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
         marks.begin()
-        backend.run(driver, job, Devices(), room=ROOM, reuse=True, notice=lambda text: None)
+        backend.run(driver, job, Devices(), room=ROOM, reuse=True, local=True, notice=lambda text: None)
 
 
 def _by_hand(driver: Coordinator, marks: Marks) -> None:

@@ -137,7 +137,7 @@ def ours(epochs: int, trials: int, room: int, *, logged: bool) -> float:
 
         driver = Coordinator(spec, Devices(), searcher, scheduler, log, listen)
         driver.open()
-        backend.run(driver, job, Devices(), room=room, reuse=True, notice=lambda text: None)
+        backend.run(driver, job, Devices(), room=room, reuse=True, local=True, notice=lambda text: None)
         driver.close()
         if writer is not None:
             writer.close()
@@ -178,7 +178,7 @@ def main() -> None:
         "Ray Tune, no loggers": lambda: plain(each, given.trials, given.room, loggers=False),
         "Ray Tune, default loggers": lambda: plain(each, given.trials, given.room, loggers=True),
     }
-    with cluster.connect(None, None, lambda: os._exit(1)):
+    with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
         times: dict[str, list[float]] = {kind: [] for kind in kinds}
         for _ in range(given.rounds):
             for kind, run in kinds.items():

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
@@ -260,18 +262,23 @@ def _backend(
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=view.say)
         return
-    from sweep.backends.ray_tune import backend, cluster
+    from sweep.backends.ray_tune import cluster
 
-    with cluster.connect(options.address, options.simulated_gpus, lambda: leave("Ray has died")) as found:
+    def imports() -> None:
+        import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
+
+    lost = partial(leave, "Ray has died")
+    with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
+        from sweep.backends.ray_tune import backend
+
         room = _room(found.fits(devices), spec, options)
-        if found.dashboard:
-            view.say(f"Ray dashboard: {found.dashboard}")
         yield lambda driver, job: backend.run(
             driver,
             job,
             devices,
             room=room,
             reuse=options.reuse,
+            local=found.local,
             notice=view.say,
         )
 

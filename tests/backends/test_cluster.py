@@ -13,7 +13,10 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(InputError, match=f"--address: nobody answers at {address}"), cluster.connect(address, None, id):
+    with (
+        pytest.raises(InputError, match=f"--address: nobody answers at {address}"),
+        cluster.connect(address, None, id, id),
+    ):
         pass
 
 
@@ -21,9 +24,9 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
     ("devices", "fits"), [(Devices(1, 0), 4), (Devices(3, 0), 1), (Devices(1, 1), 2), (Devices(0.5, 0.5), 4)]
 )
 def test_trials_at_once_are_bound_by_the_scarcest(devices: Devices, fits: int) -> None:
-    assert cluster.Cluster(None, 4.0, 2.0).fits(devices) == fits
+    assert cluster.Cluster(4.0, 2.0).fits(devices) == fits
 
 
 def test_more_than_there_is_names_the_ways_out() -> None:
     with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the cluster has 2; .*--simulate-gpus"):
-        cluster.Cluster(None, 4.0, 2.0).fits(Devices(1, 3))
+        cluster.Cluster(4.0, 2.0).fits(Devices(1, 3))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -28,12 +28,25 @@ class NoDriver:
         raise AssertionError
 
 
-def chosen(longest_wait_s: float, *statuses: str) -> str | None:
+class Trial(NamedTuple):
+    """What is looked at of a trial of Tune."""
+
+    trial_id: str
+    status: str
+
+
+def chosen(longest_wait_s: float, *statuses: str, starting: tuple[int, ...] = ()) -> str | None:
+    """The trial that is chosen the second time; the workers of all have been asked for, some of them start."""
     from sweep.backends.ray_tune.adapters import DriverScheduler
 
-    trials = [SimpleNamespace(trial_id=str(number), status=status) for number, status in enumerate(statuses)]
+    trials = [Trial(str(number), status) for number, status in enumerate(statuses)]
+    controller = SimpleNamespace(
+        get_trials=lambda: trials,
+        _trial_to_actor={trial: int(trial.trial_id) for trial in trials},
+        _actor_manager=SimpleNamespace(is_actor_started=lambda worker: worker in starting),
+    )
     scheduler = DriverScheduler(NoDriver(), lambda text: None, longest_wait_s)
-    found = [scheduler.choose_trial_to_run(SimpleNamespace(get_trials=lambda: trials)) for _ in range(2)][-1]
+    found = [scheduler.choose_trial_to_run(controller) for _ in range(2)][-1]
     return found and str(found.trial_id)
 
 
@@ -41,8 +54,12 @@ def test_the_youngest_takes_a_free_worker() -> None:
     assert chosen(60.0, "RUNNING", "PENDING", "PENDING", "TERMINATED") == "2"
 
 
-def test_the_oldest_after_a_while() -> None:
+def test_the_oldest_without_room_after_a_while() -> None:
     assert chosen(0.0, "RUNNING", "PENDING", "PENDING") == "1"
+
+
+def test_a_worker_that_starts_is_waited_for() -> None:
+    assert chosen(0.0, "RUNNING", "PENDING", "PENDING", starting=(1,)) == "2"
 
 
 def test_nobody_waits() -> None:
@@ -71,7 +88,7 @@ class Shortest:
 """
 # In a process of its own, as Ray is for a whole process.
 SCRIPT = """
-import gc, json, os, sys, time
+import gc, json, os
 from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
@@ -82,19 +99,20 @@ from sweep.contract import Assignment, Devices
 class Driver:
     stopping = None
     def __init__(self):
-        self.given, self.out, self.ended, self.pids, self.peak, self.lost = 0, set(), [], set(), 0, []
-        self.deadline = time.monotonic() + 90
+        self.given, self.out, self.ended, self.peak, self.lost = 0, set(), [], 0, []
+        self.since_loss = set()  # processes that trained after one of them had died
     @property
     def running(self):
         return len(self.out)
     def next(self):
-        if len(self.ended) > 50 and (len(self.pids) > 3 or time.monotonic() > self.deadline):
+        if len(self.ended) > 50 and len(self.since_loss) > 1:  # however long a worker takes to start
             return None
         self.given += 1
         self.out.add(self.given)
         return Order(Assignment(trial=self.given, params={}, seed=0, epochs=1, objective="pid"))
     def take(self, trial, progress):
-        self.pids.update(int(epoch.metrics["pid"]) for epoch in progress.epochs)
+        if self.lost:
+            self.since_loss.update(int(epoch.metrics["pid"]) for epoch in progress.epochs)
         if progress.end is None:
             return True
         self.ended.append(trial)
@@ -109,11 +127,11 @@ class Driver:
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver = Driver()
-with cluster.connect(None, None, lambda: os._exit(1)):
-    backend.run(driver, job, Devices(), room=2, reuse=True, notice=lambda text: None)
+with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
+    backend.run(driver, job, Devices(), room=2, reuse=True, local=True, notice=lambda text: None)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
-print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.pids),
+print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.since_loss),
                   "trials": driver.peak, "lost": driver.lost,
                   "folders": folders}))
 """
@@ -125,7 +143,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "shortest.py").write_text(SHORTEST)
     (folder / "results").mkdir()
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=200
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=280
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return dict(json.loads(ran.stdout.splitlines()[-1]))
@@ -140,6 +158,5 @@ def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=False, reason="open: on a loaded machine the worker for one that died may not come in 90 s")
 def test_short_trials_start_all_workers(found: dict[str, Any]) -> None:
-    assert found["workers"] > 3  # two, one for that whose trial failed, and one for that which died
+    assert found["workers"] == 2  # though the trial of one failed, and another died

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray.air.execution._internal import actor_manager
 from ray.exceptions import OutOfMemoryError, RayActorError
 from ray.tune.execution import tune_controller
@@ -66,16 +67,21 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._waiting: dict[str, float] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """The trial for the next free worker: the youngest, unless the oldest has waited for too long.
+        """The trial for the next free worker: the youngest, unless the oldest has long waited for room.
 
         Tune ends the worker that starts for an older one if that takes a free one instead, so that with
-        trials shorter than a start only the first worker would ever run.
+        trials shorter than a start only the first worker would ever run. A worker that starts is therefore
+        left alone, however long that takes on a loaded machine; one that has not even got its resources may
+        never start, where a node of the cluster is gone.
         """
         pending = [trial for trial in tune_controller.get_trials() if trial.status == Trial.PENDING]
         if not pending:
             return None
         now = time.monotonic()
-        self._waiting = {trial.trial_id: self._waiting.get(trial.trial_id, now) for trial in pending}
+        self._waiting = {
+            trial.trial_id: now if _has_room(tune_controller, trial) else self._waiting.get(trial.trial_id, now)
+            for trial in pending
+        }
         oldest, youngest = pending[0], pending[-1]
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
@@ -160,6 +166,27 @@ def survive_memory_kills() -> None:
     both = (RayActorError, OutOfMemoryError)
     actor_manager.RayActorError = both
     tune_controller.RayActorError = both
+
+
+def take_waiting_processes() -> None:
+    """Let workers be the processes that Ray has started ahead for them.
+
+    Tune of Ray 2.60 gives its actors environment variables, those of cloud storage among them, for which Ray
+    starts other processes than those that wait. On this machine they have all of the driver's as it is.
+    """
+
+    class Plain:
+        def get(self, trainable: type) -> Any:
+            return actors.setdefault(trainable, ray.remote(trainable))
+
+    actors: dict[type, Any] = {}
+    tune_controller._ActorClassCache = Plain
+
+
+def _has_room(controller: Any, trial: Any) -> bool:
+    """Whether the trial's own worker has got its resources and starts."""
+    worker = controller._trial_to_actor.get(trial)
+    return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
 
 def _number(trial: Any) -> int:

@@ -15,6 +15,7 @@ from sweep.backends.ray_tune.adapters import (
     DriverStopper,
     Silence,
     survive_memory_kills,
+    take_waiting_processes,
 )
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.worker import Job
@@ -28,11 +29,14 @@ def run(
     *,
     room: int,
     reuse: bool,
+    local: bool,
     notice: Callable[[str], None],
 ) -> None:
-    """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected."""
+    """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected, ``local`` or elsewhere."""
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills()
+    if local:
+        take_waiting_processes()
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
     with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(

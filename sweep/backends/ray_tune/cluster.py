@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import ray
 
+from sweep.backends.ray_tune import starting
 from sweep.contract import Devices
 from sweep.errors import InputError
 
@@ -31,6 +32,10 @@ _SETTINGS = {
 _LOCAL_SETTINGS = {
     # Ray's memory monitor kills neighbours and ends the whole experiment; the kernel picks the culprit.
     "RAY_memory_monitor_refresh_ms": "0",
+    # The processes that Ray starts ahead wait for their first trial, though by then all CPUs are reserved.
+    "RAY_idle_worker_killing_time_threshold_ms": "30000",
+    # Trials run as they would without Ray: at its 15, another program leaves them a thirtieth of a core.
+    "RAY_worker_niceness": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
 }
 
@@ -39,9 +44,9 @@ _LOCAL_SETTINGS = {
 class Cluster:
     """A connection to Ray."""
 
-    dashboard: str | None
     cpus: float
     gpus: float
+    local: bool = False  # started for this sweep alone
 
     def fits(self, devices: Devices) -> int:
         """How many trials run at once; raises InputError if not even one does."""
@@ -62,45 +67,71 @@ class Cluster:
 
 
 @contextmanager
-def connect(address: str | None, simulated_gpus: int | None, lost: Callable[[], None]) -> Iterator[Cluster]:
+def connect(
+    address: str | None,
+    simulated_gpus: int | None,
+    lost: Callable[[], None],
+    say: Callable[[str], None],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
-    ``lost`` is called from another thread when a local Ray dies, and must end the process. Raises InputError
-    when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
-    authentication.
+    ``lost`` is called from another thread when a local Ray dies, and must end the process; ``say`` is told
+    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts.
+    Raises InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and
+    keeps its token authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
-    if address is not None:
-        _knock(address)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
+    with _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
+        logs = ray.get_runtime_context().get_session_name()
+        sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+        there = ray.cluster_resources()
+        yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
+
+
+@contextmanager
+def _joined(address: str, say: Callable[[str], None]) -> Iterator[None]:
+    _knock(address)
     try:
-        context = ray.init(
-            address=address or "local",
-            num_gpus=None if address else simulated_gpus,
-            include_dashboard=None if address else True,
-            dashboard_host=None if address else "127.0.0.1",
-            log_to_driver=False,
-            logging_level="ERROR",
-        )
+        context = ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
-        if address is None:
-            raise
         first = str(error).strip().splitlines()[0]
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
-    logs = ray.get_runtime_context().get_session_name()
-    sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-    over = threading.Event()
     try:
-        there = ray.cluster_resources()
-        url = context.dashboard_url
-        if address is None:
-            _watch(over, lost)
-        yield Cluster(f"http://{url}" if url else None, there.get("CPU", 0.0), there.get("GPU", 0.0))
+        if context.dashboard_url:
+            say(f"Ray dashboard: http://{context.dashboard_url}")
+        yield
     finally:
-        over.set()
         ray.shutdown()
+
+
+@contextmanager
+def _started(
+    simulated_gpus: int | None,
+    lost: Callable[[], None],
+    say: Callable[[str], None],
+    meanwhile: Callable[[], None],
+) -> Iterator[None]:
+    over = threading.Event()
+    with starting.hastened(say, meanwhile) as end_starting:
+        try:
+            ray.init(
+                address="local",
+                num_gpus=simulated_gpus,
+                include_dashboard=True,
+                dashboard_host="127.0.0.1",
+                log_to_driver=False,
+                logging_level="ERROR",
+            )
+            _watch(over, lost)
+            yield
+        finally:
+            end_starting()
+            over.set()
+            ray.shutdown()
 
 
 def _knock(address: str) -> None:

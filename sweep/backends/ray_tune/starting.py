@@ -1,0 +1,79 @@
+"""Starts a local Ray faster: by itself it starts its dashboard first, and waits for it and then for its agents."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Queue
+from typing import Any
+
+from ray._private import ray_constants
+from ray._private.node import Node
+
+_NICENESS = 10  # what is started aside shall not take the cores from workers that start
+
+
+@contextmanager
+def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
+    """Let the head node of Ray that is made in this block start what no trial needs in another thread.
+
+    Yields a function that ends that thread's starting, done or not: to be called before Ray is shut down.
+    ``say`` is told, from that thread, where the dashboard is, or what did not start; ``meanwhile`` is called
+    while the rest starts. The methods of ``Node`` that are stood in for are those of Ray 2.60.
+    """
+    patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
+    aside: Queue[Callable[[], None] | None] = Queue()
+    ending = threading.Event()
+
+    def start_monitor(node: Any) -> None:
+        aside.put(lambda: here["start_monitor"](node))
+
+    def start_api_server(node: Any, **how: Any) -> None:
+        def start() -> None:
+            here["start_api_server"](node, **how)
+            say(f"Ray dashboard: http://{node.webui_url}")
+
+        aside.put(start)
+
+    def start_log_monitor(node: Any) -> None:
+        """It sends the workers' output to drivers that ask for it: ours does not."""
+
+    def start_ray_processes(node: Any) -> None:
+        here["start_ray_processes"](node)
+        meanwhile()
+
+    def work() -> None:
+        if sys.platform == "linux":
+            os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)  # of this thread, and of what it starts
+        while (start := aside.get()) is not None:
+            try:
+                start()
+            except Exception as error:  # whatever it is, no trial needs it
+                if not ending.is_set():
+                    say(f"Ray runs without its dashboard or monitor: {str(error).strip().splitlines()[0]}")
+            finally:
+                aside.task_done()
+
+    def end() -> None:
+        ending.set()
+        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = 0  # read again and again while Ray waits for the dashboard
+        aside.join()
+
+    stand_ins = {
+        stand_in.__name__: stand_in
+        for stand_in in (start_monitor, start_api_server, start_log_monitor, start_ray_processes)
+    }
+    here = {name: getattr(Node, name) for name in stand_ins}
+    for name, stand_in in stand_ins.items():
+        setattr(Node, name, stand_in)
+    threading.Thread(target=work, name="sweep-ray-start", daemon=True).start()
+    try:
+        yield end
+    finally:
+        for name, method in here.items():
+            setattr(Node, name, method)
+        ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
+        aside.put(None)  # not before the end: what it has started dies with the thread
