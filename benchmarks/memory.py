@@ -52,7 +52,7 @@ def main() -> None:
 def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
     params = {"filters": filters, "learning_rate": 0.001 * (1 + trial % 7), "augmentation": "low", "batch_size": 64}
     assignment = Assignment(trial=trial, params=params, seed=trial, epochs=1, devices=Devices(gpus=gpus))
-    worker.take(Order(assignment, best=0.0))  # never the best: no checkpoint
+    worker.take(Order(assignment, to_beat=0.0))  # never the best: no checkpoint
     progress = worker.step()
     if progress.end is None or progress.end.status is not Status.COMPLETED:
         raise SystemExit(f"trial {trial}: {progress.end}")

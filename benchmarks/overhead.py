@@ -79,7 +79,7 @@ def _measured(row: str, trials: int, epochs: int) -> Measured:
         folder = Path(scratch)
         load, began = os.getloadavg()[0], time.perf_counter()
         if row == "sweep":
-            command, first = _sweep(trials, epochs, folder), lambda: _has_epoch(folder)
+            command, first = sweep_command(trials, epochs, folder), lambda: _has_epoch(folder)
         else:
             marker = folder / "first"
             command = [str(Path(rivals.__file__)), row, f"--trials={trials}", f"--epochs={epochs}"]
@@ -99,7 +99,7 @@ def _measured(row: str, trials: int, epochs: int) -> Measured:
     return Measured(row, trials, epochs, wall_s, watch.first_s, watch.peak_bytes / 1e6, load)
 
 
-def _sweep(trials: int, epochs: int, results: Path) -> list[str]:
+def sweep_command(trials: int, epochs: int, results: Path) -> list[str]:
     """The command of a user who runs the shipped file with other values."""
     command = ["-m", "sweep", "run", "search_spaces/lr_wd_aug.yaml", "--results", str(results), "--no-memo", "-q"]
     values = {f"parameters.{name}.values": value for name, value in rivals.grid(trials).items()}

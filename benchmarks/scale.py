@@ -96,7 +96,7 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
     info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
     folder = ResultsFolder.create(scratch, spec.name, text, info)
     job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
-    keeper = CheckpointKeeper(folder.path, "m0", maximize=False)
+    keeper = CheckpointKeeper(folder.path, spec)
 
     def listen(event: Event) -> None:
         keeper.on(event)

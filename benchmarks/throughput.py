@@ -1,8 +1,10 @@
 """Reports a second through the driver: without a log, with ours, and with Ray Tune's default loggers.
 
-    python benchmarks/throughput.py --epochs 960
+    python benchmarks/throughput.py
 
-All run the same trivial epochs in one Ray instance in turns, one step of Tune per epoch. The clock
+All run the same trivial epochs in one Ray instance in turns, under two loads. `paced` is that of a large sweep of
+short epochs: ten trials at a time, each with an epoch every 10 ms, 960 epochs a second in all. `flat out` is the worst
+case: one trial without any pause, and a decision after each epoch, so that each is a step of Tune. The clock
 runs from the first report to the last, so that no start of a process counts. Prints medians and ratios.
 """
 
@@ -14,9 +16,9 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import ray
 from ray import tune
 
 from sweep.backends.ray_tune import backend, cluster
@@ -35,21 +37,49 @@ name: throughput
 trainable: throughput:Trivial
 method: random
 metric: {{name: m0, goal: minimize}}
-parameters: {{a: {{min: 0.0, max: 1.0}}}}
+parameters: {{a: {{min: 0.0, max: 1.0}}, pause_s: {{value: {pause_s}}}}}
 epochs: {epochs}
 run_cap: {trials}
 """
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is trained: so many trials at a time, each of so many epochs."""
+
+    name: str
+    trials: int
+    epochs: int
+    pause_s: float
+    decides: bool  # after each epoch
+
+    @property
+    def cpus(self) -> float:
+        """Of a trial: all of them fit at once."""
+        return min((os.cpu_count() or 1) / self.trials, 1.0)
+
+
+LOADS = (
+    Load("paced", trials=10, epochs=960, pause_s=10 / 960, decides=False),
+    Load("flat out", trials=1, epochs=960, pause_s=0.0, decides=True),
+)
+
+
+def pause(began: float, epochs: int, pause_s: float) -> None:
+    """Wait until so many epochs may have been trained; whoever is late catches up."""
+    time.sleep(max(began + epochs * pause_s - time.perf_counter(), 0.0))
 
 
 class Trivial:
     """Reports ten metrics an epoch and does nothing else."""
 
     def begin(self, assignment: Assignment) -> None:
-        self.given, self.done = assignment, 0
+        self.given, self.done, self.began = assignment, 0, time.perf_counter()
 
     def train(self, report: Report) -> None:
         while self.done < self.given.epochs:
             self.done += 1
+            pause(self.began, self.done, float(str(self.given.params["pause_s"])))
             metrics = {f"m{i}": i + 1 / self.done for i in range(10)}
             if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=1e-4)):
                 return
@@ -68,11 +98,12 @@ class Trivial:
 class Plain(tune.Trainable):
     """The same for Tune alone."""
 
-    def step(self) -> dict[str, float]:
-        return {f"m{i}": i + 1 / self.iteration if self.iteration else 1.0 for i in range(10)}
+    def setup(self, config: dict[str, float]) -> None:
+        self.began = time.perf_counter()
 
-    def reset_config(self, new_config: dict[str, object]) -> bool:
-        return True
+    def step(self) -> dict[str, float]:
+        pause(self.began, self.iteration + 1, self.config["pause_s"])
+        return {f"m{i}": i + 1 / self.iteration if self.iteration else 1.0 for i in range(10)}
 
 
 class Clock:
@@ -107,23 +138,26 @@ class NoLog:
         """Forget them."""
 
 
-class EveryEpoch:
-    """A scheduler that wants to see each epoch, so that a step of Tune is one epoch, and stops nothing."""
+class StopsNothing:
+    """A scheduler; ``decides`` makes a step of Tune of each epoch."""
+
+    def __init__(self, *, decides: bool) -> None:
+        self._decides = decides
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return tuple(range(1, epochs))
+        return tuple(range(1, epochs)) if self._decides else ()
 
     def observe(self, event: Event) -> str | None:
         return None
 
 
-def ours(epochs: int, trials: int, room: int, *, logged: bool) -> float:
+def ours(load: Load, *, logged: bool) -> float:
     """Seconds for all epochs through our driver."""
-    spec = parse(FILE.format(epochs=epochs, trials=trials), "throughput.yaml")
+    text = FILE.format(epochs=load.epochs, trials=load.trials, pause_s=load.pause_s)
+    spec = parse(text, "throughput.yaml")
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
-    scheduler = EveryEpoch()
+    devices = Devices(cpus=load.cpus)
     with tempfile.TemporaryDirectory() as scratch:
-        text = FILE.format(epochs=epochs, trials=trials)
         info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
         folder = ResultsFolder.create(Path(scratch), spec.name, text, info)
         job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
@@ -135,28 +169,28 @@ def ours(epochs: int, trials: int, room: int, *, logged: bool) -> float:
             if isinstance(event, EpochReported):
                 clock.tick()
 
-        driver = Coordinator(spec, Devices(), searcher, scheduler, log, listen)
+        driver = Coordinator(spec, devices, searcher, StopsNothing(decides=load.decides), log, listen)
         driver.open()
-        backend.run(driver, job, Devices(), room=room, reuse=True, local=True, notice=lambda text: None)
+        backend.run(driver, job, devices, room=load.trials, reuse=True, local=True, notice=lambda text: None)
         driver.close()
         if writer is not None:
             writer.close()
-        if driver.completed != trials:
-            raise RuntimeError(f"{driver.completed} of {trials} trials completed")
+        if driver.completed != load.trials:
+            raise RuntimeError(f"{driver.completed} of {load.trials} trials completed")
     return clock.took_s
 
 
-def plain(epochs: int, trials: int, room: int, *, loggers: bool) -> float:
-    """Seconds for the same epochs through Tune alone."""
+def plain(load: Load, *, loggers: bool) -> float:
+    """Seconds for the same epochs through Tune alone, to which each is a result."""
     os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "0" if loggers else "1"
     with tempfile.TemporaryDirectory() as scratch:
         clock = Clock()
         tune.run(
             Plain,
-            num_samples=trials,
-            stop={"training_iteration": epochs},
-            reuse_actors=True,
-            max_concurrent_trials=room,
+            config={"pause_s": load.pause_s},
+            num_samples=load.trials,
+            stop={"training_iteration": load.epochs},
+            resources_per_trial={"cpu": load.cpus},
             storage_path=scratch,
             callbacks=[Ticking(clock)],
             verbose=0,
@@ -166,27 +200,30 @@ def plain(epochs: int, trials: int, room: int, *, loggers: bool) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=960, help="in all")
-    parser.add_argument("--trials", type=int, default=1)
-    parser.add_argument("--room", type=int, default=1, help="trials at a time")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", choices=[load.name for load in LOADS])
     given = parser.parse_args()
-    each = given.epochs // given.trials
-    kinds = {
-        "our driver, no log": lambda: ours(each, given.trials, given.room, logged=False),
-        "our driver, log and tables": lambda: ours(each, given.trials, given.room, logged=True),
-        "Ray Tune, no loggers": lambda: plain(each, given.trials, given.room, loggers=False),
-        "Ray Tune, default loggers": lambda: plain(each, given.trials, given.room, loggers=True),
-    }
     with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
-        times: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for _ in range(given.rounds):
-            for kind, run in kinds.items():
-                times[kind].append(run())
-    ray.shutdown()
+        for load in LOADS:
+            if given.only in (None, load.name):
+                compare(load, given.rounds)
+
+
+def compare(load: Load, rounds: int) -> None:
+    """Run all kinds in turns, and print."""
+    kinds = {
+        "our driver, no log": lambda: ours(load, logged=False),
+        "our driver, log and tables": lambda: ours(load, logged=True),
+        "Ray Tune, no loggers": lambda: plain(load, loggers=False),
+        "Ray Tune, default loggers": lambda: plain(load, loggers=True),
+    }
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(rounds):
+        for kind, run in kinds.items():
+            times[kind].append(run())
     medians = {kind: statistics.median(found) for kind, found in times.items()}
-    total = each * given.trials
-    print(f"{total} epochs of 10 metrics, {given.trials} trials, {given.room} at a time, median of {given.rounds}")
+    total = load.epochs * load.trials
+    print(f"{load.name}: {total} epochs of 10 metrics, {load.trials} trials at a time, median of {rounds}")
     for kind, base in (
         ("our driver, no log", "our driver, no log"),
         ("our driver, log and tables", "our driver, no log"),
@@ -195,7 +232,7 @@ def main() -> None:
     ):
         took_s = medians[kind]
         share = f"{100 * (took_s / medians[base] - 1):+.0f} % of {base!r}" if kind != base else ""
-        print(f"{kind:36} {took_s:6.2f} s {total / took_s:7.0f} epochs/s  {share}")
+        print(f"{kind:36} {took_s:6.2f} s {total / took_s:7.0f} epochs/s  {share}", flush=True)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,11 @@ def delete(results_folder: Path, trial: int) -> None:
         shutil.rmtree(of_trial(results_folder, trial))
 
 
+def size(folder: Path) -> int:
+    """The bytes of all files of a trial's checkpoints."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def _loss(checkpoint: Path) -> float:
     try:
         return _manifest(json.loads((checkpoint / MANIFEST).read_bytes())).loss

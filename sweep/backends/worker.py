@@ -63,7 +63,7 @@ class Order:
 
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
-    best: float | None = None  # of the sweep when the trial was given out: only a better one is kept
+    to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
     known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
 
     def __repr__(self) -> str:
@@ -269,10 +269,9 @@ class Worker:
         return go_on
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
-        best, objective = trial.order.best, self._job.objective
+        to_beat, objective = trial.order.to_beat, self._job.objective
         value = epochs[-1].metrics.get(objective) if epochs else None
-        better = best is None or (value is not None and (value > best if self._job.maximize else value < best))
-        if better:
+        if to_beat is None or (value is not None and (value > to_beat if self._job.maximize else value < to_beat)):
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 

@@ -100,7 +100,7 @@ def _export(results: Path, sweep: str, row: Ranked, target: Path) -> None:
     trial = row.trials[0]
     checkpoint = trial.checkpoint
     if not checkpoint or not (folder.path / checkpoint).is_dir():
-        raise InputError.one(sweep, f"trial {trial.trial} has no checkpoint", "only the best completed trial keeps one")
+        raise InputError.one(sweep, f"trial {trial.trial} has no checkpoint", "the best completed trials keep theirs")
     if target.exists():
         raise InputError.one(str(target), "exists already", "name a new folder")
     shutil.copytree(folder.path / checkpoint, target)

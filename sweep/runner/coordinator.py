@@ -81,6 +81,7 @@ class Coordinator:
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
+        self.to_beat: Callable[[], float | None] = lambda: None  # see Order
 
     @property
     def running(self) -> int:
@@ -268,7 +269,7 @@ class Coordinator:
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
         )
-        return Order(assignment, trial.decisions, self._limits.best, known_data)
+        return Order(assignment, trial.decisions, self.to_beat(), known_data)
 
     def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""

@@ -40,13 +40,6 @@ class Limits:
         self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
 
     @property
-    def best(self) -> float | None:
-        """The best final objective so far."""
-        if self._best_loss is None:
-            return None
-        return self._objective.sign * self._best_loss
-
-    @property
     def reached(self) -> str | None:
         """The limit that is reached, as a reason to stop."""
         return self._hit_target() or self._spent() or self._plateau() or self._at_fault()

@@ -148,7 +148,7 @@ class Memo:
                 f" (lr_schedule is {schedule})" if schedule else ""
             )
         if entry.checkpoint(end) in {None, *self._unusable}:
-            return "they have no checkpoint any more; a sweep keeps that of its best trial"
+            return "they have no checkpoint any more; a sweep keeps those of checkpoint.trials, its best ones"
         return None
 
     def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:

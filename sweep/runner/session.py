@@ -167,7 +167,7 @@ def _session(
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.repeats)
     warm_start.learn(searcher, info, view.say)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
-    keeper = CheckpointKeeper(folder.path, job.objective, maximize=job.maximize)
+    keeper = CheckpointKeeper(folder.path, spec)
     taken: dict[int, str] = {}  # open trials that another sweep has begun
     answers: Counter[tuple[str, str]] = Counter()  # trials by that sweep, and by what became of them
     interrupted = False
@@ -186,6 +186,7 @@ def _session(
         known = Memo(folder, info, view.say) if options.memo else None
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
+        coordinator.to_beat = keeper.to_beat
 
         def first() -> None:
             nonlocal interrupted

@@ -92,9 +92,17 @@ class StopWhen(Block):
 
 
 class Checkpoint(Block):
-    """How often trials are saved."""
+    """How often trials are saved, and what is kept."""
 
     every_s: Annotated[float, Field(ge=0)] = Field(
         60.0, description="Seconds of training between checkpoints of a trial; 0: every epoch."
     )
     keep: Count = Field(2, description="Newest checkpoints kept of an unfinished trial, beside its best one.")
+    trials: Count = Field(
+        100,
+        description="Completed trials, the best ones, that keep their last checkpoint and that of their best epoch.",
+    )
+    space_gb: Annotated[float, Field(ge=0)] = Field(
+        10.0,
+        description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never.",
+    )

@@ -208,11 +208,11 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
 
 
-def test_only_a_better_trial_than_the_best_keeps_its_weights(job: Job) -> None:
+def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
     job = dataclasses.replace(job, checkpoint_every_s=99.0)
-    whole(Worker(job), order(best=10.0))
+    whole(Worker(job), order(to_beat=10.0))
     assert kept(job) == []
-    whole(Worker(job), order(best=90.0))
+    whole(Worker(job), order(to_beat=90.0))
     assert kept(job) == ["epoch-000006"]
 
 

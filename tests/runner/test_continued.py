@@ -102,15 +102,25 @@ def taken(outcome: Outcome) -> dict[int, str]:
     return {event.trial: event.memo for event in reports if event.memo}
 
 
-def test_more_epochs_go_on_from_the_checkpoint(project: Path) -> None:
-    short = run(project, FILE)
+def test_more_epochs_go_on_from_the_checkpoints(project: Path) -> None:
+    run(project, FILE)
+    trained()
+    watcher = Watcher()
+    long = run(project, LONG, watcher, memo=True)
+    assert trained() == [(trial, epoch) for trial in range(3) for epoch in (4, 5, 6)]
+    assert watcher.said == ["3 trials continued from short"]
+    assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))
+
+
+def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
+    short = run(project, FILE + "checkpoint: {trials: 1}\n")
     trained()
     watcher = Watcher()
     long = run(project, LONG, watcher, memo=True)
     assert [epoch for trial, epoch in trained() if trial == 1] == [4, 5, 6]
     assert watcher.said == [
         "trials of short that differ in nothing but their 3 epochs are trained anew for 6: they have no checkpoint "
-        "any more; a sweep keeps that of its best trial",
+        "any more; a sweep keeps those of checkpoint.trials, its best ones",
         "1 trial continued from short",
     ]
     assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))

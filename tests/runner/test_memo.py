@@ -30,8 +30,8 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["memo"].tolist() == ["curves/0", "curves/1", "curves/2"]
     assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
     assert other.trials["train_s"].tolist() == [0.0] * 3
-    best = second.folder.path / other.trials["checkpoint"].dropna().item()
-    assert best.resolve() == (first.folder.path / "checkpoints/00001/epoch-000004").resolve()
+    kept = [(second.folder.path / path).resolve() for path in other.trials["checkpoint"]]
+    assert kept == [(first.folder.checkpoints / f"{trial:05d}/epoch-000004").resolve() for trial in range(3)]
     third = Watcher()
     run(project, FILE.replace("curves", "third"), third, memo=True)
     assert answered(third)[1] == "curves/1"

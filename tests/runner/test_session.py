@@ -20,8 +20,7 @@ def test_a_grid_completes(project: Path) -> None:
     assert loaded.trials["status"].tolist() == ["completed"] * 3
     assert len(loaded.metrics) == 12
     assert loaded.best()["param.a"].tolist() == [1]
-    kept = [path.name for path in (outcome.folder.path / "checkpoints").iterdir()]
-    assert kept == ["00001"]
+    assert sorted(path.name for path in outcome.folder.checkpoints.iterdir()) == ["00000", "00001", "00002"]
 
 
 def test_failed_and_diverged_trials_are_what_they_are(project: Path) -> None:

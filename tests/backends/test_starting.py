@@ -1,0 +1,107 @@
+"""What a local Ray starts beside its workers, with fakes for what it starts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ray._private import ray_constants
+from ray._private.node import Node
+
+from sweep.backends.ray_tune import starting
+
+NAMES = ("start_monitor", "start_api_server", "start_log_monitor", "start_ray_processes")
+Start = Callable[..., None]
+
+
+class Started:
+    """Stands in for Ray's own starting: notes what was started, and in which thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **others: Start) -> None:
+        self.by: dict[str, str] = {}
+        for name in NAMES:
+            monkeypatch.setattr(Node, name, others.get(name, self._note(name)))
+
+    def _note(self, name: str) -> Start:
+        def note(node: Any, **how: Any) -> None:
+            self.by[name] = threading.current_thread().name
+
+        return note
+
+
+def start_all() -> None:
+    """As Ray does, in its order."""
+    node = SimpleNamespace(webui_url="127.0.0.1:8265")
+    Node.start_monitor(node)
+    Node.start_api_server(node, include_dashboard=True, raise_on_failure=True)
+    Node.start_log_monitor(node)
+    Node.start_ray_processes(node)
+
+
+def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, said = Started(monkeypatch), list[str]()
+    with starting.hastened(said.append, lambda: None) as end:
+        start_all()
+        end()
+    assert started.by == {
+        "start_ray_processes": "MainThread",
+        "start_monitor": "sweep-ray-start",
+        "start_api_server": "sweep-ray-start",
+    }
+    assert said == ["Ray dashboard: http://127.0.0.1:8265"]
+
+
+def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, seen = Started(monkeypatch), list[bool]()
+    with starting.hastened(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
+        start_all()
+        end()
+    assert seen == [True]
+
+
+def test_a_dashboard_that_does_not_start_is_told_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(node: Any, **how: Any) -> None:
+        raise RuntimeError("no port is free\nand more")
+
+    said = list[str]()
+    Started(monkeypatch, start_api_server=fail)
+    with starting.hastened(said.append, lambda: None) as end:
+        start_all()
+        while not said:
+            time.sleep(0.01)
+        end()
+    assert said == ["Ray runs without its dashboard or monitor: no port is free"]
+
+
+def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def wait(node: Any, **how: Any) -> None:
+        began = time.monotonic()
+        begun.set()
+        while time.monotonic() - began < ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S:  # as Ray does
+            time.sleep(0.01)
+        raise RuntimeError("it did not start")
+
+    said, before = list[str](), ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
+    Started(monkeypatch, start_api_server=wait)
+    with starting.hastened(said.append, lambda: None) as end:
+        start_all()
+        begun.wait()
+        began = time.monotonic()
+        end()
+    assert time.monotonic() - began < before / 2
+    assert said == []
+    assert before == ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S > 1
+
+
+def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    Started(monkeypatch)
+    before = [getattr(Node, name) for name in NAMES]
+    with starting.hastened(print, lambda: None):
+        assert [getattr(Node, name) for name in NAMES] != before
+    assert [getattr(Node, name) for name in NAMES] == before
