@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -192,11 +193,14 @@ def read(folder: ResultsFolder) -> Tables:
     They come from the Parquet files where these hold the whole log, else from the log. Raises `StoreError`.
     """
     size = folder.log.stat().st_size if folder.log.exists() else None
-    history = _written(folder)
-    if history is not None and size in (None, history.log_bytes):
-        with storing(folder.trials):
-            trials, metrics = (pq.read_table(path, partitioning=None) for path in _files(folder))
-        return Tables(trials.replace_schema_metadata(), metrics.replace_schema_metadata(), history)
+    with ExitStack() as stack:
+        # Each is opened once: a running sweep puts new ones in their place.
+        files = _opened(folder, stack)
+        history = _written(files)
+        if history is not None and size in (None, history.log_bytes):
+            with storing(folder.trials):
+                trials, metrics = (file.read().replace_schema_metadata() for file in files)
+            return Tables(trials, metrics, history)
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
     return Tables(builder.trials(), builder.metrics(), builder.history())
@@ -212,17 +216,22 @@ def rows(trials: pa.Table) -> list[dict[str, object]]:
     return plain_rows
 
 
-def _written(folder: ResultsFolder) -> History | None:
-    """What both Parquet files say of the log that they were made of; None if they do not agree."""
+def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
+    """Both Parquet files, trials first; none if one is absent or not Parquet: the log tells."""
     try:
-        trials, metrics = ((pq.read_schema(path).metadata or {})[_METADATA] for path in _files(folder))
+        handles = [stack.enter_context(path.open("rb")) for path in (folder.trials, folder.metrics)]
+        return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
+    except (OSError, ValueError):
+        return []
+
+
+def _written(files: Sequence[pq.ParquetFile]) -> History | None:
+    """What both files say of the log that they were made of; None if they do not agree, or are not ours."""
+    try:
+        trials, metrics = ((file.schema_arrow.metadata or {})[_METADATA] for file in files)
         return History(**json.loads(trials)) if trials == metrics else None
-    except (OSError, KeyError, TypeError, ValueError):  # absent, or not ours: the log tells
+    except (KeyError, TypeError, ValueError):
         return None
-
-
-def _files(folder: ResultsFolder) -> tuple[Path, Path]:
-    return folder.trials, folder.metrics
 
 
 def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:

@@ -1,3 +1,4 @@
+import io
 import time
 
 import pandas as pd
@@ -25,7 +26,8 @@ def story(trial: int) -> list[Event]:
 def wait_for_trials(folder: ResultsFolder, count: int) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
-        if folder.trials.exists() and len(pd.read_parquet(folder.trials)) == count:
+        # By its bytes: pandas opens a path twice, and the file may be another one by then.
+        if folder.trials.exists() and len(pd.read_parquet(io.BytesIO(folder.trials.read_bytes()))) == count:
             return
         time.sleep(0.01)
     raise AssertionError(f"never saw {count} trials")
