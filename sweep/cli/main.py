@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, running, status
+from sweep.cli import analysis, doctor, planning, reporting, running, status
 from sweep.errors import InputError, SweepError
 
 WRONG_INPUT = 2
@@ -41,6 +41,7 @@ for _command in (
     status.status,
     analysis.compare,
     analysis.best,
+    reporting.report,
     planning.schema,
     doctor.doctor,
 ):

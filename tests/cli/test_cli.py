@@ -33,7 +33,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_help_names_every_command() -> None:
     code, output = call("--help")
     assert code == 0
-    for command in ("run", "plan", "resume", "list", "compare", "best", "schema"):
+    for command in ("run", "plan", "resume", "list", "compare", "best", "report", "schema"):
         assert f"\n  {command} " in output
 
 
