@@ -12,7 +12,6 @@ from sweep.render.figures import figure, setting
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 46
-DECADES_FROM = 1.7  # an axis that spans more powers of ten shows these
 TICKS = 8  # powers of ten at most
 TINY = 5e-324
 GOLDEN = 0.618034
@@ -79,11 +78,13 @@ def chart(x_label: str, y_label: str, x: Axis, y: Axis, series: Sequence[Series]
     )
 
 
-def numbers(values: Sequence[float], *, cut: bool = False) -> Axis:
-    """An axis for finite numbers, in decades where they span many; ``cut``: without the outermost twentieths,
-    where these would take most of it."""
+def numbers(values: Sequence[float], *, decades: float = math.inf, cut: bool = False) -> Axis:
+    """An axis for finite numbers: logarithmic where they are positive and span as many ``decades``.
+
+    ``cut``: without the outermost twentieths, where these would take most of it.
+    """
     low, high = _range(values, cut=cut)
-    if low > 0 and math.log10(high) - math.log10(low) >= DECADES_FROM:
+    if low > 0 and math.log10(high) - math.log10(low) >= decades - 1e-9:
         start, end = math.log10(low), math.log10(high)
         powers = range(math.ceil(start - 1e-9), math.floor(end + 1e-9) + 1)
         ticks = tuple(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,7 @@ from sweep.analysis.ranking import Ranked
 from sweep.analysis.trials import Trial
 from sweep.events import Status, Value
 from sweep.render import charts
-from sweep.render.charts import Chart, Series
+from sweep.render.charts import Axis, Chart, Series
 from sweep.render.figures import duration, moment, score, setting, settings
 from sweep.render.tables import Grid, ranking_grid
 
@@ -115,7 +116,7 @@ def _curves(account: Account) -> Chart | None:
     if not points:
         return None
     epochs = charts.numbers([0.0, float(max(epoch for epoch, _ in points))])
-    values = charts.numbers([value for _, value in points], cut=True)
+    values = _objective_axis(account, [value for _, value in points])
     return charts.chart("epoch", account.sweep.objectives[0][0], epochs, values, series)
 
 
@@ -134,7 +135,7 @@ def _parameters(account: Account) -> Iterator[Chart]:
             continue
         across = [trial.params[name] for _, trial, _ in known]
         as_numbers = charts.are_numbers(across)
-        axis = charts.numbers([float(str(one)) for one in across]) if as_numbers else charts.choices(across)
+        axis = charts.numbers([float(str(one)) for one in across], decades=1) if as_numbers else charts.choices(across)
         for row, trial, value in known:
             at: Value = trial.params[name]
             if not as_numbers:
@@ -142,9 +143,15 @@ def _parameters(account: Account) -> Iterator[Chart]:
             kind = "best" if row.rank == 1 else _DRAWN.get(trial.status, "other")
             series.append((((at, value),), kind, _title(account, row, trial)))
         if not as_numbers:
-            axis = charts.Axis(lambda place: float(str(place)), axis.ticks)
-        values = charts.numbers([value for _, _, value in known], cut=True)
+            axis = Axis(lambda place: float(str(place)), axis.ticks)
+        values = _objective_axis(account, [value for _, _, value in known])
         yield charts.chart(name, metric, axis, values, series)
+
+
+def _objective_axis(account: Account, values: list[float]) -> Axis:
+    """Losses fall by powers of ten; accuracies do not rise so."""
+    goal = account.sweep.objectives[0][1]
+    return charts.numbers(values, decades=2 if goal == "minimize" else math.inf, cut=True)
 
 
 def _title(account: Account, row: Ranked, trial: Trial) -> str:

@@ -26,19 +26,19 @@ def labels(axis: charts.Axis) -> list[str]:
     ],
 )
 def test_ticks_are_round(values: list[float], expected: list[str]) -> None:
-    assert labels(charts.numbers(values)) == expected
+    assert labels(charts.numbers(values, decades=2)) == expected
 
 
-@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=40))
-def test_all_values_lie_on_the_axis(values: list[float]) -> None:
-    axis = charts.numbers(values)
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=40), st.sampled_from([1, math.inf]))
+def test_all_values_lie_on_the_axis(values: list[float], decades: float) -> None:
+    axis = charts.numbers(values, decades=decades)
     assert all(-1e-6 <= axis.scale(value) <= 1 + 1e-6 for value in values)
     assert all(-1e-6 <= at <= 1 + 1e-6 for at, _ in axis.ticks)
     assert len(axis.ticks) <= 25
 
 
 def test_decades_are_evenly_spaced() -> None:
-    axis = charts.numbers([1e-4, 1e-1])
+    axis = charts.numbers([1e-4, 1e-1], decades=3)
     assert [round(axis.scale(10.0**power), 9) for power in (-4, -3, -2, -1)] == [0, 0.333333333, 0.666666667, 1]
 
 
