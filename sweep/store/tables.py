@@ -219,7 +219,8 @@ def rows(trials: pa.Table) -> list[dict[str, object]]:
 def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
     """Both Parquet files, trials first; none if one is absent or not Parquet: the log tells."""
     try:
-        handles = [stack.enter_context(path.open("rb")) for path in (folder.trials, folder.metrics)]
+        # Not as files of Python: Arrow's threads may still hold one when the interpreter ends, which then aborts.
+        handles = [stack.enter_context(pa.OSFile(str(path))) for path in (folder.trials, folder.metrics)]
         return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
     except (OSError, ValueError):
         return []

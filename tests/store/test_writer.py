@@ -1,7 +1,8 @@
-import io
 import time
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sweep.errors import StoreError
@@ -27,7 +28,7 @@ def wait_for_trials(folder: ResultsFolder, count: int) -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         # By its bytes: pandas opens a path twice, and the file may be another one by then.
-        if folder.trials.exists() and len(pd.read_parquet(io.BytesIO(folder.trials.read_bytes()))) == count:
+        if folder.trials.exists() and len(pq.read_table(pa.BufferReader(folder.trials.read_bytes()))) == count:
             return
         time.sleep(0.01)
     raise AssertionError(f"never saw {count} trials")
