@@ -37,7 +37,7 @@ name: throughput
 trainable: throughput:Trivial
 method: random
 metric: {{name: m0, goal: minimize}}
-parameters: {{a: {{min: 0.0, max: 1.0}}, pause_s: {{value: {pause_s}}}}}
+parameters: {{a: {{min: 0.0, max: 1.0}}, pause_s: {{value: {pause_s}}}, gate: {{value: {gate}}}, trials: {{value: {trials}}}}}
 epochs: {epochs}
 run_cap: {trials}
 """
@@ -65,6 +65,15 @@ LOADS = (
 )
 
 
+def meet(gate: str, trials: int) -> float:
+    """Wait until all trials have begun, for their workers do not start together; returns the time then."""
+    Path(gate).mkdir(exist_ok=True)
+    (Path(gate) / str(os.getpid())).touch()
+    while sum(1 for _ in Path(gate).iterdir()) < trials:
+        time.sleep(0.01)
+    return time.perf_counter()
+
+
 def pause(began: float, epochs: int, pause_s: float) -> None:
     """Wait until so many epochs may have been trained; whoever is late catches up."""
     time.sleep(max(began + epochs * pause_s - time.perf_counter(), 0.0))
@@ -74,7 +83,8 @@ class Trivial:
     """Reports ten metrics an epoch and does nothing else."""
 
     def begin(self, assignment: Assignment) -> None:
-        self.given, self.done, self.began = assignment, 0, time.perf_counter()
+        self.given, self.done = assignment, 0
+        self.began = meet(str(assignment.params["gate"]), int(str(assignment.params["trials"])))
 
     def train(self, report: Report) -> None:
         while self.done < self.given.epochs:
@@ -98,10 +108,11 @@ class Trivial:
 class Plain(tune.Trainable):
     """The same for Tune alone."""
 
-    def setup(self, config: dict[str, float]) -> None:
-        self.began = time.perf_counter()
+    def setup(self, config: dict[str, object]) -> None:
+        self.began = 0.0
 
     def step(self) -> dict[str, float]:
+        self.began = self.began or meet(self.config["gate"], self.config["trials"])
         pause(self.began, self.iteration + 1, self.config["pause_s"])
         return {f"m{i}": i + 1 / self.iteration if self.iteration else 1.0 for i in range(10)}
 
@@ -153,11 +164,12 @@ class StopsNothing:
 
 def ours(load: Load, *, logged: bool) -> float:
     """Seconds for all epochs through our driver."""
-    text = FILE.format(epochs=load.epochs, trials=load.trials, pause_s=load.pause_s)
-    spec = parse(text, "throughput.yaml")
-    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     devices = Devices(cpus=load.cpus)
     with tempfile.TemporaryDirectory() as scratch:
+        gate = Path(scratch) / "gate"
+        text = FILE.format(epochs=load.epochs, trials=load.trials, pause_s=load.pause_s, gate=gate)
+        spec = parse(text, "throughput.yaml")
+        searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
         info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
         folder = ResultsFolder.create(Path(scratch), spec.name, text, info)
         job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
@@ -187,7 +199,7 @@ def plain(load: Load, *, loggers: bool) -> float:
         clock = Clock()
         tune.run(
             Plain,
-            config={"pause_s": load.pause_s},
+            config={"pause_s": load.pause_s, "trials": load.trials, "gate": str(Path(scratch) / "gate")},
             num_samples=load.trials,
             stop={"training_iteration": load.epochs},
             resources_per_trial={"cpu": load.cpus},
