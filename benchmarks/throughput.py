@@ -37,7 +37,11 @@ name: throughput
 trainable: throughput:Trivial
 method: random
 metric: {{name: m0, goal: minimize}}
-parameters: {{a: {{min: 0.0, max: 1.0}}, pause_s: {{value: {pause_s}}}, gate: {{value: {gate}}}, trials: {{value: {trials}}}}}
+parameters:
+  a: {{min: 0.0, max: 1.0}}
+  pause_s: {{value: {pause_s}}}
+  gate: {{value: {gate}}}
+  trials: {{value: {trials}}}
 epochs: {epochs}
 run_cap: {trials}
 """
