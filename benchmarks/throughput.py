@@ -87,13 +87,14 @@ class Trivial:
     """Reports ten metrics an epoch and does nothing else."""
 
     def begin(self, assignment: Assignment) -> None:
-        self.given, self.done = assignment, 0
-        self.began = meet(str(assignment.params["gate"]), int(str(assignment.params["trials"])))
+        self.given, self.done, params = assignment, 0, assignment.params
+        self.pause_s = float(str(params.get("pause_s", 0.0)))
+        self.began = meet(str(params["gate"]), int(str(params["trials"]))) if "gate" in params else 0.0
 
     def train(self, report: Report) -> None:
         while self.done < self.given.epochs:
             self.done += 1
-            pause(self.began, self.done, float(str(self.given.params["pause_s"])))
+            pause(self.began, self.done, self.pause_s)
             metrics = {f"m{i}": i + 1 / self.done for i in range(10)}
             if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=time.time(), time_s=1e-4)):
                 return
