@@ -13,7 +13,7 @@ from sweep.render.figures import figure, setting
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 46
 TICKS = 8  # powers of ten at most
-TINY = 5e-324
+TINY = 1e-290
 GOLDEN = 0.618034
 
 Scale: TypeAlias = Callable[[Value], float]  # a share of the axis, 0 to 1; beyond where the axis is cut
@@ -91,8 +91,10 @@ def numbers(values: Sequence[float], *, decades: float = math.inf, cut: bool = F
             ((power - start) / (end - start), figure(10.0**power)) for power in powers[:: -(-len(powers) // TICKS)]
         )
         return Axis(lambda value: (math.log10(max(_number(value), low * 1e-3, TINY)) - start) / (end - start), ticks)
-    if high == low:
-        low, high = low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
+    size = max(abs(low), abs(high))
+    if high - low <= max(size * 1e-12, TINY):  # all the same, but for rounding
+        half = size / 2 if size > TINY else 0.5
+        low, high = low - half, high + half
     step = _step((high - low) / 5)
     marks = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     ticks = tuple(((mark * step - low) / (high - low), figure(mark * step)) for mark in marks)

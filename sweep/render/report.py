@@ -12,11 +12,11 @@ import jinja2
 from sweep.analysis.account import Account
 from sweep.analysis.ranking import Ranked
 from sweep.analysis.trials import Trial
-from sweep.events import Status, Value
+from sweep.events import Status
 from sweep.render import charts
 from sweep.render.charts import Axis, Chart, Series
 from sweep.render.figures import duration, moment, score, setting, settings
-from sweep.render.tables import Grid, ranking_grid
+from sweep.render.tables import filled, ranking_grid
 
 CURVES = 200  # drawn at most, the best trials'
 HIGHLIGHTED = 5
@@ -63,7 +63,7 @@ def page(account: Account) -> str:
         metric=metric,
         goal=goal,
         facts=list(_facts(account)),
-        ranking=_filled(ranking_grid(account.ranking)),
+        ranking=filled(ranking_grid(account.ranking)),
         curves=curves,
         left_out=max(len(account.curves) - CURVES, 0),
         parameters=list(islice(_parameters(account), PARAMETERS)),
@@ -95,13 +95,6 @@ def _facts(account: Account) -> Iterator[tuple[str, str]]:
     if account.lasted_s is not None:
         yield "took", duration(account.lasted_s)
     yield "ended", history.ended or "it runs, or was killed"
-
-
-def _filled(grid: Grid) -> Grid:
-    """Without the columns that hold nothing."""
-    columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
-    rows = tuple(tuple(row[at] for at in columns) for row in grid.rows)
-    return Grid(tuple(grid.columns[at] for at in columns), rows)
 
 
 def _curves(account: Account) -> Chart | None:
@@ -137,15 +130,12 @@ def _parameters(account: Account) -> Iterator[Chart]:
         as_numbers = charts.are_numbers(across)
         axis = charts.numbers([float(str(one)) for one in across], decades=1) if as_numbers else charts.choices(across)
         for row, trial, value in known:
-            at: Value = trial.params[name]
-            if not as_numbers:
-                at = charts.beside(axis, trial.trial).scale(at)
+            own = axis if as_numbers else charts.beside(axis, trial.trial)
             kind = "best" if row.rank == 1 else _DRAWN.get(trial.status, "other")
-            series.append((((at, value),), kind, _title(account, row, trial)))
-        if not as_numbers:
-            axis = Axis(lambda place: float(str(place)), axis.ticks)
+            series.append((((own.scale(trial.params[name]), value),), kind, _title(account, row, trial)))
         values = _objective_axis(account, [value for _, _, value in known])
-        yield charts.chart(name, metric, axis, values, series)
+        shares = Axis(lambda share: float(str(share)), axis.ticks)  # each trial has been put on its own axis
+        yield charts.chart(name, metric, shares, values, series)
 
 
 def _objective_axis(account: Account, values: list[float]) -> Axis:

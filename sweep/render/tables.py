@@ -32,7 +32,8 @@ def show(grid: Grid, target: Console) -> None:
 
     Columns without any content are left out.
     """
-    columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
+    grid = filled(grid)
+    columns = range(len(grid.columns))
     widths = [max(cell_len(row[at]) for row in (grid.columns, *grid.rows)) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
         lines = _blocks(grid, columns)
@@ -40,6 +41,13 @@ def show(grid: Grid, target: Console) -> None:
         lines = _aligned(grid, columns, widths)
     for line in lines:
         target.print(line, soft_wrap=True)
+
+
+def filled(grid: Grid) -> Grid:
+    """Without the columns that hold nothing."""
+    columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
+    rows = tuple(tuple(row[at] for at in columns) for row in grid.rows)
+    return Grid(tuple(grid.columns[at] for at in columns), rows)
 
 
 def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:

@@ -66,6 +66,19 @@ def test_nobody_waits() -> None:
     assert chosen(60.0, "RUNNING", "TERMINATED") is None
 
 
+def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.tune.execution import tune_controller
+
+    from sweep.backends.ray_tune.adapters import take_waiting_processes
+
+    monkeypatch.setattr(tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache)
+    assert theirs().get(NoDriver)._default_options["runtime_env"]  # with which Ray starts other processes
+    take_waiting_processes()
+    ours = tune_controller._ActorClassCache()
+    assert ours.get(NoDriver)._default_options.get("runtime_env") is None
+    assert ours.get(NoDriver) is ours.get(NoDriver)
+
+
 SHORTEST = """
 import os, time
 from sweep.contract import EpochReported, Facts

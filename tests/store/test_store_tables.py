@@ -19,6 +19,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
+from sweep.store import tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder, read, rows
@@ -273,6 +274,22 @@ def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
     folder.log.write_bytes(log_before)
     folder.metrics.unlink()
     assert read(folder).metrics.num_rows == 3
+
+
+def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
+    folder = written(tmp_path, "first", STORY)
+    written_ = tables._written
+
+    def replaced_after(files):
+        history = written_(files)
+        for path in (folder.trials, folder.metrics):
+            aside = path.with_suffix(".new")
+            aside.write_bytes(b"another one")
+            aside.replace(path)
+        return history
+
+    monkeypatch.setattr(tables, "_written", replaced_after)
+    assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
 
 
 def test_rows_of_trials_have_their_parameters_back(tmp_path):
