@@ -18,8 +18,15 @@ class Author:
 
     live: Live
     """Numbers for the graph that change between trials without a new one: ``self.live.number("dropout")``."""
-    example: tuple[Any, ...]
-    """The first training example, as a batch of one."""
+    first_example: tuple[Any, ...]
+    """The first training example, as a batch of one; its shapes and types are part of every program."""
+    some_targets: Any
+    """The targets of up to 4,096 training examples."""
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
+        return self.first_example
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Training and validation data: (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples each.
@@ -31,18 +38,22 @@ class Author:
     def model(self, hp: Hyperparameters) -> keras.Model:
         """A new model; called inside the strategy's scope, under the trial's precision and seed.
 
-        Called for every trial, also where its program is used again: for the initial weights.
+        Called again for the initial weights where its program is used again with another seed. A model that is
+        compiled here brings its optimizer, loss and metrics with it.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
 
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Anything that `Model.compile` takes; by default crossentropy for integer targets, else squared error."""
+        """Anything that `Model.compile` takes; by default crossentropy for labels and squared error for numbers.
+
+        Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
+        """
         smoothing = self.live.number("label_smoothing", bounds=(0, 1)) if "label_smoothing" in hp else None
-        return losses.default_loss(self.example[1], model, smoothing)
+        return losses.default_loss(self.some_targets, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
-        """Anything that `Model.compile` takes; by default accuracy for integer targets, else absolute error."""
-        return losses.default_metrics(self.example[1], model)
+        """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
+        return losses.default_metrics(self.some_targets, model)
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
@@ -53,7 +64,11 @@ class Author:
         return class_weights.build(hp, labels)
 
     def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
-        """A new optimizer; by default the one that ``optimizer`` and its kin name."""
+        """A new optimizer; by default the one that ``optimizer`` and its kin name.
+
+        One of your own keeps its learning rate or schedule, unless the trial has a ``learning_rate`` that this
+        method does not read: then the loop sets it.
+        """
         return optimizers.build(hp, self.live)
 
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:

@@ -16,7 +16,7 @@ class Average:
     """
 
     def __init__(
-        self, weights: Sequence[keras.Variable], momentum: LiveNumber, strategy: tf.distribute.Strategy
+        self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, strategy: tf.distribute.Strategy
     ) -> None:
         self._weights, self._momentum, self._strategy = list(weights), momentum, strategy
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
@@ -29,8 +29,10 @@ class Average:
         return [*self.variables, self._started]
 
     def reset(self) -> None:
-        """Back to the start of a trial: the first update counts in full."""
+        """Back to the start of a trial: the present weights, and the first update counts in full."""
         self._started.assign(0.0)
+        for average, weight in zip(self.variables, self._weights, strict=True):
+            average.assign(weight.value)
 
     def update(self) -> None:
         """Count the present weights in; called across replicas after each update."""

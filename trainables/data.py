@@ -23,6 +23,7 @@ __all__ = ["ArraySplit", "Chunk", "DataError", "Split", "StreamSplit", "split", 
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
+SOME = 4096  # examples
 
 _Epoch: TypeAlias = tuple[int, int | None, int]  # batch size, seed, number
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
@@ -52,6 +53,10 @@ class ArraySplit:
         """The first example, as a batch of one."""
         return _map(lambda leaf: np.asarray(leaf[:1]), self.arrays)
 
+    def some_targets(self) -> Any:
+        """The targets of the first examples."""
+        return _map(lambda leaf: np.asarray(leaf[:SOME]), self.arrays[1])
+
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; the order is a permutation drawn from (seed, epoch), or as it is without a seed."""
         if self._fits:
@@ -79,6 +84,10 @@ class StreamSplit:
     def example(self) -> Any:
         """The first example, as a batch of one."""
         return tuple(next(iter(self._stream.ordered(None, 0).take(1).batch(1).as_numpy_iterator())))
+
+    def some_targets(self) -> Any:
+        """The targets of the first example."""
+        return self.example()[1]
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; shuffled as far as the source allows from (seed, epoch), or as it is without a seed."""

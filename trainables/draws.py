@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+EVALUATION = 2**20
+"""Where the calls of an evaluation are counted from: its draws are others than those of training."""
+
 
 class Draws:
     """Counter-based draws for one slice of one global batch.
@@ -14,11 +17,19 @@ class Draws:
     same numbers at each turn.
     """
 
-    def __init__(self, seed: tf.Tensor, update: tf.Tensor, size: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> None:
+    def __init__(
+        self,
+        seed: tf.Tensor,
+        update: tf.Tensor,
+        size: tf.Tensor,
+        start: tf.Tensor,
+        stop: tf.Tensor,
+        calls: int = 0,
+    ) -> None:
         self._seed = tf.cast(seed, tf.int32)
         self._update = tf.cast(update, tf.int32)
         self._size, self._start, self._stop = size, start, stop
-        self._calls = 0
+        self._calls = calls
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Uniform float32 draws of shape ``(examples, *shape)`` in [low, high)."""

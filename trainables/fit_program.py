@@ -6,7 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables import global_losses, keras_corrections, profile, scope, slices
 from trainables.data import Split, updates
-from trainables.draws import Draws
+from trainables.draws import EVALUATION, Draws
 from trainables.graph import Recipe
 from trainables.optimizers import CLIPPING
-from trainables.program import Trained
+from trainables.parts import Parts
+from trainables.program import Trained, scalars
 from trainables.slices import Slice
+from trainables.state import State
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -33,11 +35,11 @@ class NotInFit(Exception):
 class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.program.Program`."""
 
+    state: State  # there after `compile`
+
     def __init__(
         self,
-        model: keras.Model,
-        compiled: Mapping[str, Any],
-        loss_weights: Mapping[str, Any],
+        parts: Parts,
         strategy: tf.distribute.Strategy,
         hp: Hyperparameters,
         recipe: Recipe,
@@ -45,24 +47,34 @@ class FitProgram:
         example: Any,
         seed: int,
     ) -> None:
-        optimizer: keras.optimizers.Optimizer = compiled["optimizer"]
-        _refuse(recipe, strategy.num_replicas_in_sync, optimizer)
+        model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
+        _refuse(recipe, replicas, optimizer)
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
-        model.compile(**compiled, jit_compile=False)
-        keras_corrections.build_symbolically(model, example)
-        scope.check(model, strategy)
-        global_losses.install(model, loss_weights, 1 / strategy.num_replicas_in_sync)
-        keras_corrections.build_symbolically(model, example)
-        model.train_step = _in_slices(model, seed)
-        self.model = model
+        if type(model).compile is keras.Model.compile:
+            model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
+            keras_corrections.build_symbolically(model, example)
+            scope.check(model, strategy)
+            global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
+        model.train_step = _in_slices(model, model.train_step, seed, training=True)
+        model.test_step = _in_slices(model, model.test_step, seed, training=False)
+        self.model, self.parts = model, parts
         self._strategy = strategy
         self._augment = augment
 
-    @property
-    def variables(self) -> list[keras.Variable]:
-        """All state that training changes."""
-        return [*self.model.variables, *self.model.optimizer.variables]
+    def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
+        """Trace both steps once, so that all variables that they make or touch are known."""
+        model = self.model
+        steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
+        graphs = []
+        for step, data in steps:
+            batch = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), self._example(data))
+            run = tf.function(lambda data, step=step: strategy.run(step, args=(data,)), autograph=False)
+            graphs.append(run.get_concrete_function(batch).graph)
+        optimizer = getattr(model, "optimizer", None)
+        moments = optimizer.variables if optimizer is not None else []
+        tracked = [*model.variables, *moments, *model.metrics_variables]
+        self.state = State(tracked, graphs, strategy, self.parts.record)
 
     def train_epoch(
         self,
@@ -75,6 +87,7 @@ class FitProgram:
         profile_into: Path | None = None,
     ) -> Trained:
         """One `fit` call."""
+        self.state.will_train()
         replicas = self._strategy.num_replicas_in_sync
         if data.size % batch_size % replicas:
             raise NotInFit(
@@ -84,15 +97,16 @@ class FitProgram:
         batches = self._dataset(data, batch_size, seed, epoch, augment=True)
         with profile.kept(profile_into):
             history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
-        metrics = {name: float(values[-1]) for name, values in history.history.items()}
-        finite = bool(np.isfinite(metrics["loss"])) and self._weights_finite()
+        metrics = scalars({name: values[-1] for name, values in history.history.items()})
+        finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
         return Trained(metrics, finite, 0.0)
 
-    def evaluate(self, data: Split, *, batch_size: int) -> dict[str, float]:
+    def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
         """One `evaluate` call."""
+        self.state.will_train()
         batches = self._dataset(data, batch_size, None, 0, augment=False)
         results = self.model.evaluate(batches, verbose=0, return_dict=True)
-        return {name: float(value) for name, value in results.items()}
+        return scalars(results)
 
     def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
@@ -101,7 +115,7 @@ class FitProgram:
         def batches() -> Iterator[Any]:
             return self._batches(data, batch_size, seed, epoch, augment=augment)
 
-        one = self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
+        one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
         count = updates(data.size, batch_size)
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
@@ -116,6 +130,9 @@ class FitProgram:
                 yield self._batch(tensors, rows, seed if augment else None, update)
                 update += 1
 
+    def _example(self, data: Split, *, augment: bool = True) -> tuple[Any, ...]:
+        return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
+
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
         """Gathered rows, augmented where there is a seed."""
         x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)
@@ -125,9 +142,10 @@ class FitProgram:
         return (x, *rest)
 
 
-def _in_slices(model: keras.Model, seed: int) -> Callable[[Any], Any]:
+def _in_slices(
+    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool
+) -> Callable[[Any], Any]:
     """The model's own step, told which part of the global batch it computes."""
-    train_step = model.train_step
 
     def step(data: Any) -> Any:
         context = tf.distribute.get_replica_context()
@@ -136,9 +154,11 @@ def _in_slices(model: keras.Model, seed: int) -> Callable[[Any], Any]:
         here = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
         counts = tf.cast(slices.sum_over_replicas([here])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
-        draws = Draws(tf.constant(seed & 0x7FFFFFFF), model.optimizer.iterations, size, start, start + count)
-        with slices.entered(Slice(size, start, start + count, replicas, draws)):
-            return train_step(data)
+        optimizer = getattr(model, "optimizer", None)
+        update = tf.constant(0) if optimizer is None else optimizer.iterations
+        draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
+        with slices.entered(Slice(size, start, start + count, replicas, draws=draws)):
+            return its_step(data)
 
     return step
 
@@ -149,19 +169,22 @@ class _Rates(keras.callbacks.Callback):
         self._rates = rates
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        current = self.model.optimizer.learning_rate
+        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
         if isinstance(current, keras.Variable):
             current.assign(self._rates[batch])
 
 
-def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer) -> None:
-    clipped = recipe.clipping or any(getattr(optimizer, kind) for kind in CLIPPING)
+def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
+    clipped = recipe.clipping or any(getattr(optimizer, kind, None) for kind in CLIPPING)
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
         (recipe.average, "ema_momentum, which fit does not evaluate with"),
-        (optimizer.use_ema, "an averaging optimizer, which fit overwrites the weights with at each epoch's end"),
+        (
+            getattr(optimizer, "use_ema", False),
+            "an averaging optimizer, which fit overwrites the weights with at each epoch's end",
+        ),
     ]
     for applies, what in reasons:
         if applies:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import keras
 import tensorflow as tf
 
-from trainables import optimizers, slices
+from trainables import optimizers, refusals, slices
 from trainables.averaging import Average
-from trainables.draws import Draws
-from trainables.global_losses import GlobalLoss
+from trainables.draws import EVALUATION, Draws
+from trainables.global_losses import GlobalLoss, Noted
 from trainables.live import Live
 from trainables.precision import LossScale
 from trainables.slices import Slice
@@ -46,19 +46,22 @@ class Graph:
         strategy: tf.distribute.Strategy,
         live: Live,
         recipe: Recipe,
-        losses: tuple[GlobalLoss, ...],
+        losses: tuple[GlobalLoss | Noted, ...],
         augment: Callable[[Any, Draws], Any],
+        own_average: float | None = None,
     ) -> None:
+        """``own_average``: the momentum with which the author's optimizer would average the weights."""
         self.model = model
         self.live = live
         self._strategy = strategy
         self._recipe = recipe
         self._losses = losses
         self._augment = augment
+        self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
-        weights = model.trainable_variables
-        self.average = Average(weights, live.number("ema_momentum"), strategy) if recipe.average else None
+        momentum = live.number("ema_momentum") if recipe.average else own_average
+        self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
         for kind in recipe.clipping:
             live.number(kind)
 
@@ -73,8 +76,11 @@ class Graph:
         batch_size: tf.Tensor,
         seed: tf.Tensor,
         first_update: tf.Tensor,
+        sums: dict[str, tf.Tensor],
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Train ``count`` updates; sums of the losses by examples, and whether all of it is finite."""
+        """Train ``count`` updates; the ``sums`` of losses by examples counted on, and whether all of it is finite."""
+
+        self.traced.append(tf.compat.v1.get_default_graph())
 
         def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
@@ -93,25 +99,35 @@ class Graph:
         _, totals, all_finite = tf.while_loop(
             lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
             update,
-            (tf.constant(0), self._zeros(), tf.constant(True)),
+            (tf.constant(0), sums, tf.constant(True)),
         )
         weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
         return totals, tf.reduce_all([all_finite, *weights])
 
     def evaluate_chunk(
-        self, tensors: Any, order: tf.Tensor, count: tf.Tensor, batch_size: tf.Tensor
+        self,
+        tensors: Any,
+        order: tf.Tensor,
+        count: tf.Tensor,
+        batch_size: tf.Tensor,
+        seed: tf.Tensor,
+        first_batch: tf.Tensor,
+        sums: dict[str, tf.Tensor],
     ) -> dict[str, tf.Tensor]:
-        """Sums of the losses by examples; the metrics are counted on."""
+        """Evaluate ``count`` batches; the ``sums`` of losses by examples counted on, and the metrics too."""
+
+        self.traced.append(tf.compat.v1.get_default_graph())
 
         def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            return i + 1, _added(totals, self._sum(self._strategy.run(self._evaluate, args=(tensors, rows))), rows)
+            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows, seed, first_batch + i)))
+            return i + 1, _added(totals, losses, rows)
 
-        start = (tf.constant(0), self._zeros())
-        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, start)[1]
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
         return totals
 
-    def _zeros(self) -> dict[str, tf.Tensor]:
+    def zeros(self) -> dict[str, tf.Tensor]:
+        """Where the sums of an epoch begin: the total loss and, of several global losses, each."""
         named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
         return {name: tf.constant(0.0) for name in ("loss", *named)}
 
@@ -136,7 +152,9 @@ class Graph:
 
     def read_metrics(self) -> dict[str, tf.Tensor]:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
-        results = {name: tf.identity(v) for name, v in self.model.get_metrics_result().items() if name != "loss"}
+        self.traced.append(tf.compat.v1.get_default_graph())
+        found = self.model.get_metrics_result()
+        results = {name: tf.identity(value) for name, value in found.items() if name != "loss"}
         with tf.control_dependencies(list(results.values())):
             for metric in self.model.metrics:
                 metric.reset_state()
@@ -151,8 +169,8 @@ class Graph:
         model, micro_batches = self.model, self._recipe.micro_batches
         weights = model.trainable_variables
         sums: list[Any] = [None] * len(weights)
-        losses = self._zeros()
-        totals = self._count_first(tensors, rows) if micro_batches > 1 else None
+        losses = self.zeros()
+        totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
         for cut in _cuts(tf.shape(rows)[0], micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
             with tf.control_dependencies([g for g in sums if g is not None]):
@@ -165,22 +183,37 @@ class Graph:
                     loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
                 found = tape.gradient(scaled, weights)
-                model.compute_metrics(x, y, predicted, sample_weight)
+                self._count_metrics(cut, x, y, predicted, sample_weight)
             sums = [_add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
         return self._global([g for g in sums if g is not None]), losses
 
-    def _evaluate(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         (cut,) = _cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
             predicted = _as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
-            self.model.compute_metrics(x, y, predicted, sample_weight)
+            self._count_metrics(cut, x, y, predicted, sample_weight)
         return losses
 
-    def _count_first(self, tensors: Any, rows: tf.Tensor) -> dict[str, tf.Tensor] | None:
+    def _count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
+        def count() -> tf.Tensor:
+            returned = self.model.compute_metrics(x, y, predicted, sample_weight)
+            if type(self.model).compute_metrics is not keras.Model.compute_metrics:
+                refusals.check_metrics(self.model, returned)
+            return tf.constant(0)
+
+        if cut.real is None:
+            count()
+        else:
+            tf.cond(cut.real, count, lambda: tf.constant(0))
+
+    def _count_first(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
+    ) -> dict[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
         names = [loss.name for loss in self._losses if loss.counts_first]
         if not names:
@@ -189,18 +222,22 @@ class Graph:
         for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
             x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
             cut.totals = {name: tf.constant(1.0) for name in names}
+            cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
             with slices.entered(cut):
-                self.model.compute_loss(x, y, _as_float32(self.model(x, training=False)), sample_weight, training=False)
+                predicted = _as_float32(self.model(x, training=False))
+                self.model._compute_loss(x, y, predicted, sample_weight, training=False)
             counts = {name: counts[name] + cut.counts[name] for name in names}
         return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
 
     def _global_loss(
         self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
     ) -> dict[str, tf.Tensor]:
-        """This slice's share of the mean losses over the global batch; an empty slice has none."""
-        loss = tf.cast(self.model.compute_loss(x, y, predicted, sample_weight, training=training), tf.float32)
+        """This slice's share of the mean losses over the global batch; a row that stands in has none."""
+        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
         named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
-        return {"loss": tf.where(cut.count > 0, loss * cut.share, 0.0), **named}
+        if cut.parts == 1:
+            return {"loss": tf.cast(loss, tf.float32), **named}
+        return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
 
     def _global(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
         """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
@@ -218,9 +255,7 @@ def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
     """
     context = tf.distribute.get_replica_context()
     replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
-    parts = replicas * micro_batches
-    firsts = [i * replicas + replica for i in range(micro_batches)]
-    return [Slice(size, size * i // parts, size * (i + 1) // parts, parts) for i in firsts]
+    return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
 
 
 def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src import backend
 from keras.src.utils import naming
 
 from trainables import slices
@@ -44,6 +45,9 @@ def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tu
         weight = tf.ones_like(inputs)
     else:
         weight = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
+    cut = slices.current()
+    if cut is not None and cut.real is not None:
+        weight *= tf.cast(cut.real, inputs.dtype)
     total, count = slices.sum_over_replicas([tf.reduce_sum(inputs * weight, axes), tf.reduce_sum(weight, axes)])
     mean = tf.math.divide_no_nan(total, count)
     distance = tf.square(inputs - _expand(mean, axes)) * weight
@@ -111,12 +115,58 @@ def number_layers_anew() -> None:
 
 def outputs_in_float32(model: keras.Model) -> None:
     """Let the layers that a model's outputs come from compute in float32 under a mixed policy."""
-    if not isinstance(model, keras.Sequential) and not hasattr(model, "outputs"):
-        return
-    for output in keras.tree.flatten(model.outputs):
+    for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
         layer = output._keras_history.operation
-        if isinstance(layer, keras.layers.Layer) and layer.compute_dtype in ("float16", "bfloat16"):
+        if isinstance(layer, keras.Model):
+            outputs_in_float32(layer)
+        elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in ("float16", "bfloat16"):
             layer.dtype_policy = keras.DTypePolicy("float32")
+
+
+def compiled_with(model: keras.Model) -> dict[str, Any]:
+    """What a model's `compile` was given."""
+    given = model._compile_config.config
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
+        optimizer = optimizer.inner_optimizer  # wrapped by compile under mixed_float16
+    return {
+        "optimizer": optimizer,
+        **{name: given[name] for name in ("loss", "loss_weights", "metrics", "weighted_metrics")},
+    }
+
+
+def adding_losses(model: keras.Model, batch: tuple[Any, ...]) -> set[int]:
+    """The layers, by identity, whose `call` adds to the loss."""
+    found: set[int] = set()
+    layers = _layers(model)
+    for layer in layers:
+        layer.add_loss = functools.partial(_note, found, layer)
+    try:
+        backend.compute_output_spec(functools.partial(model, training=True), _symbolic(batch[0]))
+    finally:
+        for layer in layers:
+            del layer.add_loss
+    return found
+
+
+def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
+    found.add(id(layer))
+
+
+def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
+    """Call the losses without computing."""
+
+    def lose(x: Any, y: Any, *given: Any) -> Any:
+        sample_weight = given[0] if given else None
+        return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
+
+    backend.compute_output_spec(lose, *_symbolic(batch))
+
+
+def _symbolic(batch: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
+    )
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:

@@ -7,7 +7,9 @@ plain values is the structure of a program, and a trial whose structure is at ha
 from __future__ import annotations
 
 import socket
+import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,21 @@ import keras
 
 from sweep.contract import Assignment, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables import checkpoint, class_weights, fingerprint, plateau, precision, preparation, schedules, sharing
+from trainables import (
+    checkpoint,
+    class_weights,
+    fingerprint,
+    optimizers,
+    origins,
+    plateau,
+    precision,
+    preparation,
+    refusals,
+    schedules,
+    sharing,
+    state,
+    traces,
+)
 from trainables.author import Author
 from trainables.data import Split, split, updates
 from trainables.devices import Placement, place
@@ -24,6 +40,7 @@ from trainables.fit_program import FitProgram
 from trainables.gauges import Gauges
 from trainables.graph import Recipe
 from trainables.live import Live
+from trainables.origins import Record
 from trainables.program import Program
 from trainables.programs import Programs, Structure
 from trainables.stopwatch import Stopwatch
@@ -41,30 +58,46 @@ class KerasTrainable(Author):
     def __init__(self) -> None:
         self._programs = Programs()
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
+        self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
+        self._seen: traces.Traces = {}  # and its present values
+        self._example_read = False
         self._fingerprint: str | None = None
+        self._hp: Hyperparameters | None = None
         self._trial: Trial | None = None
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
+        self._example_read = True
+        return self.first_example
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial = None
+        state.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
+        self._hp = hp
         placement = place(
             assignment.devices, str(options.get("strategy", "auto")), str(options.get("cross_device", "auto"))
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         train, validation = self._load(hp, placement, assignment.shared)
-        self.example = train.example()
+        self.first_example, self.some_targets = train.example(), train.some_targets()
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         with placement.strategy.scope(), precision.policy(dtype):
-            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size)
+            splits = train, validation
+            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
         stopwatch.lap("build")
+        program.state.owner = weakref.ref(self)
         per_epoch = updates(train.size, batch_size)
         reads: Reads = {}
         with hp.recording(reads):
             schedule = self.schedule(hp)
+            peak = _peak(hp, batch_size, structure, program)
+            validation_batch = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
         self._trial = Trial(
             assignment=assignment,
             hp=hp,
@@ -75,9 +108,9 @@ class KerasTrainable(Author):
             train=train,
             validation=validation,
             batch_size=batch_size,
-            validation_batch_size=max(max(batch_size, VALIDATION_BATCH) // assignment.accumulate, 1),
+            validation_batch_size=max(validation_batch // assignment.accumulate, 1),
             reads=(self._data[1] if self._data else {}, structure.reads, reads),
-            peak=schedules.peak_rate(hp, batch_size),
+            peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, per_epoch),
             updates_per_epoch=per_epoch,
@@ -85,10 +118,6 @@ class KerasTrainable(Author):
             stopwatch=stopwatch,
             gauges=Gauges(placement),
         )
-        if isinstance(program, Program) and not program.compiled:
-            with hp.recording(structure.reads):  # tracing runs `augment`
-                program.compile(train, validation)
-            stopwatch.lap("compile")
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged."""
@@ -100,12 +129,12 @@ class KerasTrainable(Author):
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
-        return checkpoint.save(folder, trial.program.variables, trial.placement.strategy, trial.state())
+        return checkpoint.save(folder, trial.program.state, trial.state())
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
         trial = self._begun()
-        trial.restore(checkpoint.restore(folder, trial.program.variables, trial.placement.strategy))
+        trial.restore(checkpoint.restore(folder, trial.program.state))
         return trial.epoch
 
     def facts(self) -> Facts:
@@ -135,9 +164,15 @@ class KerasTrainable(Author):
         if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
             return self._data[2:]
         self._data = None  # two data sets at once may not fit
-        (train_data, validation_data), reads = sharing.shared(shared, hp, lambda: self.data(hp), self)
+        before = traces.of(self, _OWN)
+        (train_data, validation_data), reads = sharing.shared(
+            shared, hp, lambda: self.data(hp), lambda: traces.changed(before, traces.of(self, _OWN))
+        )
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
+        after = traces.of(self, _OWN)
+        self._left |= traces.changed(before, after)
+        self._seen = {name: after.get(name) for name in self._left}
         train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
         validation = None
         if validation_data is not None:
@@ -147,32 +182,53 @@ class KerasTrainable(Author):
         return train, validation
 
     def _prepare(
-        self, hp: Hyperparameters, placement: Placement, dtype: str, assignment: Assignment, batch_size: int
+        self,
+        hp: Hyperparameters,
+        placement: Placement,
+        dtype: str,
+        assignment: Assignment,
+        batch_size: int,
+        data: tuple[Split, Split | None],
+        stopwatch: Stopwatch,
     ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
-        fit, accumulate = assignment.training.get("loop") == "fit", assignment.accumulate
-        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.example))
-        held = None if fit else self._programs.find(environment, hp)
+        fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
+        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example))
+        key = Structure(environment, self._seen, traces.digest(self.first_example))
+        held = None if fit else self._programs.find(key, hp)
         if held is not None:
-            self.live = held[1].live
+            structure, program = held
+            self.live = program.live
             self.live.set(hp)
-            held[1].reset(preparation.build_model(self, hp, assignment.seed))
-            return held
-        structure = Structure(environment)
+            if self._begin_as_new(program, hp, seed):
+                return held
+            self._programs.remove(program)
+        record = Record(seed)
         self.live = Live(hp)
-        with hp.recording(structure.reads):
-            program = preparation.build(
-                self,
-                hp,
-                placement,
-                self._recipe(hp, placement, dtype, accumulate, batch_size),
-                assignment.seed,
-                self._augment,
-                fit=fit,
-            )
-        if isinstance(program, Program):
-            self._programs.add(structure, program)
-        return structure, program
+        self._example_read = False
+        with origins.recording(record):
+            with hp.recording(key.reads):
+                made = preparation.make(self, hp, seed, record)
+                recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
+                built = preparation.build(self, made, hp, placement, recipe, seed, self._augment, fit=fit)
+                stopwatch.lap("build")
+                built.compile(*data, placement.strategy)  # tracing runs `augment`
+            stopwatch.lap("compile")
+        structure = replace(key, keeps_rate=made.keeps_rate, example=key.example if self._example_read else None)
+        if isinstance(built, Program):
+            self._programs.add(structure, built)
+        return structure, built
+
+    def _begin_as_new(self, program: Program, hp: Hyperparameters, seed: int) -> bool:
+        """Let a used program begin this trial; false where only a new one can.
+
+        `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
+        """
+        if program.parts.record.seed == seed:
+            return True
+        record = Record(seed)
+        with origins.recording(record):
+            return program.begin_as(preparation.make(self, hp, seed, record).parts)
 
     def _recipe(
         self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int
@@ -181,7 +237,22 @@ class KerasTrainable(Author):
         return preparation.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
 
     def _augment(self, x: Any, draws: Draws) -> Any:
-        return self.augment(x, self._begun().hp, draws)
+        if self._hp is None:
+            raise RuntimeError("no trial has begun")
+        return self.augment(x, self._hp, draws)
+
+
+_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets"}
+
+
+def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:
+    """The highest learning rate; None where the optimizer has a schedule of its own."""
+    optimizer = program.parts.optimizer
+    own = optimizers.own_rate(optimizer)
+    if own is None:
+        refusals.check_schedule(hp, read=structure.keeps_rate)
+        return None
+    return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
 def _batch_size(hp: Hyperparameters, placement: Placement) -> int:

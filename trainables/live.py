@@ -32,6 +32,21 @@ class LiveNumber:
     def __rsub__(self, other: Any) -> tf.Tensor:
         return other - tf.convert_to_tensor(self.variable)
 
+    def __mul__(self, other: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(self.variable) * other
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(self.variable) / other
+
+    def get_config(self) -> dict[str, Any]:
+        """Keras asks when it writes a model down."""
+        raise TypeError(
+            "a live number of sweep stands where Keras saves a plain one; call trainables.live.settle(model) before "
+            "model.save(), which puts its present value there"
+        )
+
     def __gt__(self, other: float) -> bool:
         return True
 
@@ -56,6 +71,14 @@ class _Entry:
     default: float | None
     meaning: Mapping[str, float] | None
     bounds: tuple[float, float] | None
+
+
+def settle(model: Any) -> None:
+    """Replace the live numbers of a model's layers by their present values, for saving it; it is not trained after."""
+    for layer in model._flatten_layers():
+        for name, value in list(vars(layer).items()):
+            if isinstance(value, LiveNumber):
+                setattr(layer, name, float(value))
 
 
 class Live:
@@ -83,6 +106,11 @@ class Live:
             with tf.init_scope():
                 self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, bounds)
         return self._entries[name].number
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """The variables of all numbers; a trial's parameters set them, so no checkpoint need hold them."""
+        return tuple(entry.number.variable for entry in self._entries.values())
 
     def set(self, hp: Hyperparameters) -> None:
         """Take the values of another trial."""

@@ -1,7 +1,8 @@
-"""The loss and metrics that follow from the targets, for trainables that name none."""
+"""The loss and metrics that follow from the targets and the output, where they leave no doubt."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -9,6 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.live import LiveNumber
+
+ONE_LINE = "say it in one line: def loss(self, hp, model): return keras.losses..."
+
+
+class Undecided(ValueError):
+    """The targets and the output fit more than one loss."""
 
 
 class SmoothedCrossentropy(keras.losses.Loss):
@@ -35,40 +42,128 @@ class SmoothedCrossentropy(keras.losses.Loss):
         return -(1 - smoothing) * right - smoothing * tf.reduce_mean(log_p, axis=-1)
 
 
-def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
-    """Crossentropy for integer targets, mean squared error for floats.
+@dataclass(frozen=True)
+class _Task:
+    """What targets and output say together: classes, two or more, or numbers."""
 
-    Whether the model gives logits is read off its last activation. Raises ValueError where neither fits:
-    then the trainable must say its loss.
+    kind: str  # sparse, one_hot, binary, numbers
+    from_logits: bool = False
+
+
+def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
+    """Crossentropy for labels, mean squared error for numbers.
+
+    ``targets``: those of some examples. Raises Undecided where the targets and the last
+    activation fit several losses: then the trainable must say its loss.
     """
-    if not hasattr(targets, "dtype"):
-        raise ValueError("the targets are nested, expected a loss() method that says what to minimise")
-    if np.issubdtype(targets.dtype, np.integer) or targets.dtype == bool:
-        activation = getattr(_last_layer(model), "activation", None)
-        classes = model.output_shape[-1]
-        if classes == 1:
-            return keras.losses.BinaryCrossentropy(from_logits=activation is not keras.activations.sigmoid)
-        logits = activation is not keras.activations.softmax
-        if smoothing is not None:
-            return SmoothedCrossentropy(smoothing, from_logits=logits)
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=logits)
-    if smoothing is not None:
-        raise ValueError("label_smoothing is set, but the targets are no integer labels")
-    return keras.losses.MeanSquaredError()
+    task = _task(targets, model)
+    match task.kind:
+        case "sparse" if smoothing is not None:
+            return SmoothedCrossentropy(smoothing, from_logits=task.from_logits)
+        case "sparse":
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=task.from_logits)
+        case "one_hot":
+            return keras.losses.CategoricalCrossentropy(label_smoothing=0.0 if smoothing is None else smoothing)
+        case "binary":
+            return keras.losses.BinaryCrossentropy(
+                from_logits=task.from_logits, label_smoothing=0.0 if smoothing is None else smoothing
+            )
+        case _:
+            if smoothing is not None:
+                raise ValueError("label_smoothing is set, but the targets are no labels")
+            return keras.losses.MeanSquaredError()
 
 
 def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
-    """Accuracy for integer targets, mean absolute error for floats."""
-    if not hasattr(targets, "dtype"):
+    """Accuracy for labels, mean absolute error for numbers; none where a trainable must say its loss."""
+    try:
+        task = _task(targets, model)
+    except Undecided:
         return []
+    match task.kind:
+        case "sparse":
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        case "one_hot":
+            return [keras.metrics.CategoricalAccuracy(name="accuracy")]
+        case "binary":
+            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if task.from_logits else 0.5)]
+        case _:
+            return [keras.metrics.MeanAbsoluteError(name="mae")]
+
+
+def _task(targets: Any, model: keras.Model) -> _Task:
+    if not hasattr(targets, "dtype"):
+        raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
+    outputs = keras.tree.flatten(getattr(model, "outputs", None) or [])
+    if not outputs:
+        raise Undecided(
+            f"{type(model).__name__} is a subclassed model, whose last activation nothing tells; {ONE_LINE}"
+        )
+    if len(outputs) > 1:
+        raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
+    activation = _activation(outputs[0])
+    shape, units = tuple(outputs[0].shape[1:]), outputs[0].shape[-1]
+    wanted = tuple(np.shape(targets)[1:])
     if np.issubdtype(targets.dtype, np.integer) or targets.dtype == bool:
-        if model.output_shape[-1] == 1:
-            logits = getattr(_last_layer(model), "activation", None) is not keras.activations.sigmoid
-            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if logits else 0.5)]
-        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
-    return [keras.metrics.MeanAbsoluteError(name="mae")]
+        return _of_labels(targets, wanted, shape, units, activation)
+    return _of_numbers(targets, wanted, shape, activation)
 
 
-def _last_layer(model: keras.Model) -> keras.layers.Layer:
-    """The layer that the output comes from; an activation that stands alone counts."""
-    return model.layers[-1]
+def _of_labels(targets: Any, wanted: Any, shape: Any, units: Any, activation: str | None) -> _Task:
+    per_label = _alike(wanted, shape[:-1]) or _alike(wanted, (*shape[:-1], 1))
+    if units != 1 and per_label and activation in ("softmax", "linear"):
+        return _Task("sparse", from_logits=activation == "linear")
+    if activation == "softmax" and _alike(wanted, shape) and _is_one_hot(np.asarray(targets)):
+        return _Task("one_hot")
+    if activation == "sigmoid" and ((units == 1 and per_label) or _alike(wanted, shape)):
+        if targets.dtype == bool or set(np.unique(targets)) <= {0, 1}:
+            return _Task("binary")
+    elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
+        return _Task("binary", from_logits=True)
+    raise Undecided(
+        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
+        f"one loss (classes, or numbers?); {ONE_LINE}"
+    )
+
+
+def _of_numbers(targets: Any, wanted: Any, shape: Any, activation: str | None) -> _Task:
+    rows = np.asarray(targets, np.float64)
+    alike = _alike(wanted, shape) or (shape[-1:] == (1,) and _alike(wanted, shape[:-1]))
+    shares = bool((rows >= 0).all()) and np.allclose(rows.sum(-1), 1, atol=1e-3)
+    if activation == "softmax" and _alike(wanted, shape) and shares:
+        return _Task("one_hot")
+    if alike and not _is_one_hot(rows) and activation not in ("softmax", "sigmoid", None):
+        return _Task("numbers")
+    raise Undecided(
+        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
+        f"one loss; {ONE_LINE}"
+    )
+
+
+def _alike(wanted: Any, shape: Any) -> bool:
+    """Whether targets have this shape; None stands for any size."""
+    return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
+
+
+def _is_one_hot(rows: Any) -> bool:
+    return rows.ndim > 1 and rows.shape[-1] > 1 and bool(np.isin(rows, (0, 1)).all() and (rows.sum(-1) == 1).all())
+
+
+def _ending(activation: str | None) -> str:
+    return "" if activation is None else f" after {activation}"
+
+
+def _activation(output: Any) -> str | None:
+    """The name of the last activation before an output, also within a nested model; None where nothing tells."""
+    layer = output._keras_history.operation
+    if isinstance(layer, keras.Model):
+        inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])
+        return _activation(inner[0]) if len(inner) == 1 else None
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax" if layer.axis in (-1, len(output.shape) - 1) else None
+    if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
+        return "relu"
+    if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):
+        return _activation(keras.tree.flatten(layer.input)[0])
+    function = getattr(layer, "activation", None)
+    return getattr(function, "__name__", None)

@@ -55,6 +55,19 @@ def exclude_from_decay(optimizer: keras.optimizers.Optimizer, model: keras.Model
         optimizer.exclude_from_weight_decay(var_list=flat)
 
 
+def own_rate(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The learning rate that an optimizer was made with; None where it has a schedule of its own."""
+    rate = optimizer._learning_rate
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None
+
+
+def scheduled_rate(optimizer: keras.optimizers.Optimizer, update: int) -> float:
+    """The learning rate of an update (from 0) by the schedule that an optimizer was made with."""
+    rate = optimizer._learning_rate
+    value = rate(update) if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) else rate()
+    return float(tf.convert_to_tensor(value).numpy())
+
+
 def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """Clip the gradients of the global batch, as Keras defines the three kinds; ``bounds`` by kind."""
     if "clipnorm" in bounds:

@@ -5,20 +5,44 @@ from __future__ import annotations
 import fnmatch
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 
 from sweep.contract import OutOfMemory
-from sweep.hyperparameters import Hyperparameters
-from trainables import global_losses, keras_corrections, optimizers, random_layers, recomputation, scope
+from sweep.hyperparameters import Hyperparameters, Reads
+from trainables import (
+    global_losses,
+    keras_corrections,
+    optimizers,
+    origins,
+    random_layers,
+    recomputation,
+    refusals,
+    scope,
+    state,
+)
 from trainables.author import Author
 from trainables.devices import Placement
 from trainables.draws import Draws
 from trainables.fit_program import FitProgram
 from trainables.graph import Graph, Recipe
+from trainables.origins import Record
+from trainables.parts import Parts
 from trainables.program import Program
+
+Augment = Callable[[Any, Draws], Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
+
+    parts: Parts
+    keeps_rate: bool
 
 
 def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
@@ -31,10 +55,43 @@ def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
     model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
-    if not model.built:
-        model(keras.tree.map_structure(_symbolic, author.example[0]))
+    if not model.built and type(model).call is not keras.Model.call:
+        model(keras.tree.map_structure(_symbolic, author.first_example[0]))
     _freeze(model, hp)
     return model
+
+
+def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made:
+    """Call the author's methods; inside the strategy's scope, the trial's precision and ``record``.
+
+    A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
+    that an earlier trial of another seed has drawn.
+    """
+    first = len(record.made)
+    reads: Reads = {}
+    with random_layers.following_the_trial():
+        with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
+            model = build_model(author, hp, seed)
+        variables = {variable.path: variable.value for variable in model.variables}
+        state.undo_shared(variables.values())
+        origins.check(variables, record)
+        with hp.recording(reads):
+            compiled = _compiled_by(author, model)
+            optimizer = compiled and compiled.pop("optimizer", None)
+            if optimizer is None:
+                optimizer = author.optimizer(hp)
+        own = compiled is not None or type(author).optimizer is not Author.optimizer
+        parts = Parts(
+            model=model,
+            optimizer=optimizer,
+            options=compiled
+            if compiled is not None
+            else {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)},
+            loss_weights={} if compiled is not None else author.loss_weights(hp),
+            made=tuple(record.made[first:]),
+            record=record,
+        )
+    return Made(parts, keeps_rate=own and ("learning_rate" in reads or "learning_rate" not in hp))
 
 
 def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:
@@ -52,50 +109,77 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
 
 def build(
     author: Author,
+    made: Made,
     hp: Hyperparameters,
     placement: Placement,
     recipe: Recipe,
     seed: int,
-    augment: Callable[[Any, Draws], Any],
+    augment: Augment,
     *,
     fit: bool,
 ) -> Program | FitProgram:
-    """Build, compile and correct a model; called inside the strategy's scope, under the trial's precision."""
-    model = build_model(author, hp, seed)
-    if not fit and type(model).train_step is not keras.Model.train_step:
-        raise TypeError(
-            f"{type(model).__name__} has its own train_step, which only Model.fit calls; "
-            "set `training: {loop: fit}` in the sweep file"
-        )
+    """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
+    parts, model, optimizer = made.parts, made.parts.model, made.parts.optimizer
+    refusals.check_model(model, fit=fit)
     scope.check(model, placement.strategy)
     keras_corrections.outputs_in_float32(model)
-    optimizer = author.optimizer(hp)
-    optimizers.exclude_from_decay(optimizer, model)
-    recomputation.finish_before_updates(optimizer)
-    compiled = {"optimizer": optimizer, "loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
-    weights = author.loss_weights(hp)
+    if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
+        optimizers.exclude_from_decay(optimizer, model)
     random_layers.install()
-    keras_corrections.synchronise_batch_norm(model)
-    keras_corrections.part_losses(model)
-    if hp.flag("gradient_checkpointing", default=False):
-        recomputation.install(model)
+    recompute = hp.flag("gradient_checkpointing", default=False)
+    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
+    if not whole:
+        keras_corrections.synchronise_batch_norm(model)
+        keras_corrections.part_losses(model)
+    if recompute:
+        recomputation.finish_before_updates(optimizer)
+        recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
     if fit:
-        return FitProgram(model, compiled, weights, placement.strategy, hp, recipe, augment, author.example, seed)
+        return FitProgram(parts, placement.strategy, hp, recipe, augment, author.first_example, seed)
+    refusals.check_optimizer(optimizer)
     keras_corrections.take_global_gradients(optimizer)
-    keras_corrections.take_whole_losses(model)
-    model.compile(**compiled, auto_scale_loss=False)
-    keras_corrections.build_symbolically(model, author.example)
-    losses = global_losses.install(model, weights)
-    keras_corrections.build_symbolically(model, author.example)
+    if not whole:
+        keras_corrections.take_whole_losses(model)
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
+    keras_corrections.build_symbolically(model, author.first_example)
+    losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
     scope.check(model, placement.strategy)
-    program = Program(Graph(model, placement.strategy, author.live, recipe, losses, augment))
-    program.reset(None)
-    return program
+    momentum = _own_average(optimizer)
+    graph = Graph(model, placement.strategy, author.live, recipe, losses, augment, momentum)
+    return Program(graph, parts)
+
+
+def _own_average(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
+
+    Keras averages the same way, but evaluates with the averages only where `fit` has ended.
+    """
+    if not optimizer.use_ema:
+        return None
+    optimizer.use_ema = False
+    return float(optimizer.ema_momentum)
+
+
+def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
+    """What a model was compiled with inside model(); None where it was not."""
+    if not model.compiled:
+        return None
+    if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
+        return {}
+    kind = type(author)
+    both = [name for name in ("optimizer", "loss", "metrics") if getattr(kind, name) is not getattr(Author, name)]
+    if both:
+        raise refusals.Refused(
+            f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
+        )
+    return keras_corrections.compiled_with(model)
 
 
 def _freeze(model: keras.Model, hp: Hyperparameters) -> None:
     """Freeze the layers that ``frozen_layers`` says: the first n with weights, or names with wildcards."""
-    frozen = hp.get("frozen_layers", 0)
+    if "frozen_layers" not in hp:
+        return  # as the author has set them
+    frozen = hp["frozen_layers"]
     layers = [layer for layer in model.layers if layer.weights]
     if isinstance(frozen, int) and not isinstance(frozen, bool):
         if not 0 <= frozen <= len(layers):

@@ -7,20 +7,25 @@ from dataclasses import dataclass, field
 
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.program import Program
+from trainables.traces import Traces
 
 CAPACITY = 8
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Structure:
-    """What the code read as plain values while a program was built and traced, and where it was built."""
+    """All that a program was made of: where it was built, what of the data its author saw, and what he read of `hp`."""
 
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
-    reads: Reads = field(default_factory=dict)
+    seen: Traces = field(default_factory=dict)  # what `data` has left for the author's methods to see
+    example: object = None  # digest of the first example, where they read it
+    reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
+    keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
 
-    def fits(self, environment: tuple[object, ...], hp: Hyperparameters) -> bool:
+    def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
         """Whether building a program for this trial would give the same graph."""
-        return self.environment == environment and hp.agree(self.reads)
+        alike = self.environment == wanted.environment and self.seen == wanted.seen
+        return alike and self.example in (None, wanted.example) and hp.agree(self.reads)
 
 
 class Programs:
@@ -29,11 +34,11 @@ class Programs:
     def __init__(self) -> None:
         self._held: list[tuple[Structure, Program]] = []
 
-    def find(self, environment: tuple[object, ...], hp: Hyperparameters) -> tuple[Structure, Program] | None:
+    def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """The program that fits a trial, now the most recently used."""
         for held in self._held:
             structure, program = held
-            if structure.fits(environment, hp) and program.live.accepts(hp):
+            if structure.fits(wanted, hp) and program.live.accepts(hp):
                 self._held.remove(held)
                 self._held.append(held)
                 return held
@@ -45,6 +50,10 @@ class Programs:
         if len(self._held) > CAPACITY:
             del self._held[0]
             gc.collect()  # models and graphs hold each other in circles
+
+    def remove(self, program: Program) -> None:
+        """Forget one program."""
+        self._held = [held for held in self._held if held[1] is not program]
 
     def clear(self) -> None:
         """Forget all programs."""

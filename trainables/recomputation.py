@@ -7,21 +7,22 @@ Chen et al., Training Deep Nets with Sublinear Memory Cost.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 
-def install(model: keras.Model) -> None:
+def install(model: keras.Model, adding: Collection[int]) -> None:
     """Recompute the layers of a model that are functions of their inputs and trainable weights alone.
 
     What has state or draws random numbers (batch normalisation, dropout) would do so twice: its activations
-    are kept.
+    are kept. So are those of the layers, by identity, that are ``adding`` to the loss, which would lose its gradient.
     """
     for layer in model.layers:
-        if not isinstance(layer, keras.Model) and _is_pure(layer):
+        adds = any(id(part) in adding for part in layer._flatten_layers())
+        if not isinstance(layer, keras.Model) and not adds and _is_pure(layer):
             layer.call = functools.partial(_recomputed, layer.call)
 
 

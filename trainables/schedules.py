@@ -99,7 +99,20 @@ SCHEDULES = (
     "one_cycle",
     "plateau",
 )
-READS = ("lr_final", "lr_lengthening", "lr_rise", "lr_initial", "lr_power", "lr_drop_factor")
+SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
+"""The parameters that make of a peak rate the rate of each update."""
+READS = (
+    "lr_schedule",
+    "lr_scaling",
+    "warmup_epochs",
+    "warmup_steps",
+    "lr_final",
+    "lr_lengthening",
+    "lr_rise",
+    "lr_initial",
+    "lr_power",
+    "lr_drop_factor",
+)
 
 
 def build(hp: Hyperparameters) -> Schedule:
@@ -192,13 +205,14 @@ def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     return round(hp.number("warmup_epochs", 0.0) * updates_per_epoch)
 
 
-def peak_rate(hp: Hyperparameters, batch_size: int) -> float:
-    """``learning_rate``, scaled with the global batch as ``lr_scaling`` (none, linear, sqrt) says.
+def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
+    """``learning_rate``, or the rate that an optimizer has of its ``own``, scaled as ``lr_scaling`` says.
 
-    Linear (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or by the square root (Krizhevsky, One
+    With the global batch: not at all (none),
+    linearly (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or by the square root (Krizhevsky, One
     Weird Trick, section 5), against ``reference_batch_size``, the batch for which the rate was chosen.
     """
-    rate, scaling = hp.number("learning_rate", 1e-3), hp.text("lr_scaling", "none")
+    rate, scaling = hp.number("learning_rate", 1e-3) if own is None else own, hp.text("lr_scaling", "none")
     if scaling == "none":
         return rate
     if scaling not in ("linear", "sqrt"):

@@ -28,14 +28,14 @@ Loaded: TypeAlias = tuple[Any, Any]
 
 
 def shared(
-    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], holder: object = None
+    folder: Path | None, hp: Hyperparameters, load: Callable[[], Loaded], left: Callable[[], object] = lambda: None
 ) -> tuple[Loaded, Reads]:
     """``load()``, done once for all workers with the same folder whose trials agree on what it read, and its reads.
 
     The folder belongs to one run of one sweep, so that code and files stay the same; None: do not share.
-    Streams and an author's own memory maps pass through, and so does what comes with new attributes of the
-    ``holder``, which other workers would miss: each worker loads for itself. Raises what ``load`` raises, and
-    DataError where the folder's disk is too small.
+    Streams and an author's own memory maps pass through, and so does what comes with something ``left`` elsewhere
+    (attributes of the trainable), which other workers would miss: each worker loads for itself. Raises what ``load``
+    raises, and DataError where the folder's disk is too small.
     """
     if folder is None:
         return _settled(*_recorded(hp, load))
@@ -45,9 +45,8 @@ def shared(
         with _locked(folder / "lock"):
             found = _find(folder, hp)
             if found is None:
-                before = _attributes(holder)
                 loaded, reads = _recorded(hp, load)
-                shareable = _attributes(holder) == before and _shareable(loaded)
+                shareable = not left() and _shareable(loaded)
                 found = folder / f"data-{len(list(folder.glob('data-*')))}"
                 _write_whole(loaded if shareable else None, reads, found)
                 if not shareable:
@@ -79,10 +78,6 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     if not isinstance(loaded, tuple) or len(loaded) != 2:
         raise DataError(f"data() returned {type(loaded).__name__}, expected two: training and validation data or None")
     return loaded, reads
-
-
-def _attributes(holder: object) -> dict[str, int]:
-    return {name: id(value) for name, value in getattr(holder, "__dict__", {}).items()}
 
 
 def _settled(loaded: Loaded, reads: Reads) -> tuple[Loaded, Reads]:

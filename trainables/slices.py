@@ -21,12 +21,17 @@ _present = threading.local()
 
 @dataclass(eq=False)
 class Slice:
-    """Rows ``start`` to ``stop`` of a global batch of ``size``."""
+    """Rows ``start`` to ``stop`` of a global batch of ``size``.
+
+    A slice is never empty, for kernels go wrong on empty batches (oneDNN's convolution returns another shape): where
+    a batch has fewer examples than parts, one of its rows stands in, and is not ``real``: it counts nowhere.
+    """
 
     size: tf.Tensor
     start: tf.Tensor
     stop: tf.Tensor
-    parts: int  # how many slices the batch is cut into
+    parts: int = 1  # how many slices the batch is cut into
+    real: tf.Tensor | None = None  # whether these rows are the slice's own; None: always
     draws: Draws | None = None  # None: nothing is random (evaluation)
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
@@ -34,8 +39,9 @@ class Slice:
 
     @property
     def count(self) -> tf.Tensor:
-        """Examples in this slice; may be 0."""
-        return self.stop - self.start
+        """Examples in this slice; 0 where a row stands in."""
+        rows = self.stop - self.start
+        return rows if self.real is None else tf.where(self.real, rows, 0)
 
     @property
     def share(self) -> tf.Tensor:
@@ -50,13 +56,22 @@ class Slice:
         return sum_over_replicas([count])[0]
 
 
+def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
+    """One of the parts of a global batch, which differ by one example at most."""
+    if parts == 1:
+        return Slice(size, tf.constant(0), size)
+    start, stop = size * part // parts, size * (part + 1) // parts
+    first = tf.minimum(start, size - 1)
+    return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start)
+
+
 @contextmanager
-def entered(cut: Slice) -> Iterator[Slice]:
+def entered(piece: Slice) -> Iterator[Slice]:
     """Compute this slice inside the block."""
     before = current()
-    _present.slice = cut
+    _present.slice = piece
     try:
-        yield cut
+        yield piece
     finally:
         _present.slice = before
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables import checkpoint, schedules
+from trainables import checkpoint, optimizers, schedules
 from trainables.data import Split
 from trainables.devices import Placement
 from trainables.fit_program import FitProgram
@@ -35,7 +35,7 @@ class Trial:
     batch_size: int  # global
     validation_batch_size: int
     reads: tuple[Reads, ...]  # all that was read of `hp` in making it
-    peak: float
+    peak: float | None  # None: the author's optimizer has a schedule of its own
     schedule: schedules.Schedule
     warmup: int  # updates
     updates_per_epoch: int
@@ -62,11 +62,18 @@ class Trial:
         told = "epochs" in self.hp and any("epochs" in reads for reads in self.reads)
         if told or self.epoch < self.assignment.epochs:
             return False
+        if self.peak is None:  # who knows what the author's schedule was told
+            return False
         updates = self.epoch * self.updates_per_epoch
         return not schedules.foresees(self.schedule, updates=updates, count=self.updates_per_epoch, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-        """The learning rate of each update of the next epoch."""
+        """The learning rate of each update of the next epoch; of an optimizer's own schedule the last one alone."""
+        if self.peak is None:
+            rates = np.full(self.updates_per_epoch, np.nan, np.float32)
+            last = (self.epoch + 1) * self.updates_per_epoch - 1
+            rates[-1] = optimizers.scheduled_rate(self.program.parts.optimizer, last)
+            return rates
         return schedules.rates(
             self.schedule,
             peak=self.peak * (self.reduction.scale if self.reduction else 1.0),
@@ -84,7 +91,10 @@ class Trial:
         train_s = time.perf_counter() - began
         metrics = trained.metrics
         if self.validation is not None and trained.finite:
-            held_out = self.program.evaluate(self.validation, batch_size=self.validation_batch_size)
+            with self.placement.strategy.scope():
+                held_out = self.program.evaluate(
+                    self.validation, batch_size=self.validation_batch_size, seed=self.assignment.seed, epoch=epoch
+                )
             metrics = metrics | {f"val_{name}": value for name, value in held_out.items()}
         time_s = time.perf_counter() - began
         self.epoch, self.train_s = epoch, self.train_s + time_s
@@ -124,7 +134,8 @@ class Trial:
             self.reduction.restore(about["reduction"])
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
-        with self.hp.recording(self.structure.reads):  # a trace for new shapes reads again
+        # Traces belong to the scope that they were made in; one for new shapes reads again.
+        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
             return self.program.train_epoch(
                 self.train,
                 rates,

@@ -79,5 +79,4 @@ def metrics(epochs: list[EpochReported]) -> list[dict[str, float]]:
 
 
 def weights(trainable: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    trial = trainable._begun()
-    return [np.asarray(v) for v in trial.program.variables]
+    return [parts[0] for parts in trainable._begun().program.state.arrays().values()]

@@ -20,7 +20,11 @@ class Named(Small):
     def model(self, hp: Any) -> keras.Model:
         names = ("stem", "body", "head")
         units = (8, 8, 3)
-        layers = [keras.layers.Dense(n, name=name, activation="tanh") for n, name in zip(units, names, strict=True)]
+        last = {"head": "linear"}
+        layers = [
+            keras.layers.Dense(n, name=name, activation=last.get(name, "tanh"))
+            for n, name in zip(units, names, strict=True)
+        ]
         return keras.Sequential([keras.Input((6,)), *layers])
 
 
