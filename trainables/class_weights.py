@@ -34,15 +34,28 @@ def labels_of(data: Any) -> Any:
 
 
 def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
-    """The data with sample weights by label, times those that it has; a label without weight counts 1."""
+    """The data with sample weights by label, times those that it has; a label without weight counts 1.
+
+    Raises DataError for targets that are no integer labels.
+    """
     if not weights:
         return data
-    table = np.ones(max(weights) + 1, np.float32)
-    table[list(weights)] = list(weights.values())
+    labels = np.array(sorted(weights), np.int64)
+    values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
+
+    def by_label(y: Any) -> Any:
+        place = tf.searchsorted(labels, tf.reshape(tf.cast(y, tf.int64), [-1]))
+        found = tf.gather(labels, tf.minimum(place, len(labels) - 1)) == tf.reshape(tf.cast(y, tf.int64), [-1])
+        return tf.reshape(tf.gather(values, tf.where(found, place, len(labels))), tf.shape(y))
+
     if isinstance(data, tf.data.Dataset | Stream):
-        return data.map(lambda x, y, *given: (x, y, _product(tf.gather(table, tf.cast(y, tf.int64)), given)))
+        return data.map(lambda x, y, *given: (x, y, _product(by_label(y), given)))
     x, y, *given = data
-    return x, y, _product(table[np.asarray(y).ravel()].reshape(np.shape(y)), given)
+    if not hasattr(y, "dtype") or not (np.issubdtype(y.dtype, np.integer) or y.dtype == bool):
+        raise DataError("class_weights are given, but the targets are no array of integer labels")
+    flat = np.asarray(y).astype(np.int64)
+    place = np.minimum(np.searchsorted(labels, flat), len(labels) - 1)
+    return x, y, _product(np.where(labels[place] == flat, values[place], np.float32(1.0)), given)
 
 
 def _product(by_label: Any, given: Any) -> Any:

@@ -23,7 +23,11 @@ __all__ = ["ArraySplit", "Chunk", "DataError", "Split", "StreamSplit", "split", 
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
-SOME = 4096  # examples
+PADDING = (
+    "where examples differ in length, pad them: keras.utils.pad_sequences(rows, padding='post'), or in a dataset "
+    "map(lambda x, y: (tf.pad(x, [[0, longest - tf.shape(x)[0]]]), y)), and mask with Embedding(mask_zero=True) or "
+    "Masking()"
+)
 
 _Epoch: TypeAlias = tuple[int, int | None, int]  # batch size, seed, number
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
@@ -51,11 +55,15 @@ class ArraySplit:
 
     def example(self) -> Any:
         """The first example, as a batch of one."""
-        return _map(lambda leaf: np.asarray(leaf[:1]), self.arrays)
+        return self.examples(1)
 
-    def some_targets(self) -> Any:
-        """The targets of the first examples."""
-        return _map(lambda leaf: np.asarray(leaf[:SOME]), self.arrays[1])
+    def leaves(self) -> list[Any]:
+        """All arrays, flat."""
+        return list(tf.nest.flatten(self.arrays))
+
+    def examples(self, count: int) -> Any:
+        """The first examples."""
+        return _map(lambda leaf: np.asarray(leaf[:count]), self.arrays)
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; the order is a permutation drawn from (seed, epoch), or as it is without a seed."""
@@ -83,11 +91,23 @@ class StreamSplit:
 
     def example(self) -> Any:
         """The first example, as a batch of one."""
-        return tuple(next(iter(self._stream.ordered(None, 0).take(1).batch(1).as_numpy_iterator())))
+        return self.examples(1)
 
-    def some_targets(self) -> Any:
-        """The targets of the first example."""
-        return self.example()[1]
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all examples, as far as their shapes are known."""
+        return self.size * _row_bytes(self._stream.ordered(None, 0))
+
+    def blocks(self) -> Iterator[list[Any]]:
+        """All examples as they lie, some at a time, their arrays flat."""
+        with tf.device("/cpu:0"):
+            batches = self._stream.ordered(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
+            while (arrays := _next(batches)) is not None:
+                yield list(tf.nest.flatten(arrays))
+
+    def examples(self, count: int) -> Any:
+        """The first examples, at most this many."""
+        return tuple(next(iter(self._stream.ordered(None, 0).take(count).batch(count).as_numpy_iterator())))
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; shuffled as far as the source allows from (seed, epoch), or as it is without a seed."""
@@ -139,11 +159,20 @@ def _as_array(leaf: Any) -> Any:
         raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays")
     if not leaf.shape:
         raise DataError("an array without axes, expected one row an example")
-    if leaf.dtype.hasobject:
+    if leaf.dtype.kind in "SUT" or (leaf.dtype.hasobject and _of_text(leaf)):
         raise DataError(
-            f"an array of Python objects of shape {tuple(leaf.shape)}, expected numbers; do the rows differ in shape?"
+            "an array of texts, expected numbers; map them to numbers in data(): x = "
+            "keras.layers.StringLookup(vocabulary=...)(x) or keras.layers.TextVectorization, labels with np.unique("
+            "y, return_inverse=True)"
         )
+    if leaf.dtype.hasobject:
+        raise DataError(f"an array of Python objects of shape {tuple(leaf.shape)}, expected numbers; {PADDING}")
     return leaf
+
+
+def _of_text(leaf: Any) -> bool:
+    flat = np.asarray(leaf[:1]).reshape(-1)
+    return bool(flat.size) and isinstance(flat[0], str | bytes)
 
 
 def _check_specs(element: Any) -> None:
@@ -154,7 +183,12 @@ def _check_specs(element: Any) -> None:
     specs = tf.nest.flatten(element)
     shapes = [s.shape for s in specs if isinstance(s, tf.TensorSpec)]
     if len(shapes) < len(specs):
-        raise DataError("sparse or ragged tensors, expected dense ones of one shape")
+        raise DataError(f"sparse or ragged tensors, expected dense ones of one shape; {PADDING}")
+    if any(spec.dtype == tf.string for spec in specs):
+        raise DataError(
+            "a dataset of texts, expected numbers; map them in data(): dataset.map(lambda x, y: (vectorise(x), y)) "
+            "with keras.layers.TextVectorization or StringLookup"
+        )
     if all(shape.rank and shape[0] is None for shape in shapes):
         raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
 
@@ -176,9 +210,8 @@ def _read(
 ) -> Iterator[Chunk]:
     with tf.device("/cpu:0"):
         dataset = stream.ordered(seed, epoch)
-        specs = tf.nest.flatten(dataset.element_spec)
-        row_bytes = sum((spec.shape.num_elements() or 1024) * spec.dtype.size for spec in specs)
-        examples = iter(dataset.batch(min(_chunk_rows(row_bytes, batch_size), updates(size, batch_size) * batch_size)))
+        rows = min(_chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
+        examples = iter(dataset.batch(rows))
     seen = 0
     while (arrays := _next(examples)) is not None:
         chunk = _in_order(arrays, strategy)
@@ -186,6 +219,11 @@ def _read(
         yield chunk
     if seen != size:
         raise DataError(f"an epoch of {seen} examples, expected {size} as counted; is the dataset random?")
+
+
+def _row_bytes(dataset: tf.data.Dataset) -> int:
+    specs = tf.nest.flatten(dataset.element_spec)
+    return sum((spec.shape.num_elements() or 1024) * spec.dtype.size for spec in specs)
 
 
 def _chunk_rows(row_bytes: int, batch_size: int) -> int:
@@ -212,7 +250,7 @@ def _next(examples: Iterator[Any]) -> Any:
     try:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
-        raise DataError(f"the dataset cannot be read or batched: {error.message.splitlines()[0]}") from error
+        raise DataError(f"the dataset cannot be read or batched: {error.message.splitlines()[0]}; {PADDING}") from error
 
 
 class _Ahead:

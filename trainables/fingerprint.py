@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from typing import Any
 
-import keras
 import numpy as np
 
-from trainables.data import Split
+from trainables.data import ArraySplit, Split, StreamSplit
 
-ROWS = 4096
+LARGEST_BYTES = 2 * 2**30
+LARGEST_STREAM_BYTES = 256 * 2**20  # these are decoded and mapped while they are read
+BLOCK_BYTES = 64 * 2**20
 
 
-def of(*splits: Split | None) -> str:
-    """Digest of sizes, types and examples; of large arrays up to 4,096 evenly spaced rows, of streams the first."""
+def of(*splits: Split | None) -> str | None:
+    """Digest of all examples with their sizes and types; None where there is none that could be trusted.
+
+    That is where arrays are larger than 2 GiB, a stream than 256 MiB, or rows are decoded anew at each use: a digest
+    of a part would be the same for other data.
+    """
     total = hashlib.blake2b(digest_size=16)
+    left = LARGEST_BYTES
     for data in splits:
         if data is None:
             total.update(b"none")
             continue
-        arrays = getattr(data, "arrays", None)
         total.update(f"{type(data).__name__} {data.size}".encode())
-        for leaf in _leaves(data.example() if arrays is None else arrays):
-            total.update(f"{leaf.dtype} {leaf.shape}".encode())
-            rows = np.linspace(0, len(leaf) - 1, min(len(leaf), ROWS)).astype(np.int64)
-            total.update(np.ascontiguousarray(leaf[rows]).tobytes())
+        for block in _blocks(data):
+            if block is None:
+                return None
+            left -= block.nbytes
+            if left < 0:
+                return None
+            total.update(f"{block.dtype} {block.shape}".encode())
+            total.update(block.view(np.uint8).data if block.ndim and block.size else block.tobytes())
     return total.hexdigest()
 
 
-def _leaves(nested: Any) -> list[Any]:
-    return [leaf if hasattr(leaf, "dtype") else np.asarray(leaf) for leaf in keras.tree.flatten(nested)]
+def _blocks(data: Split) -> Iterator[np.ndarray[Any, Any] | None]:
+    """All examples, a block at a time; None for what cannot be read cheaply."""
+    match data:
+        case ArraySplit():
+            leaves = data.leaves()
+            if (
+                sum(leaf.nbytes if isinstance(leaf, np.ndarray) else LARGEST_BYTES + 1 for leaf in leaves)
+                > LARGEST_BYTES
+            ):
+                yield None
+                return
+            for leaf in leaves:
+                rows = max(BLOCK_BYTES // max(leaf.nbytes // len(leaf), 1), 1)
+                for start in range(0, len(leaf), rows):
+                    yield np.ascontiguousarray(leaf[start : start + rows])
+        case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
+            yield None
+        case StreamSplit():
+            for arrays in data.blocks():
+                yield from map(np.ascontiguousarray, arrays)

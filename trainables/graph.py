@@ -55,8 +55,9 @@ class Graph:
         self.live = live
         self._strategy = strategy
         self._recipe = recipe
-        self._losses = losses
+        self.losses = losses
         self._augment = augment
+        self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
@@ -128,7 +129,7 @@ class Graph:
 
     def zeros(self) -> dict[str, tf.Tensor]:
         """Where the sums of an epoch begin: the total loss and, of several global losses, each."""
-        named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
+        named = [f"{loss.name}_loss" for loss in self.losses] if len(self.losses) > 1 else []
         return {name: tf.constant(0.0) for name in ("loss", *named)}
 
     def _sum(self, values: _T) -> _T:
@@ -215,7 +216,7 @@ class Graph:
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
     ) -> dict[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = [loss.name for loss in self._losses if loss.counts_first]
+        names = [loss.name for loss in self.losses if loss.counts_first]
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}

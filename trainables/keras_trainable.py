@@ -33,7 +33,7 @@ from trainables import (
     traces,
 )
 from trainables.author import Author
-from trainables.data import Split, split, updates
+from trainables.data import ArraySplit, Split, split, updates
 from trainables.devices import Placement, place
 from trainables.draws import Draws
 from trainables.fit_program import FitProgram
@@ -47,6 +47,7 @@ from trainables.stopwatch import Stopwatch
 from trainables.trial import Trial
 
 VALIDATION_BATCH = 256
+SOME = 4096  # examples whose targets tell what is to be learned
 
 
 class KerasTrainable(Author):
@@ -84,7 +85,8 @@ class KerasTrainable(Author):
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         train, validation = self._load(hp, placement, assignment.shared)
-        self.first_example, self.some_targets = train.example(), train.some_targets()
+        self.first_example = train.example()
+        self.some_targets = train.examples(SOME if isinstance(train, ArraySplit) else 1)[1]
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         with placement.strategy.scope(), precision.policy(dtype):

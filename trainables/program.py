@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables import profile
+from trainables import additivity, profile
 from trainables.data import Chunk, Split, updates
 from trainables.graph import Graph
 from trainables.parts import Parts
@@ -59,6 +59,10 @@ class Program:
         tracked = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *scale, *average]
         self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
         self._graph.traced.clear()
+        if not self._graph.whole:
+            self.state.will_train()
+            additivity.check(model, self._graph.losses, train.examples(additivity.EXAMPLES))
+            self.state.rewind()
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""

@@ -49,6 +49,8 @@ def from_dataset(dataset: tf.data.Dataset) -> Stream:
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY:
         raise DataError("an endless dataset, expected one epoch of it; use take(n)")
+    if _is_batched(dataset):
+        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
     known = None if size == tf.data.UNKNOWN_CARDINALITY else size
 
     def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
@@ -57,6 +59,21 @@ def from_dataset(dataset: tf.data.Dataset) -> Stream:
         return dataset.shuffle(min(known or SHUFFLE_BUFFER, SHUFFLE_BUFFER), seed=mixed(seed, epoch))
 
     return Stream(ordered, known)
+
+
+def _is_batched(dataset: tf.data.Dataset) -> bool:
+    """Whether a `batch` made its elements and nothing took them apart again."""
+    present = dataset
+    while present is not None:
+        kind = type(present).__name__.lower()
+        if "batchdataset" in kind and "unbatch" not in kind:
+            return True
+        inputs = present._inputs()
+        keeps = ("prefetch", "cache", "map", "take", "skip", "shuffle", "options", "repeat", "filter", "shard")
+        present = (
+            inputs[0] if len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind else None
+        )
+    return False
 
 
 def mixed(seed: int, epoch: int) -> int:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import ast
 import multiprocessing
 import tempfile
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from sweep.contract import Assignment, Devices, Value
 from sweep.hyperparameters import Hyperparameters
 from trainables.cifar_resnet import CifarResNet
 
+T = TypeVar("T")
 EPOCHS = 2
 
 KINDS: dict[str, dict[str, Value]] = {
@@ -110,14 +112,18 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
 class Processes:
     """A fresh process for each call, two at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, preloaded: Sequence[str] = ()) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["isolation", *(name.partition(":")[0] for name in shipped())])
+        context.set_forkserver_preload(["isolation", *preloaded, *(name.partition(":")[0] for name in shipped())])
         self._pool = ProcessPoolExecutor(2, mp_context=context, max_tasks_per_child=1)
 
     def run(self, trainable: str, kinds: list[str]) -> Future[list[Outcome]]:
         """`run` in such a process."""
-        return self._pool.submit(run, trainable, kinds)
+        return self.submit(run, trainable, kinds)
+
+    def submit(self, function: Callable[..., T], *given: Any) -> Future[T]:
+        """Any function in such a process."""
+        return self._pool.submit(function, *given)
 
     def close(self) -> None:
         """Wait for none."""

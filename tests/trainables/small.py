@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def interrupted(given: Assignment, folder: Path) -> tuple[list[EpochReported], S
     return first + go_on(resumed), resumed
 
 
-def metrics(epochs: list[EpochReported]) -> list[dict[str, float]]:
+def metrics(epochs: Sequence[EpochReported]) -> list[dict[str, float]]:
     return [dict(epoch.metrics) for epoch in epochs]
 
 

@@ -1,0 +1,11 @@
+"""All entries of the zoo, by the name of their class."""
+
+from __future__ import annotations
+
+import zoo_layers
+import zoo_losses
+import zoo_models
+import zoo_training
+from zoo import ENTRIES
+
+__all__ = ["ENTRIES", "zoo_layers", "zoo_losses", "zoo_models", "zoo_training"]

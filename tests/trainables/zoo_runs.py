@@ -1,0 +1,112 @@
+"""Trials of the zoo in a worker of this process, with all ways to end."""
+
+from __future__ import annotations
+
+import tempfile
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from small import go_on, metrics
+from zoo_entries import ENTRIES
+
+from sweep.backends.worker import Job, Order, Worker
+from sweep.contract import Assignment, Devices, Value
+
+EPOCHS = 3
+KINDS: dict[str, dict[str, Value]] = {
+    "a": {"seed": 1},
+    "b": {"seed": 2, "learning_rate": 0.02, "batch_size": 32},
+    "diverged": {"seed": 1, "learning_rate": 1e30},
+    "pruned": {"seed": 2, "learning_rate": 0.3},
+    "raised": {"seed": 1, "explode": 3.0},
+    "interrupted": {"seed": 2, "learning_rate": 0.3},
+}
+USED = ("a", "diverged", "b", "pruned", "a", "raised", "b", "interrupted", "a", "b")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended, its metrics, and a checksum of all state."""
+
+    status: str
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    state: dict[str, int] = field(default_factory=dict)
+    reason: str = field(default="", compare=False)
+
+
+def straight(name: str, kind: str) -> Outcome:
+    """One trial."""
+    with tempfile.TemporaryDirectory() as folder:
+        return _run(name, _worker(name, folder), 0, kind)
+
+
+def used(name: str, kept: str) -> list[Outcome]:
+    """All of `USED` in one worker, then a until after its first epoch, with a checkpoint of it in ``kept``."""
+    with tempfile.TemporaryDirectory() as folder:
+        worker = _worker(name, folder)
+        outcomes = [_run(name, worker, number, kind) for number, kind in enumerate(USED)]
+        worker.take(Order(_assignment(name, len(USED), "a"), decision_epochs=(1,)))
+        first = worker.step()
+        if first.end is None:
+            worker._loaded().save(Path(kept))()
+        return [*outcomes, Outcome("paused", metrics(first.epochs))]
+
+
+def resume(name: str, kept: str) -> Outcome:
+    """The rest of trial a from that checkpoint."""
+    trainable = ENTRIES[name].trainable()
+    trainable.begin(_assignment(name, 0, "a"))
+    assert trainable.restore(Path(kept)) == 1
+    return Outcome("completed", metrics(go_on(trainable)), _checksums(trainable))
+
+
+def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
+    worker.take(Order(_assignment(name, number, kind), decision_epochs=(1,)))
+    found: list[dict[str, float]] = []
+    while True:
+        if kind == "interrupted" and found:
+            worker._job.stop_file.touch()
+        progress = worker.step()
+        found += metrics(progress.epochs)
+        if progress.end is not None:
+            worker._job.stop_file.unlink(missing_ok=True)
+            complete = progress.end.status == "completed" and worker._trainable is not None
+            state = _checksums(worker._trainable) if complete else {}
+            return Outcome(progress.end.status, found, state, progress.end.error or progress.end.reason)
+        if kind == "pruned":
+            return Outcome("pruned", found)
+
+
+def _checksums(trainable: object) -> dict[str, int]:
+    arrays = trainable._begun().program.state.arrays()  # type: ignore[attr-defined]
+    return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
+
+
+def _worker(name: str, folder: str) -> Worker:
+    job = Job(
+        sweep="zoo",
+        trainable=f"{ENTRIES[name].trainable.__module__}:{name}",
+        import_folders=(Path(__file__).parent,),
+        results_folder=Path(folder),
+        objective="loss",
+        maximize=False,
+    )
+    return Worker(job)
+
+
+def _assignment(name: str, number: int, kind: str) -> Assignment:
+    found = ENTRIES[name]
+    params = {"batch_size": 16, **found.params, **KINDS[kind]}
+    seed = params.pop("seed")
+    assert isinstance(seed, int)
+    return Assignment(
+        trial=number,
+        params=params,
+        seed=seed,
+        epochs=EPOCHS,
+        devices=Devices(cpus=1),
+        training=dict(found.training),
+        objective="loss",
+    )
