@@ -141,7 +141,7 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except (Exception, SystemExit) as caught:  # the border to the user's code: all of it is kept with the trial
+        except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
             reason, error = f"{type(caught).__name__}: {one_line(caught)}", traceback.format_exc()
         if status is Status.RUNNING:
@@ -211,9 +211,11 @@ class Worker:
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
+        decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
         if trial.saver.is_due([*map(self._loss, epochs)]):
-            # One that may be pruned now, and its checkpoints deleted, waits.
-            self._save(trial, epochs, beside=trial.done not in trial.order.decision_epochs)
+            self._save(trial, epochs, beside=not decided)
+        elif decided:
+            trial.saver.settle()
         return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:

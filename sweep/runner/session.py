@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import inline, memory, sharing
+from sweep.backends import checkpoints, inline, memory, sharing
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError, StoreError
@@ -134,6 +134,7 @@ def _drive(
     with folder.lock(), noise.redirected(folder.debug_log) as terminal:
         job.stop_file.unlink(missing_ok=True)
         sharing.clean(folder.path)  # what a killed session has left
+        checkpoints.clean(folder.path)
         watching = view(folder, terminal)
         try:
             _note_changes(folder, spec, source, folders, watching)

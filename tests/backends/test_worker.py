@@ -264,3 +264,18 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     checkpoints.delete(job.results_folder, 3)
     worker.step()
     assert kept(job) == []
+
+
+def test_no_decision_is_taken_over_a_checkpoint_that_is_being_written(job: Job) -> None:
+    worker = Worker(dataclasses.replace(job, trainable="counting:Slow", checkpoint_every_s=1.0))
+    worker.take(order("1 waits", decisions=(2,)))
+    assert numbers(worker.step().epochs) == [1]
+    assert kept(job) == []
+    assert numbers(worker.step().epochs) == [2]
+    assert kept(job) == ["epoch-000001"]  # now the driver may prune, and delete
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, GeneratorExit])
+def test_what_is_no_exception_fails_the_trial_alone(job: Job, raised: type[BaseException]) -> None:
+    _, end, _ = whole(Worker(job), order(f"2 {raised.__name__}"))
+    assert (end.status, end.reason) == (Status.FAILED, f"{raised.__name__}: no more")
