@@ -10,9 +10,11 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
+from sweep.backends.saving import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Assignment, Devices
 from sweep.errors import StoreError, TrainableError, did_you_mean
@@ -76,6 +78,7 @@ class Coordinator:
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
         self._exhausted = False  # the searcher has no more trials
+        self._all_started = False  # the searcher has no more, or the cap is reached
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
@@ -156,22 +159,30 @@ class Coordinator:
 
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
-        reason = self.stopping or "the sweep ended"
+        finished = not self.stopping and not self._open and self._all_started
+        reason = "finished" if finished else self.stopping or "the backend gave up"
         open_ends = [
             self._end(trial, Status.INTERRUPTED, reason, Facts())
             for trial in self._open.values()
             if not trial.interrupted
         ]
-        self._emit([*open_ends, SessionEnded(time=time.time(), reason=self.stopping or "finished")])
+        self._emit([*open_ends, SessionEnded(time=time.time(), reason=reason)])
+
+    def crash(self, error: BaseException) -> None:
+        """End the session as a kill would: what is known of the trials may not be what is in the log."""
+        with suppress(StoreError):
+            reason = f"crashed: {type(error).__name__}: {one_line(error)}"
+            self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _start(self) -> _Open | None:
         """Log a new trial; None when there is none to start."""
         number = self._count
-        if self._limits.cap is not None and number >= self._limits.cap:
+        self._all_started = self._exhausted or (self._limits.cap is not None and number >= self._limits.cap)
+        if self._all_started:
             return None
-        params = None if self._exhausted else self._searcher.suggest(number)
+        params = self._searcher.suggest(number)
         if params is None:
-            self._exhausted = True
+            self._exhausted = self._all_started = True
             return None
         repeat = number % self._spec.repeats
         started = TrialStarted(

@@ -210,8 +210,10 @@ def _session(
                 try:
                     if not coordinator.stopping:
                         train(coordinator, job)
-                finally:
-                    coordinator.close()
+                except BaseException as crash:
+                    coordinator.crash(crash)
+                    raise
+                coordinator.close()
         finally:
             full = _closed(writer)
     if coordinator.error:

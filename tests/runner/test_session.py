@@ -9,7 +9,9 @@ from curves import FILE, Watcher, ends, resume, run
 
 import sweep
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Event
+from sweep.events import EpochReported, Event, SessionEnded
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
 
 
 def test_a_grid_completes(project: Path) -> None:
@@ -68,6 +70,28 @@ def test_interrupted_and_resumed_is_uninterrupted(project: Path) -> None:
     resumed = sweep.load(outcome.folder.path)
     assert resumed.metrics["metric.score"].tolist() == whole.metrics["metric.score"].tolist()
     assert resumed.trials["status"].tolist() == ["completed"] * 3
+
+
+class _Breaks(Watcher):
+    """A fault of our own."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 2):
+            raise RuntimeError("a bug")
+
+
+def test_a_crash_does_not_finish_a_sweep(project: Path) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(project, watcher=_Breaks())
+    folder = ResultsFolder(project / "results" / "curves")
+    assert _endings(folder) == ["crashed: RuntimeError: a bug"]
+    assert resume(project).completed == 3
+    assert _endings(folder) == ["crashed: RuntimeError: a bug", "finished"]
+
+
+def _endings(folder: ResultsFolder) -> list[str]:
+    return [event.reason for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
 
 
 def test_resume_extends(project: Path) -> None:
