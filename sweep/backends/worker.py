@@ -26,6 +26,7 @@ from sweep.loading import load
 from sweep.store.records import encode
 
 STEP_S = 1.0
+STOP_FILE = ".stop-"
 
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
@@ -40,6 +41,7 @@ class Job:
     results_folder: Path
     objective: str
     maximize: bool
+    session: str = ""  # tells the driver's own stop file from any other
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
@@ -53,8 +55,8 @@ class Job:
 
     @property
     def stop_file(self) -> Path:
-        """Its existence asks all workers to end their trials as interrupted after the present epoch."""
-        return self.results_folder / "stop"
+        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
+        return self.results_folder / f"{STOP_FILE}{self.session}"
 
 
 @dataclass(frozen=True, slots=True)

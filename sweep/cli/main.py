@@ -39,6 +39,7 @@ for _command in (
     running.resume,
     analysis.list_sweeps,
     status.status,
+    status.stop,
     analysis.compare,
     analysis.best,
     reporting.report,

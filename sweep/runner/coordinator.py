@@ -6,7 +6,6 @@ and coordinator back to where they were. It knows no Ray, no TensorFlow and no t
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +15,8 @@ from importlib.metadata import version
 
 from sweep.backends.saving import one_line
 from sweep.backends.worker import Order, Progress
-from sweep.contract import Assignment, Devices
-from sweep.errors import StoreError, TrainableError, did_you_mean
+from sweep.contract import Devices
+from sweep.errors import StoreError, TrainableError
 from sweep.events import (
     EpochReported,
     Event,
@@ -30,10 +29,15 @@ from sweep.events import (
 )
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
+from sweep.runner.terms import Terms
+from sweep.runner.watch import Watch
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.log import Log
+
+STAMP_S = 10.0  # at most so much of a killed session's time is not in the log
+UNWANTED = "stopped on request"
 
 
 @dataclass
@@ -48,10 +52,11 @@ class _Open:
     diverged: str | None = None
     interrupted: bool = False
     restarts: int = 0  # in this session, of lost workers
+    unwanted: bool = False  # somebody asked that it be stopped
 
 
 class Coordinator:
-    """Drives one sweep for a backend, which calls `next`, `take` and `lose` and obeys their answers."""
+    """Drives one sweep for a backend, which calls the methods of `Driver` and obeys their answers."""
 
     def __init__(
         self,
@@ -62,21 +67,25 @@ class Coordinator:
         log: Log,
         listen: Callable[[Event], None],
         memo: Memo | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
-        self._objective = spec.objectives[0]
-        self._devices = devices
+        self._terms = Terms(spec, devices)
         self._searcher = searcher
         self._scheduler = scheduler
         self._log = log
         self._listen = listen
         self._memo = memo
         self._limits = Limits(spec, devices.gpus)
+        self._watch = Watch(spec.resources, clock)
+        self._stamped_s: float | None = None  # when the log was last told this session's time
         self._open: dict[int, _Open] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
+        self._doomed: list[int] = []  # ended trials of which workers are to be killed
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
+        self._is_open = False  # all of the log has been replayed
         self._exhausted = False  # the searcher has no more trials
         self._all_started = False  # the searcher has no more, or the cap is reached
         self.completed = 0
@@ -84,6 +93,7 @@ class Coordinator:
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
 
     @property
@@ -97,6 +107,7 @@ class Coordinator:
         for event in events:
             resumed = True
             self._learn(event)
+        self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
         self._again.extend(sorted(self._open))
@@ -114,23 +125,44 @@ class Coordinator:
             if trial.started.trial in self._open and not self.stopping:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
-                return self._order(trial, answer.data if answer else None)
+                known_data = answer.data if answer else None
+                return self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
         return None
+
+    def begun(self, trial: int) -> None:
+        """Hear that a worker begins a trial: from now on its time counts."""
+        if trial in self._out:
+            self._watch.begin(trial)
+
+    def tick(self) -> list[int]:
+        """Look at the clock; the trials that have ended so that their workers must be killed."""
+        if self._watch.is_due():
+            self.on_tick()
+            self._limits.drive(self._watch.session_s, self._watch.under_way_s)
+            if self._limits.reached:
+                self.stop(self._limits.reached)
+            for trial, reason in self._watch.overdue():
+                self._dismiss(self._open[trial], Status.FAILED, reason)
+        doomed, self._doomed = self._doomed, []
+        return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
+        self._watch.hear(trial, len(progress.epochs))
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
         end = progress.end
         if progress.fault:
             self._fail(progress.fault)
-        if not self._names_objective(fresh) or not self._hear(there, fresh, end):
+        if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := self._overdue(there)):
             self._emit([replace(overdue, facts=progress.facts)])
+        elif there.unwanted and trial in self._open:
+            self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -143,7 +175,11 @@ class Coordinator:
         there = self._open.get(trial)
         if there is None or trial not in self._out:
             return False
+        self._watch.end(trial)
         there.restarts += 1
+        if there.unwanted:
+            self._emit([self._end(there, Status.PRUNED, UNWANTED, Facts())])
+            return False
         if there.restarts > self._spec.max_restarts:
             self._emit([self._end(there, Status.FAILED, f"{reason}, after {there.restarts - 1} restarts", Facts())])
             return False
@@ -156,6 +192,15 @@ class Coordinator:
         if not self.stopping:
             self.stopping = reason
             self.on_stop()
+
+    def stop_trial(self, trial: int, *, now: bool = False) -> None:
+        """End one trial for good, after its present epoch or ``now``."""
+        there = self._open.get(trial)
+        if there is None:
+            return
+        there.unwanted = True
+        if now or trial not in self._out:
+            self._dismiss(there, Status.PRUNED, UNWANTED)
 
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
@@ -173,6 +218,17 @@ class Coordinator:
         with suppress(StoreError):
             reason = f"crashed: {type(error).__name__}: {one_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
+
+    def _dismiss(self, trial: _Open, status: Status, reason: str) -> None:
+        """End a trial without waiting for its worker, if one has it."""
+        number = trial.started.trial
+        if number in self._out:
+            self._doomed.append(number)
+        if number in self._again:
+            self._again.remove(number)
+        self._emit([self._end(trial, status, reason, Facts())])
+        self._out.discard(number)  # also where the log could not be written
+        self._watch.end(number)
 
     def _start(self) -> _Open | None:
         """Log a new trial; None when there is none to start."""
@@ -203,7 +259,7 @@ class Coordinator:
         if self._memo and answer.checkpoint and not self._memo.hand_over(answer, trial.started.trial):
             return False
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
-        if not self._names_objective(epochs) or not self._hear(trial, epochs):
+        if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = self._overdue(trial)
         if answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
@@ -215,7 +271,7 @@ class Coordinator:
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._divergence(epoch)):
+            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._terms.divergence(epoch)):
                 if not self._emit(part):
                     return False
                 part = []
@@ -227,6 +283,7 @@ class Coordinator:
         """Log, then act; whether it is logged. Nothing is acted upon that is not."""
         if not events:
             return True
+        events = self._stamp(events)
         try:
             self._log.append(events)
         except StoreError as error:
@@ -238,6 +295,15 @@ class Coordinator:
         if self._limits.reached:
             self.stop(self._limits.reached)
         return True
+
+    def _stamp(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Let the log know this session's time now and then: a resumed sweep's budget counts on."""
+        now, last = self._watch.session_s, events[-1]
+        due = self._stamped_s is None or now - self._stamped_s >= STAMP_S or isinstance(last, SessionEnded)
+        if isinstance(last, SessionStarted) or not due:
+            return events
+        self._stamped_s = now
+        return [*events[:-1], replace(last, driven_s=round(now, 3))]
 
     def _fail(self, fault: str) -> None:
         self.fault = self.fault or fault
@@ -256,31 +322,28 @@ class Coordinator:
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged = self._divergence(event)
+                trial.diverged = self._terms.divergence(event)
                 trial.interrupted = False
+                if not self._is_open:
+                    self._watch.recall(event.trial, event.time_s)
             case TrialEnded(status=Status.INTERRUPTED):
                 self._out.discard(event.trial)
                 self._open[event.trial].interrupted = True
+                self._watch.end(event.trial)
             case TrialEnded():
                 self._out.discard(event.trial)
+                self._watch.end(event.trial)
                 del self._open[event.trial]
                 self.completed += event.status is Status.COMPLETED
             case _:
                 pass
 
-    def _order(self, trial: _Open, known_data: str | None) -> Order:
-        started = trial.started
-        assignment = Assignment(
-            trial=started.trial,
-            params=started.params,
-            seed=started.seed,
-            epochs=trial.epochs,
-            devices=self._devices,
-            training=self._spec.training,
-            objective=self._objective.name,
-            maximize=self._objective.goal == "maximize",
-        )
-        return Order(assignment, trial.decisions, self.to_beat(), known_data)
+    def _lacks_objective(self, epochs: Sequence[EpochReported]) -> bool:
+        wrong = self._terms.wrong(epochs)
+        if wrong:
+            self.error = wrong
+            self.stop(str(wrong))
+        return wrong is not None
 
     def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""
@@ -294,22 +357,3 @@ class Coordinator:
 
     def _end(self, trial: _Open, status: Status, reason: str, facts: Facts) -> TrialEnded:
         return TrialEnded(trial=trial.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
-
-    def _divergence(self, epoch: EpochReported) -> str | None:
-        for name in ("loss", self._objective.name):
-            value = epoch.metrics.get(name)
-            if value is not None and not math.isfinite(value):
-                return f"{name} is {value} in epoch {epoch.epoch}"
-        return None
-
-    def _names_objective(self, epochs: list[EpochReported]) -> bool:
-        for epoch in epochs:
-            for objective in self._spec.objectives:
-                if objective.name not in epoch.metrics:
-                    self.error = TrainableError(
-                        f"{self._spec.trainable} reports no metric {objective.name!r}, which is the sweep's; "
-                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
-                    )
-                    self.stop(str(self.error))
-                    return False
-        return True

@@ -27,6 +27,12 @@ class NoDriver:
     def lose(self, trial: int, reason: str) -> bool:
         raise AssertionError
 
+    def begun(self, trial: int) -> None:
+        raise AssertionError
+
+    def tick(self) -> list[int]:
+        raise AssertionError
+
 
 class Trial(NamedTuple):
     """What is looked at of a trial of Tune."""
@@ -137,6 +143,10 @@ class Driver:
             self.lost.append([trial, reason])
             self.out.discard(trial)
         return False
+    def begun(self, trial):
+        pass
+    def tick(self):
+        return []
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver = Driver()

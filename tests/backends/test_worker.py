@@ -208,6 +208,13 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
 
 
+def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
+    (job.results_folder / "stop").touch()
+    dataclasses.replace(job, session="another").stop_file.touch()
+    _, end, _ = whole(Worker(job), order())
+    assert end.status is Status.COMPLETED
+
+
 def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
     job = dataclasses.replace(job, checkpoint_every_s=99.0)
     whole(Worker(job), order(to_beat=10.0))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sweep.backends.worker import Progress
@@ -36,10 +37,10 @@ def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
     return parse(FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml")
 
 
-def coordinator(given: Spec, log: Log) -> Coordinator:
+def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
     searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
-    return Coordinator(given, Devices(), searcher, scheduler, log, lambda event: None)
+    return Coordinator(given, Devices(), searcher, scheduler, log, lambda event: None, clock=clock)
 
 
 def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from hypothesis import strategies as st
 from sweep.backends.worker import Progress
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.runner.limits import Limits
+from sweep.spec import parse
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -74,12 +78,10 @@ def _position(events: list[Event], told: list[tuple[object, ...]]) -> int:
     return next(n for n in range(len(events) + 1) if len(simulated.story(events[:n])) == len(told))
 
 
-def _begin(tmp_path: Path, *more: str) -> tuple[Any, Log]:
+def _begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic) -> tuple[Any, Log]:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    from sweep.spec import parse
-
     log = Log(tmp_path / "log.jsonl")
-    return simulated.coordinator(parse(text + "\n".join(more), "f.yaml"), log), log
+    return simulated.coordinator(parse(text + "\n".join(more), "f.yaml"), log, clock), log
 
 
 def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: Path) -> None:
@@ -211,3 +213,108 @@ def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
     driver.open([begun, *started, *failed, SessionEnded(time=2.0, reason="the code is at fault")])
     assert driver.stopping is None
     log.close()
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
+    clock = Clock()
+    driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
+    driver.open()
+    driver.next()
+    driver.begun(0)
+    clock.now += 3599
+    assert (driver.tick(), driver.stopping) == ([], None)
+    clock.now += 2
+    assert (driver.tick(), driver.stopping) == ([], "budget of 1 hours")
+    log.close()
+
+
+def test_gpu_hours_count_what_is_under_way() -> None:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"), gpus=2)
+    limits.drive(3600, 3600)
+    assert limits.reached is None
+    limits.drive(5400, 5400)
+    assert limits.reached == "budget of 3 GPU hours"
+
+
+def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -> None:
+    clock = Clock()
+    for killed in range(3):
+        driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
+        driver.open(list(store_log.read(log.path)))
+        assert driver.stopping is None
+        driver.next()
+        ahead = EpochReported(trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1)
+        clock.now += 1500
+        assert driver.take(0, Progress((ahead,)))
+        log.close()
+    driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
+    driver.open(list(store_log.read(log.path)))
+    assert driver.stopping == "budget of 1 hours"
+    log.close()
+
+
+def test_a_log_of_the_last_release_keeps_its_hours(tmp_path: Path) -> None:
+    driver, log = _begin(tmp_path, "budget: {hours: 1}")
+    begun = SessionStarted(time=1.0, resumed=False, version="0.1.0")
+    trial = TrialStarted(trial=0, trial_id="t0", params={"a": 0.1, "b": 1}, seed=0, repeat=0, time=1.0)
+    driver.open([begun, trial, SessionEnded(time=3700.0, reason="interrupted")])
+    assert driver.stopping == "budget of 1 hours"
+    log.close()
+
+
+def test_a_trial_that_hangs_is_ended_and_its_worker_killed(tmp_path: Path) -> None:
+    clock = Clock()
+    driver, log = _begin(tmp_path, "resources: {epoch_minutes: 1}", clock=clock)
+    driver.open()
+    driver.next(), driver.next()
+    driver.begun(0), driver.begun(1)
+    for _ in range(5):
+        clock.now += 15
+        driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
+        doomed = driver.tick()
+    assert doomed == [0]
+    assert not driver.lose(0, "worker lost: killed")
+    assert (driver.running, driver.tick()) == (1, [])
+    assert driver.next().assignment.trial == 2
+    log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [(end.trial, end.status, end.reason) for end in ends] == [
+        (0, Status.FAILED, "no epoch within 1 minutes (resources.epoch_minutes)")
+    ]
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_a_trial_is_stopped_on_request(tmp_path: Path, now: bool) -> None:
+    clock = Clock()
+    driver, log = _begin(tmp_path, clock=clock)
+    driver.open()
+    driver.next(), driver.next()
+    driver.stop_trial(1, now=now)
+    driver.stop_trial(7)
+    clock.now += 1
+    assert driver.tick() == ([1] if now else [])
+    assert not driver.take(1, simulated.progress(driver._open[0].started, 1, 9))
+    assert driver.next().assignment.trial == 2
+    driver.lose(2, "worker lost")
+    driver.stop_trial(2)  # between two workers
+    assert driver.next().assignment.trial == 3
+    driver.stop_trial(3)
+    assert not driver.lose(3, "worker lost")
+    driver.close()
+    log.close()
+    ends = {event.trial: event for event in store_log.read(log.path) if isinstance(event, TrialEnded)}
+    assert {trial: end.status for trial, end in ends.items()} == {
+        **dict.fromkeys((1, 2, 3), Status.PRUNED),
+        0: Status.INTERRUPTED,
+    }
+    assert {ends[trial].reason for trial in (1, 2, 3)} == {"stopped on request"}
