@@ -30,5 +30,8 @@ class Driver(Protocol):
     def take(self, trial: int, progress: Progress) -> bool:
         """Hear of a step; whether the trial goes on."""
 
-    def lose(self, trial: int, reason: str) -> bool:
-        """Hear that a trial's worker is gone; whether the trial comes again as the next one."""
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        """Hear that a trial's worker is gone, perhaps with its node; whether the trial goes on with another for that.
+
+        It is called for every spoilt worker as well.
+        """

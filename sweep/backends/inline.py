@@ -20,4 +20,9 @@ def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None])
             progress = worker.step()
             for text in progress.notices:
                 notice(text)
-            go_on = driver.take(trial, progress) and trial not in driver.tick()
+            go_on = driver.take(trial, progress)
+            if progress.spoilt:
+                driver.lose(trial, "replaced")
+            if trial in driver.tick():  # it took too long; while it trains, nobody can end it here
+                driver.lose(trial, "ended")
+                go_on = False

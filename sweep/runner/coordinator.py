@@ -36,8 +36,8 @@ from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.log import Log
 
-STAMP_S = 10.0  # at most so much of a killed session's time is not in the log
 UNWANTED = "stopped on request"
+MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
 
 
 @dataclass
@@ -52,6 +52,8 @@ class _Open:
     diverged: str | None = None
     interrupted: bool = False
     restarts: int = 0  # in this session, of lost workers
+    lost_nodes: int = 0  # in this session
+    retries: int = 0  # after failures
     unwanted: bool = False  # somebody asked that it be stopped
 
 
@@ -78,10 +80,12 @@ class Coordinator:
         self._memo = memo
         self._limits = Limits(spec, devices.gpus)
         self._watch = Watch(spec.resources, clock)
-        self._stamped_s: float | None = None  # when the log was last told this session's time
         self._open: dict[int, _Open] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
+        self._failed: dict[int, _Open] = {}
+        self._reopened: set[int] = set()  # failed ones that are tried again: searcher and scheduler have had their end
         self._doomed: list[int] = []  # ended trials of which workers are to be killed
+        self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
@@ -99,10 +103,10 @@ class Coordinator:
     @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
-        return len(self._out)
+        return len(self._out) + len(self._dying)
 
-    def open(self, events: Iterable[Event] = ()) -> None:
-        """Start a session; with the events of the log so far, one that resumes."""
+    def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False) -> int:
+        """Start a session; with the events of the log so far, one that resumes; the number of trials tried again."""
         resumed = False
         for event in events:
             resumed = True
@@ -110,7 +114,12 @@ class Coordinator:
         self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
+        failed = [*self._failed.values()] if retry_failed else []
+        self._emit(
+            [replace(self._end(trial, Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
+        )
         self._again.extend(sorted(self._open))
+        return len(failed)
 
     def next(self) -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
@@ -153,7 +162,7 @@ class Coordinator:
             return False
         self._watch.hear(trial, len(progress.epochs))
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
-        end = progress.end
+        end = progress.end and self._terms.spared(progress.end, there.retries)
         if progress.fault:
             self._fail(progress.fault)
         if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
@@ -163,6 +172,8 @@ class Coordinator:
             self._emit([replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
             self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
+        elif end and end.again and trial not in self._out:
+            self._wait(trial, spoilt=progress.spoilt)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -170,19 +181,31 @@ class Coordinator:
                 self._again.appendleft(trial)
         return trial in self._out
 
-    def lose(self, trial: int, reason: str) -> bool:
-        """A trial's worker is gone; whether another one takes the trial over, as it does a few times."""
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        """A trial's worker is gone; whether another one takes the trial over, as it does a few times.
+
+        A lost node is rarely the trial's fault, and does not count as one of these.
+        """
+        if trial in self._dying:
+            self._dying.discard(trial)
+            self._again.append(trial)
+            return False
         there = self._open.get(trial)
         if there is None or trial not in self._out:
             return False
         self._watch.end(trial)
-        there.restarts += 1
+        there.restarts += not with_node
+        there.lost_nodes += with_node
         if there.unwanted:
             self._emit([self._end(there, Status.PRUNED, UNWANTED, Facts())])
             return False
-        if there.restarts > self._spec.max_restarts:
-            self._emit([self._end(there, Status.FAILED, f"{reason}, after {there.restarts - 1} restarts", Facts())])
-            return False
+        if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
+            times = there.restarts + there.lost_nodes - 1
+            end = self._end(there, Status.FAILED, f"{reason}, after {times} restarts", Facts())
+            end = self._terms.spared(end, there.retries)
+            if self._emit([end]) and end.again:
+                self._again.append(trial)
+            return end.again
         self._out.discard(trial)
         self._again.appendleft(trial)
         return True
@@ -222,11 +245,13 @@ class Coordinator:
     def _dismiss(self, trial: _Open, status: Status, reason: str) -> None:
         """End a trial without waiting for its worker, if one has it."""
         number = trial.started.trial
+        end = self._terms.spared(self._end(trial, status, reason, Facts()), trial.retries)
         if number in self._out:
             self._doomed.append(number)
         if number in self._again:
             self._again.remove(number)
-        self._emit([self._end(trial, status, reason, Facts())])
+        if self._emit([end]) and end.again:
+            self._wait(number, spoilt=True)
         self._out.discard(number)  # also where the log could not be written
         self._watch.end(number)
 
@@ -240,16 +265,7 @@ class Coordinator:
         if params is None:
             self._exhausted = self._all_started = True
             return None
-        repeat = number % self._spec.repeats
-        started = TrialStarted(
-            trial=number,
-            trial_id=f"{self._spec.name}-{number:05d}",
-            params=params,
-            seed=self._spec.seed + repeat,
-            repeat=repeat,
-            time=time.time(),
-        )
-        return self._open[number] if self._emit([started]) else None
+        return self._open[number] if self._emit([self._terms.start(number, params)]) else None
 
     def _recall(self, trial: _Open) -> Answer | None:
         return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
@@ -283,7 +299,7 @@ class Coordinator:
         """Log, then act; whether it is logged. Nothing is acted upon that is not."""
         if not events:
             return True
-        events = self._stamp(events)
+        events = self._watch.stamp(events)
         try:
             self._log.append(events)
         except StoreError as error:
@@ -296,23 +312,19 @@ class Coordinator:
             self.stop(self._limits.reached)
         return True
 
-    def _stamp(self, events: Sequence[Event]) -> Sequence[Event]:
-        """Let the log know this session's time now and then: a resumed sweep's budget counts on."""
-        now, last = self._watch.session_s, events[-1]
-        due = self._stamped_s is None or now - self._stamped_s >= STAMP_S or isinstance(last, SessionEnded)
-        if isinstance(last, SessionStarted) or not due:
-            return events
-        self._stamped_s = now
-        return [*events[:-1], replace(last, driven_s=round(now, 3))]
-
     def _fail(self, fault: str) -> None:
         self.fault = self.fault or fault
         self.stop(fault)
 
     def _learn(self, event: Event) -> None:
         """Change all state by one event, whether it is new or replayed."""
-        self._searcher.observe(event)
-        verdict = self._scheduler.observe(event)
+        if isinstance(event, TrialEnded) and event.again and event.trial in self._failed:
+            self._reopened.add(event.trial)
+            self._open[event.trial] = replace(self._failed.pop(event.trial), decisions=(), restarts=0, retries=-1)
+        verdict = None
+        if isinstance(event, SessionStarted | SessionEnded) or event.trial not in self._reopened:
+            self._searcher.observe(event)
+            verdict = self._scheduler.observe(event)
         self._limits.observe(event)
         match event:
             case TrialStarted():
@@ -329,11 +341,14 @@ class Coordinator:
             case TrialEnded(status=Status.INTERRUPTED):
                 self._out.discard(event.trial)
                 self._open[event.trial].interrupted = True
+                self._open[event.trial].retries += event.again
                 self._watch.end(event.trial)
             case TrialEnded():
                 self._out.discard(event.trial)
                 self._watch.end(event.trial)
-                del self._open[event.trial]
+                trial = self._open.pop(event.trial)
+                if event.status is Status.FAILED:
+                    self._failed[event.trial] = trial
                 self.completed += event.status is Status.COMPLETED
             case _:
                 pass
@@ -344,6 +359,13 @@ class Coordinator:
             self.error = wrong
             self.stop(str(wrong))
         return wrong is not None
+
+    def _wait(self, trial: int, *, spoilt: bool) -> None:
+        """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""
+        if spoilt:
+            self._dying.add(trial)
+        else:
+            self._again.append(trial)
 
     def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""

@@ -39,6 +39,7 @@ class Limits:
         self._failures: list[Params] = []  # configurations that failed one after the other
         self._last_failure = ""
         self._open: dict[int, _Open] = {}
+        self._failed: dict[int, _Open] = {}  # which may be tried again
         self._best_loss: float | None = None
         self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
 
@@ -66,6 +67,8 @@ class Limits:
                 self._hear(event)
             case TrialEnded():
                 self._clock(event)
+                if event.again and event.trial in self._failed:
+                    self._open[event.trial] = self._failed.pop(event.trial)
                 if event.status is not Status.INTERRUPTED:
                     self._finish(event, self._open.pop(event.trial))
             case SessionEnded():
@@ -85,9 +88,11 @@ class Limits:
                 self._hit = trial.loss, event.trial
 
     def _finish(self, event: TrialEnded, trial: _Open) -> None:
-        if event.status is not Status.FAILED:
+        if event.status is Status.FAILED:
+            self._failed[event.trial] = trial
+        else:
             self._failures.clear()
-        elif trial.params not in self._failures:
+        if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
             self._last_failure = event.reason
         if event.status not in (Status.COMPLETED, Status.PRUNED):

@@ -45,6 +45,7 @@ class Options:
     reuse: bool = True
     inline: bool = False
     memo: bool = True
+    retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
 
 
@@ -212,7 +213,9 @@ def _session(
         writer = TableWriter(folder)
         try:
             with interruption.handled(first, second):
-                coordinator.open(history)
+                again = coordinator.open(history, retry_failed=options.retry_failed)
+                if options.retry_failed:
+                    view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 del history
                 try:
                     if not coordinator.stopping:

@@ -49,7 +49,7 @@ def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
         while folder.is_running():
             events, offset = log.read_from(folder.log, offset)
             for event in events:
-                if isinstance(event, TrialEnded) and event.trial == trial:
+                if isinstance(event, TrialEnded) and event.trial == trial and not event.again:
                     return f"trial {trial} is {event.status.value}{f': {event.reason}' if event.reason else ''}"
             ask()
     return f"{folder.name} has ended, and trial {trial} with it"
@@ -81,8 +81,8 @@ def _position(folder: ResultsFolder, trial: int) -> int:
         match event:
             case TrialStarted():
                 started = max(started, event.trial)
-            case TrialEnded(status=status) if event.trial == trial and status is not Status.INTERRUPTED:
-                ended = status
+            case TrialEnded(status=status) if event.trial == trial:
+                ended = None if status is Status.INTERRUPTED else status
     if trial > started:
         raise InputError.one("--trial", f"there is no trial {trial} yet", f"trials so far: {started + 1}, from 0")
     if ended is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sweep.backends.worker import Order
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, did_you_mean
-from sweep.events import EpochReported, TrialStarted
+from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted
 from sweep.spec import Spec
 
 
@@ -33,6 +35,26 @@ class Terms:
             maximize=self._objective.goal == "maximize",
         )
         return Order(assignment, decisions, to_beat, known_data)
+
+    def start(self, number: int, params: Params) -> TrialStarted:
+        """A trial that begins now."""
+        repeat = number % self._spec.repeats
+        return TrialStarted(
+            trial=number,
+            trial_id=f"{self._spec.name}-{number:05d}",
+            params=params,
+            seed=self._spec.seed + repeat,
+            repeat=repeat,
+            time=time.time(),
+        )
+
+    def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
+        """A trial's end, or an interruption where it is a failure and has not been tried again often enough."""
+        most = self._spec.retries
+        if end.status is not Status.FAILED or retries >= most:
+            return end
+        reason = f"{end.reason}; tried again, {retries + 1} of {most}"
+        return replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def divergence(self, epoch: EpochReported) -> str | None:
         """Why a trial has diverged with this epoch, if it has."""

@@ -7,11 +7,13 @@ no bound, one follows from the epochs that were measured so far; before the firs
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from sweep.events import Event, SessionEnded, SessionStarted
 from sweep.spec.blocks import Resources
 
+STAMP_S = 10.0  # at most so much of a killed session's time is not in the log
 LOOK_S = 0.2  # between two looks at the clock
 _TIMES = 10  # as long as the longest wait for an epoch before
 _AFTER_S = 600.0  # and so much more: a checkpoint, a validation, a neighbour
@@ -38,6 +40,7 @@ class Watch:
         self._running: dict[int, _Running] = {}
         self._spent_s: dict[int, float] = {}  # by trials that were begun before and have not ended
         self._longest_first_s: float | None = None
+        self._stamped_s: float | None = None  # when the log was last told
 
     @property
     def session_s(self) -> float:
@@ -60,6 +63,15 @@ class Watch:
             for trial in self._running.values():
                 trial.since += late
         return True
+
+    def stamp(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Events for the log, which is told this session's time now and then: a resumed sweep's budget counts on."""
+        now, last = self.session_s, events[-1]
+        due = self._stamped_s is None or now - self._stamped_s >= STAMP_S or isinstance(last, SessionEnded)
+        if isinstance(last, SessionStarted) or not due:
+            return events
+        self._stamped_s = now
+        return [*events[:-1], replace(last, driven_s=round(now, 3))]
 
     def recall(self, number: int, time_s: float) -> None:
         """An epoch of an earlier session took so long."""

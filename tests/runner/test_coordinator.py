@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import METHODS
 
 from sweep.backends.worker import Progress
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.runner.limits import Limits
-from sweep.spec import parse
+from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
-from sweep.store.log import Log
 
-METHODS = ("grid", "random", "sobol", "tpe", "nsga2")
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
     "{type: hyperband, min_iter: 2, eta: 2}",
@@ -78,14 +72,8 @@ def _position(events: list[Event], told: list[tuple[object, ...]]) -> int:
     return next(n for n in range(len(events) + 1) if len(simulated.story(events[:n])) == len(told))
 
 
-def _begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic) -> tuple[Any, Log]:
-    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    log = Log(tmp_path / "log.jsonl")
-    return simulated.coordinator(parse(text + "\n".join(more), "f.yaml"), log, clock), log
-
-
 def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     assert [driver.next().assignment.trial for _ in range(2)] == [0, 1]
     driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
@@ -95,7 +83,7 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
     log.close()
     events = list(store_log.read(log.path))
     assert [e.trial for e in events if isinstance(e, TrialEnded) and e.status is Status.INTERRUPTED] == [0, 1]
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(events)
     assert (again.running, again.stopping) == (0, None)
     assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
@@ -103,11 +91,11 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
 
 
 def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
     log.close()  # killed: the trial has no end
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
     again.stop("interrupted")
     again.close()
@@ -116,40 +104,8 @@ def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_pa
     assert [(end.trial, end.status) for end in ends] == [(0, Status.INTERRUPTED)]
 
 
-@pytest.mark.parametrize(
-    ("limit", "larger", "reason"),
-    [
-        ("budget: {epochs: 4}", "budget: {epochs: 8}", "budget of 4 epochs"),
-        ("stop_when: {no_improvement: 1}", "stop_when: {no_improvement: 9}", "no improvement in 1 trials"),
-    ],
-)
-def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str, larger: str, reason: str) -> None:
-    driver, log = _begin(tmp_path, limit)
-    driver.open()
-    driver.next(), driver.next()
-    for trial, last in ((0, 2), (1, 2)) if "budget" in limit else ((0, 9), (1, 9)):
-        for epoch in range(1, last + 1):
-            score = float(trial) + 0.1
-            report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
-            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
-            driver.take(trial, Progress((report,), done))
-    assert driver.stopping == reason
-    driver.close()
-    log.close()
-    events = list(store_log.read(log.path))
-    same, log = _begin(tmp_path, limit)
-    same.open(events)
-    assert (same.stopping, same.next()) == (reason, None)
-    log.close()
-    more, log = _begin(tmp_path, larger)
-    more.open(events)
-    assert more.stopping is None
-    assert more.next().assignment.trial == (0 if "budget" in limit else 2)
-    log.close()
-
-
 def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next(), driver.next()
     whole, append = log.path.read_bytes(), log.append
@@ -167,14 +123,14 @@ def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_pat
     assert log.path.read_bytes() == whole
     log.append = append
     log.close()
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
     assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
     log.close()
 
 
 def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path, "max_restarts: 2")
+    driver, log = simulated.begin(tmp_path, "max_restarts: 2")
     driver.open()
     for _ in range(3):
         assert driver.next().assignment.trial == 0
@@ -189,7 +145,7 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
 
 
 def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
     driver.stop("interrupted")
@@ -208,73 +164,16 @@ def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
     ]
     failed = [TrialEnded(trial=n, status=Status.FAILED, reason="no", time=1.0) for n in range(2)]
     begun = SessionStarted(time=1.0, resumed=False, version="1")
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver._spec = replace(driver._spec, max_failures=2)
     driver.open([begun, *started, *failed, SessionEnded(time=2.0, reason="the code is at fault")])
     assert driver.stopping is None
     log.close()
 
 
-class Clock:
-    """Goes on when it is told to."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
-    clock = Clock()
-    driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
-    driver.open()
-    driver.next()
-    driver.begun(0)
-    clock.now += 3599
-    assert (driver.tick(), driver.stopping) == ([], None)
-    clock.now += 2
-    assert (driver.tick(), driver.stopping) == ([], "budget of 1 hours")
-    log.close()
-
-
-def test_gpu_hours_count_what_is_under_way() -> None:
-    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"), gpus=2)
-    limits.drive(3600, 3600)
-    assert limits.reached is None
-    limits.drive(5400, 5400)
-    assert limits.reached == "budget of 3 GPU hours"
-
-
-def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -> None:
-    clock = Clock()
-    for killed in range(3):
-        driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
-        driver.open(list(store_log.read(log.path)))
-        assert driver.stopping is None
-        driver.next()
-        ahead = EpochReported(trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1)
-        clock.now += 1500
-        assert driver.take(0, Progress((ahead,)))
-        log.close()
-    driver, log = _begin(tmp_path, "budget: {hours: 1}", clock=clock)
-    driver.open(list(store_log.read(log.path)))
-    assert driver.stopping == "budget of 1 hours"
-    log.close()
-
-
-def test_a_log_of_the_last_release_keeps_its_hours(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path, "budget: {hours: 1}")
-    begun = SessionStarted(time=1.0, resumed=False, version="0.1.0")
-    trial = TrialStarted(trial=0, trial_id="t0", params={"a": 0.1, "b": 1}, seed=0, repeat=0, time=1.0)
-    driver.open([begun, trial, SessionEnded(time=3700.0, reason="interrupted")])
-    assert driver.stopping == "budget of 1 hours"
-    log.close()
-
-
 def test_a_trial_that_hangs_is_ended_and_its_worker_killed(tmp_path: Path) -> None:
-    clock = Clock()
-    driver, log = _begin(tmp_path, "resources: {epoch_minutes: 1}", clock=clock)
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, "resources: {epoch_minutes: 1}", clock=clock)
     driver.open()
     driver.next(), driver.next()
     driver.begun(0), driver.begun(1)
@@ -295,8 +194,8 @@ def test_a_trial_that_hangs_is_ended_and_its_worker_killed(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("now", [True, False])
 def test_a_trial_is_stopped_on_request(tmp_path: Path, now: bool) -> None:
-    clock = Clock()
-    driver, log = _begin(tmp_path, clock=clock)
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, clock=clock)
     driver.open()
     driver.next(), driver.next()
     driver.stop_trial(1, now=now)

@@ -94,6 +94,32 @@ def _endings(folder: ResultsFolder) -> list[str]:
     return [event.reason for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
 
 
+def test_failed_trials_are_tried_again_once_the_fault_is_mended(project: Path) -> None:
+    text = (
+        (project / "curve.py")
+        .read_text()
+        .replace("self.a == -1", "pathlib.Path(__file__ + '.broken').read_text() == str(self.a)")
+        .replace("import json", "import pathlib, json")
+    )
+    (project / "mended.py").write_text(text)
+    broken = project / "mended.py.broken"
+    broken.write_text("1")
+    outcome = run(project, FILE.replace("curve:", "mended:"))
+    assert ends(outcome.folder) == {0: "completed", 1: "failed", 2: "completed"}
+    assert resume(project).completed == 2
+    broken.write_text("")
+    watcher = Watcher()
+    again = resume(project, retry_failed=True, watcher=watcher)
+    assert (again.completed, watcher.said) == (3, ["1 failed trial is tried again"])
+    loaded = sweep.load(outcome.folder.path)
+    assert loaded.trials["status"].tolist() == ["completed"] * 3
+    assert loaded.trials["error"].isna().all()
+    assert loaded.trials["epochs"].tolist() == [4, 4, 4]
+    assert not loaded.metrics.duplicated(["trial", "epoch"]).any()
+    assert loaded.best()["param.a"].tolist() == [1]
+    assert (outcome.folder.checkpoints / "00001").is_dir()
+
+
 def test_resume_extends(project: Path) -> None:
     outcome = run(project, FILE + "run_cap: 1\n")
     assert len(ends(outcome.folder)) == 1

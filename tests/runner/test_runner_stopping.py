@@ -15,16 +15,17 @@ from sweep.events import EpochReported, Event
 from sweep.runner import stopping
 from sweep.store.folder import ResultsFolder
 
-LONG = FILE.replace("epochs: 4", "epochs: 400")
+RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
+LONG = FILE.replace("epochs: 4", "epochs: 100").replace("curve:Curve", "slow_curve:Curve") + RULE
 
 
 @pytest.fixture
 def slow(project: Path) -> Path:
-    """Trials of four seconds."""
+    """Trials of a second."""
     text = TRAINABLE.replace("import json", "import time, json").replace(
         "self.done += 1", "self.done += 1; time.sleep(0.01)"
     )
-    (project / "curve.py").write_text(text)
+    (project / "slow_curve.py").write_text(text)
     return project
 
 
@@ -63,7 +64,7 @@ def test_one_trial_is_stopped_for_good(slow: Path) -> None:
     assert ends(outcome.folder) == {0: "completed", 1: "pruned", 2: "completed"}
     trials = sweep.load(outcome.folder.path).trials
     assert trials["status_reason"].tolist() == ["", "stopped on request", ""]
-    assert 0 < trials["epochs"][1] < 400
+    assert 0 < trials["epochs"][1] < 100
 
 
 class Stray(Watcher):
