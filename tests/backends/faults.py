@@ -100,10 +100,19 @@ class Faulty:
                     print("x" * 10_000)  # noqa: T201
             case "closes its output":
                 os.close(1)
-            case "cannot be restored" if not (marker := Path(__file__).with_name("died")).exists():
+            case "fails once" if self.is_first():
+                raise RuntimeError("not yet")
+            case "hangs once" if self.is_first():
+                time.sleep(3600)
+            case "cannot be restored" if self.is_first():
                 time.sleep(1.1)  # a step ends, and a checkpoint is written
-                marker.touch()
         return None
+
+    def is_first(self):
+        marker = Path(__file__).with_name(f"tried {self.fault}")
+        been = marker.exists()
+        marker.touch()
+        return not been
 
     def raise_later(self):
         time.sleep(0.05)

@@ -52,25 +52,25 @@ FATES = {
     "closes its output": ("completed", ""),
     "nothing": ("completed", ""),
 }
-FILE = f"""
+FILE = """
 name: faults
 trainable: faults:Faulty
 method: grid
 metric: {{name: score, goal: minimize}}
-parameters: {{fault: {{values: {json.dumps([*FATES])}}}}}
+parameters: {{fault: {{values: {faults}}}}}
 epochs: 4
 max_failures: 99
 max_restarts: 1
 resources: {{epoch_minutes: 0.2}}
 checkpoint: {{every_s: 0}}
+{more}
 """
 
 
-@pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    folder = tmp_path_factory.mktemp("faults")
+def run(folder: Path, text: str) -> pd.DataFrame:
+    """The trials of a sweep, by their faults."""
     (folder / "faults.py").write_text((Path(__file__).parent / "faults.py").read_text())
-    (folder / "faults.yaml").write_text(FILE)
+    (folder / "faults.yaml").write_text(text)
     command = [sys.executable, "-W", "ignore", "-m", "sweep", "run", "faults.yaml", "--max-concurrent", "2"]
     ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
@@ -84,6 +84,11 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     return trials.set_index("param.fault")
 
 
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    return run(tmp_path_factory.mktemp("faults"), FILE.format(faults=json.dumps([*FATES]), more=""))
+
+
 @pytest.mark.parametrize("fault", FATES)
 def test_a_fault_ends_as_what_it_is(trials: pd.DataFrame, fault: str) -> None:
     status, reason = FATES[fault]
@@ -93,3 +98,15 @@ def test_a_fault_ends_as_what_it_is(trials: pd.DataFrame, fault: str) -> None:
     assert len(found["status_reason"]) < 400
     if status == "completed":
         assert found["epochs"] == 4
+
+
+def test_what_fails_or_hangs_once_is_tried_again(tmp_path: Path) -> None:
+    faults = ["fails once", "hangs once", "nothing", "raises in train", "hangs"]
+    found = run(tmp_path, FILE.format(faults=json.dumps(faults), more="retries: 1"))
+    assert found["status"].tolist() == ["completed"] * 3 + ["failed"] * 2
+    assert found["epochs"].tolist()[:3] == [4, 4, 4]
+    log = store_log.read(tmp_path / "results" / "faults" / "log.jsonl")
+    reasons = {event.trial: event.reason for event in log if getattr(event, "again", False)}
+    hung = "no epoch within 0.2 minutes (resources.epoch_minutes); tried again, 1 of 1"
+    failed = "RuntimeError: {}; tried again, 1 of 1"
+    assert reasons == {0: failed.format("not yet"), 1: hung, 3: failed.format("no training"), 4: hung}

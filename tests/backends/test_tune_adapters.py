@@ -24,7 +24,7 @@ class NoDriver:
     def take(self, trial: int, progress: Any) -> bool:
         raise AssertionError
 
-    def lose(self, trial: int, reason: str) -> bool:
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
         raise AssertionError
 
     def begun(self, trial: int) -> None:
@@ -138,7 +138,7 @@ class Driver:
         self.out.discard(trial)
         self.peak = sum(type(thing) is Trial for thing in gc.get_objects())
         return False
-    def lose(self, trial, reason):
+    def lose(self, trial, reason, with_node=False):
         if trial in self.out:
             self.lost.append([trial, reason])
             self.out.discard(trial)
