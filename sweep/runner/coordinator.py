@@ -89,6 +89,8 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
+        self._started: set[int] = set()
+        self._missing: deque[int] = deque()  # trials that a repaired log has lost
         self._is_open = False  # all of the log has been replayed
         self._exhausted = False  # the searcher has no more trials
         self._all_started = False  # the searcher has no more, or the cap is reached
@@ -112,6 +114,7 @@ class Coordinator:
             resumed = True
             self._learn(event)
         self._is_open = True
+        self._missing.extend(sorted(set(range(self._count)) - self._started))
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
         failed = [*self._failed.values()] if retry_failed else []
@@ -257,7 +260,7 @@ class Coordinator:
 
     def _start(self) -> _Open | None:
         """Log a new trial; None when there is none to start."""
-        number = self._count
+        number = self._missing.popleft() if self._missing else self._count
         self._all_started = self._exhausted or (self._limits.cap is not None and number >= self._limits.cap)
         if self._all_started:
             return None
@@ -328,7 +331,8 @@ class Coordinator:
         self._limits.observe(event)
         match event:
             case TrialStarted():
-                self._count = event.trial + 1
+                self._count = max(self._count, event.trial + 1)
+                self._started.add(event.trial)
                 epochs = self._spec.trial_epochs(event.params)
                 self._open[event.trial] = _Open(event, epochs, self._scheduler.decision_epochs(epochs))
             case EpochReported():

@@ -9,7 +9,7 @@ import simulated
 from simulated import METHODS
 
 from sweep.backends.worker import Progress
-from sweep.events import EpochReported, Status, TrialEnded
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
@@ -95,3 +95,22 @@ def test_failed_trials_are_reopened_at_any_time(tmp_path: Path, method: str, rul
     ends = [event.status.value for event in store_log.read(path) if isinstance(event, TrialEnded) and event.trial == 7]
     assert ends == ["failed", "interrupted", "failed", "interrupted", "completed"]
     assert simulated.story(store_log.read(path))[: len(simulated.story(whole))] == simulated.story(whole)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_trials_that_a_log_has_lost_are_trained_again(tmp_path: Path, method: str, repeats: int) -> None:
+    spec = simulated.spec(method, "{type: none}", seed=1, repeats=repeats)
+    path = tmp_path / "log.jsonl"
+    whole = simulated.simulate(spec, path, 1, seed=1)
+    lost = {2, 5}
+    with Log(tmp_path / "left.jsonl") as log:
+        log.append([event for event in whole if getattr(event, "trial", None) not in lost])
+        driver = simulated.coordinator(spec, log)
+        driver.open(list(store_log.read(log.path)))
+        orders = [driver.next() for _ in lost]
+        assert [order.assignment.trial for order in orders] == [2, 5]
+        assert driver.next() is None
+    if method in ("grid", "random", "sobol"):
+        params = {event.trial: event.params for event in whole if isinstance(event, TrialStarted)}
+        assert [order.assignment.params for order in orders] == [params[trial] for trial in (2, 5)]
