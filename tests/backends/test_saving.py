@@ -13,7 +13,7 @@ from counting import Counting
 
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver
+from sweep.backends.saving import DiskFault, Saver, one_line
 
 
 class Held(Counting):
@@ -122,3 +122,7 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
     checkpoints.delete(tmp_path, 3)
     checkpoints.clean(tmp_path)
     assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_what_an_error_says_is_told_in_one_readable_line() -> None:
+    assert one_line(RuntimeError("\x1b[31mred \udcff\nand more")) == "\\x1b[31mred \\udcff"

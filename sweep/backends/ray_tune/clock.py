@@ -26,7 +26,7 @@ class DriverClock(Callback):
         doomed = set(self._driver.tick())
         for trial in trials if doomed else ():
             worker = trial.temporary_state.ray_actor
-            if worker is not None and _number(trial) in doomed:
+            if worker is not None and not trial.is_finished() and _number(trial) in doomed:
                 ray.kill(worker)  # Tune hears of it as of any lost worker
 
 
