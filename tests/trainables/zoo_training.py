@@ -167,7 +167,7 @@ class LastBatchOfOne(OnImages):
 # ---- fit mode
 
 
-class _Adversary(keras.Model):
+class Adversary(keras.Model):
     """Two networks, two optimizers, a `compile` and a step of its own, as Keras's GAN examples have."""
 
     def __init__(self) -> None:
@@ -209,6 +209,6 @@ class Adversaries(Animal):
         return zoo_data.points()[0], None
 
     def model(self, hp: Any) -> keras.Model:
-        model = _Adversary()
+        model = Adversary()
         model.compile(keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.02))
         return model
