@@ -282,9 +282,9 @@ def test_batches_that_were_taken_apart_are_examples() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ((np.array([["a"], ["b"]]), np.zeros(2)), "an array of texts, expected numbers; .* StringLookup"),
+        ((np.array([["a"], ["b"]]), np.zeros(2)), "an array of texts, expected numbers; .*StringLookup"),
         ((np.array(["a", "b"], object), np.zeros(2)), "an array of texts"),
-        (tf.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])), "a dataset of texts, .* TextVectorization"),
+        (tf.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])), "a dataset of texts, .*TextVectorization"),
         ((np.array([[1], [1, 2]], object), np.zeros(2)), r"pad them: keras\.utils\.pad_sequences"),
     ],
 )

@@ -64,6 +64,7 @@ def test_accepts_trials_that_have_all_its_parameters() -> None:
     assert not live.accepts(Hyperparameters({"b": 2.0}))
 
 
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # Keras's own, in saving
 def test_a_model_with_live_numbers_says_how_it_is_saved(tmp_path: Path) -> None:
     rate = Live(Hyperparameters({"dropout": 0.25})).number("dropout")
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dropout(rate)])
