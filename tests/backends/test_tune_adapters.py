@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sweep.backends.worker import Order, Progress
+from sweep.contract import Assignment
+
 pytestmark = pytest.mark.ray
 
 
@@ -70,6 +73,23 @@ def test_a_worker_that_starts_is_waited_for() -> None:
 
 def test_nobody_waits() -> None:
     assert chosen(60.0, "RUNNING", "TERMINATED") is None
+
+
+def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
+    from sweep.backends.ray_tune.adapters import DriverScheduler
+
+    class Driver(NoDriver):
+        def take(self, trial: int, progress: Any) -> bool:
+            return False
+
+    said: list[str] = []
+    scheduler = DriverScheduler(Driver(), said.append)
+    trial = SimpleNamespace(config={"order": Order(Assignment(trial=7, params={}, seed=0, epochs=1))})
+    answers = [
+        scheduler.on_trial_result(None, trial, {"progress": Progress(spoilt=spoilt)}) for spoilt in (None, "it is full")
+    ]
+    assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
+    assert said == ["the worker of trial 7 is replaced: it is full"]
 
 
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class DriverSearcher(_NotSaved, Searcher):
         order = self._driver.next() if self._driver.running < self._room else None
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
-        return {"order": order, "job": self._job, "reuse": self._reuse}
+        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""
@@ -93,7 +93,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             self._notice(text)
         if self._driver.take(_number(trial), progress):
             return str(TrialScheduler.CONTINUE)
-        if progress.spoilt:
+        if progress.spoilt is not None:
+            self._notice(f"the worker of trial {_number(trial)} is replaced: {progress.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
         return str(TrialScheduler.STOP)
