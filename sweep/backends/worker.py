@@ -166,9 +166,7 @@ class Worker:
         used, most = memory.used(), self._memory_bytes
         if most is None or used <= most:
             return None
-        return (
-            f"it has {used / 1e9:.1f} GB of memory of its own, more than its part of the machine, {most / 1e9:.1f} GB"
-        )
+        return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _told(self) -> tuple[str, ...]:
         told, self._notices = tuple(self._notices), []
