@@ -99,7 +99,7 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache)
     assert theirs().get(NoDriver)._default_options["runtime_env"]  # with which Ray starts other processes
-    take_waiting_processes()
+    take_waiting_processes(print)
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
     assert ours.get(NoDriver) is ours.get(NoDriver)

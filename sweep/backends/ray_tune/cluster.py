@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import ray
 
-from sweep.backends.ray_tune import starting
+from sweep.backends.ray_tune import private, starting
 from sweep.contract import Devices
 from sweep.errors import InputError
 
@@ -126,7 +126,8 @@ def _started(
                 log_to_driver=False,
                 logging_level="ERROR",
             )
-            _watch(over, lost)
+            if private.usable(private.WATCH, say):
+                _watch(over, lost)
             yield
         finally:
             end_starting()
@@ -149,7 +150,7 @@ def _knock(address: str) -> None:
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
     """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
-    node = ray._private.worker._global_node
+    node = private.module("ray._private.worker")._global_node
     servers = [info.process for kind in ("gcs_server", "raylet") for info in node.all_processes[kind]]
 
     def watch() -> None:
