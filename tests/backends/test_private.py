@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import ray
+from ray.runtime_context import RuntimeContext
 
 from sweep.backends.ray_tune import private
 from sweep.backends.ray_tune.private import Use
@@ -22,7 +23,8 @@ CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names
 
 def test_every_use_is_in_a_list() -> None:
     uses = {value for value in vars(private).values() if isinstance(value, Use)}
-    assert uses == {*private.OF_RAY, *private.OF_A_STARTED_RAY, *private.OF_TUNES_CONTROLLER}
+    lists = (private.OF_RAY, private.OF_A_STARTED_RAY, private.OF_ITS_CONTEXT, private.OF_TUNES_CONTROLLER)
+    assert uses == {use for uses in lists for use in uses}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -41,6 +43,10 @@ def test_a_started_ray_has_processes_to_watch() -> None:
 
     assert hasattr(worker, "_global_node")  # None, as none is started here
     assert "self.all_processes" in inspect.getsource(Node.__init__)
+
+
+def test_the_context_of_this_ray_has_the_session_s_name() -> None:
+    assert all(private.missing(use, RuntimeContext) == [] for use in private.OF_ITS_CONTEXT)
 
 
 @pytest.fixture

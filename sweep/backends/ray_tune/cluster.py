@@ -86,8 +86,10 @@ def connect(
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
     with _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
-        logs = ray.get_runtime_context().get_session_name()
-        sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+        context = ray.get_runtime_context()
+        if private.usable(private.LOGS, say, context):
+            logs = context.get_session_name()
+            sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         there = ray.cluster_resources()
         yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
 

@@ -56,8 +56,11 @@ STARTING_WORKERS = Use(
     "a worker that takes more than a minute to start may be ended before it ever runs",
 )
 
+LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
+
 OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE)
 OF_A_STARTED_RAY = (WATCH,)
+OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
