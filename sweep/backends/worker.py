@@ -82,6 +82,7 @@ class Progress:
     spoilt: str | None = None  # why the worker must not be used again
     fault: str | None = None  # why the whole sweep cannot go on
     data_known: bool = False  # the trial begins with the data of `Order.known_data`
+    worker: str = ""  # the name of the worker, where there are several
 
 
 @dataclass(slots=True)

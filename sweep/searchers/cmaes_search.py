@@ -44,6 +44,8 @@ class CmaesSearcher:
     ends later no longer counts, so that no worker waits.
     """
 
+    foresees = False
+
     def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         if len(objectives) > 1:
             raise InputError.one("method", "cmaes optimizes one objective only", "method: nsga2, or tpe")

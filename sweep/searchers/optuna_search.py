@@ -50,6 +50,8 @@ class OptunaSearcher:
     objective's `impute` says otherwise: then these three are told alike, by its rule.
     """
 
+    foresees = False
+
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         if method == "gp" and find_spec("torch") is None:
             what = "gp needs the package torch, which is not installed"

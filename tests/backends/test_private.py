@@ -125,7 +125,7 @@ def test_a_controller_without_a_name_is_left_alone_and_that_is_said_once(name: s
     )
     delattr(whole, name[1:].partition(".")[0])
     said = list[str]()
-    scheduler = DriverScheduler(SimpleNamespace(), said.append)
+    scheduler = DriverScheduler(SimpleNamespace(), said.append, [])
     for _ in range(2):
         assert scheduler.choose_trial_to_run(whole) is waiting
         scheduler.on_trial_complete(whole, ended, {})

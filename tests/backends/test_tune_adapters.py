@@ -21,7 +21,7 @@ class NoDriver:
 
     running, stopping = 0, None
 
-    def next(self) -> None:
+    def next(self, worker: str = "") -> None:
         raise AssertionError
 
     def take(self, trial: int, progress: Any) -> bool:
@@ -54,7 +54,7 @@ def chosen(longest_wait_s: float, *statuses: str, starting: tuple[int, ...] = ()
         _trial_to_actor={trial: int(trial.trial_id) for trial in trials},
         _actor_manager=SimpleNamespace(is_actor_started=lambda worker: worker in starting),
     )
-    scheduler = DriverScheduler(NoDriver(), lambda text: None, longest_wait_s)
+    scheduler = DriverScheduler(NoDriver(), lambda text: None, [], longest_wait_s)
     found = [scheduler.choose_trial_to_run(controller) for _ in range(2)][-1]
     return found and str(found.trial_id)
 
@@ -83,13 +83,15 @@ def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
             return False
 
     said: list[str] = []
-    scheduler = DriverScheduler(Driver(), said.append)
+    scheduler = DriverScheduler(Driver(), said.append, free := ["w2"])
     trial = SimpleNamespace(config={"order": Order(Assignment(trial=7, params={}, seed=0, epochs=1))})
     answers = [
-        scheduler.on_trial_result(None, trial, {"progress": Progress(spoilt=spoilt)}) for spoilt in (None, "it is full")
+        scheduler.on_trial_result(None, trial, {"progress": Progress(spoilt=spoilt, worker="w")})
+        for spoilt in (None, "it is full")
     ]
     assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
     assert said == ["the worker of trial 7 is replaced: it is full"]
+    assert free == ["w2"]  # it was among those until it reported once more
 
 
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +145,7 @@ class Driver:
     @property
     def running(self):
         return len(self.out)
-    def next(self):
+    def next(self, worker=""):
         if len(self.ended) > 50 and len(self.since_loss) > 1:  # however long a worker takes to start
             return None
         self.given += 1

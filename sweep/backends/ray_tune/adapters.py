@@ -31,20 +31,26 @@ class _NotSaved:
 
 
 class DriverSearcher(_NotSaved, Searcher):
-    """Gives Tune the driver's next trial, never more at a time than there is room for."""
+    """Gives Tune the driver's next trial, never more at a time than there is room for.
 
-    def __init__(self, driver: Driver, job: Job, room: int, *, reuse: bool) -> None:
+    ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
+    """
+
+    def __init__(self, driver: Driver, job: Job, room: int, free: list[str], *, reuse: bool) -> None:
         super().__init__()
         self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
+        self._free = free
 
     def suggest(self, trial_id: str) -> Any:
         """A config that holds the order; FINISHED when there will be none, None to be asked again later.
 
         While a trial runs, it may come again: its worker may be lost.
         """
-        order = self._driver.next() if self._driver.running < self._room else None
+        has_room = self._driver.running < self._room
+        order = self._driver.next(self._free[0] if self._free else "") if has_room else None
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
+        del self._free[:1]
         return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
@@ -60,9 +66,16 @@ class DriverSearcher(_NotSaved, Searcher):
 class DriverScheduler(_NotSaved, FIFOScheduler):
     """Hands each step to the driver and turns its answer into Tune's."""
 
-    def __init__(self, driver: Driver, notice: Callable[[str], None], longest_wait_s: float = LONGEST_WAIT_S) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        notice: Callable[[str], None],
+        free: list[str],
+        longest_wait_s: float = LONGEST_WAIT_S,
+    ) -> None:
         super().__init__()
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
+        self._free = free
         self._waiting: dict[str, float] = {}
         self._usable: dict[private.Use, bool] = {}
 
@@ -90,12 +103,15 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         progress: Progress = result["progress"]
         for text in progress.notices:
             self._notice(text)
+        if progress.worker in self._free:  # it was given a trial that was meant for another worker
+            self._free.remove(progress.worker)
         if self._driver.take(_number(trial), progress):
             return str(TrialScheduler.CONTINUE)
         if progress.spoilt is not None:
             self._notice(f"the worker of trial {_number(trial)} is replaced: {progress.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
+        self._free.append(progress.worker)
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:

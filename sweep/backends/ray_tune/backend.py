@@ -38,14 +38,15 @@ def run(
     survive_memory_kills(notice)
     if local:
         take_waiting_processes(notice)
+    free: list[str] = []
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
     with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, job, room, reuse=reuse),
-            scheduler=DriverScheduler(driver, notice),
+            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
+            scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver)],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -38,6 +40,7 @@ class TrialWorker(tune.Trainable):
         self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
         self._worker.take(order)
         self._spoilt = False
+        self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -55,7 +58,7 @@ class TrialWorker(tune.Trainable):
             raise RuntimeError("this worker is replaced")
         progress = self._worker.step()
         self._spoilt = progress.spoilt is not None
-        return {"progress": progress}
+        return {"progress": dataclasses.replace(progress, worker=self._id)}
 
     def __repr__(self) -> str:
         """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
