@@ -129,7 +129,7 @@ class Shortest:
 """
 # In a process of its own, as Ray is for a whole process.
 SCRIPT = """
-import gc, json, os
+import gc, json, os, time
 from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
@@ -176,9 +176,12 @@ with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
     backend.run(driver, job, Devices(), room=2, reuse=True, local=True, notice=lambda text: None)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
+    aside = ray._private.worker._global_node.all_processes["monitor"][0].process
+    ended = time.monotonic()
+end_s = time.monotonic() - ended
 print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.since_loss),
                   "trials": driver.peak, "lost": driver.lost,
-                  "folders": folders}))
+                  "folders": folders, "end_s": end_s, "aside": aside.poll()}))
 """
 
 
@@ -205,3 +208,9 @@ def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_short_trials_start_all_workers(found: dict[str, Any]) -> None:
     assert found["workers"] == 2  # though the trial of one failed, and another died
+
+
+@pytest.mark.slow
+def test_ray_ends_without_waiting_for_what_no_trial_needs(found: dict[str, Any]) -> None:
+    assert found["end_s"] < 1.5  # of itself it waits a second each for its dashboard and its monitor
+    assert found["aside"] == -9

@@ -32,6 +32,7 @@ FASTER_START = Use(
     "Ray starts more slowly",
 )
 WATCH = Use(("ray._private.worker:_global_node.all_processes",), "if Ray dies, the sweep may hang")
+FASTER_END = Use(WATCH.names, "Ray ends more slowly")
 MEMORY_KILLS = Use(
     (
         "ray.air.execution._internal.actor_manager:RayActorError",
@@ -59,7 +60,7 @@ STARTING_WORKERS = Use(
 LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
 
 OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE)
-OF_A_STARTED_RAY = (WATCH,)
+OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
