@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import count
 
 from sweep.backends.worker import Progress
@@ -31,7 +32,6 @@ class Upcoming:
         self._waiting: dict[int, Params] = {}  # what the next trials will be, as far as looked at
         self._workers: dict[int, str] = {}  # who trains which trial
         self._held: dict[str, list[str]] = {}  # structures by worker, the one used last at the end
-        self._reads: dict[str, Reads] = {}
 
     def started(self, trial: int) -> None:
         """A trial has started, in this session or before."""
@@ -67,9 +67,9 @@ class Upcoming:
         others = {structure for name, held in self._held.items() if name != worker for structure in held}
         unheld: tuple[int, Params] | None = None
         for trial, params in self._next():
-            if any(self._fits(params, structure) for structure in own):
+            if any(_fits(params, structure) for structure in own):
                 return trial, params
-            if unheld is None and not any(self._fits(params, structure) for structure in others):
+            if unheld is None and not any(_fits(params, structure) for structure in others):
                 unheld = trial, params
         return unheld or first
 
@@ -95,7 +95,12 @@ class Upcoming:
             self._waiting[trial] = params
         return params
 
-    def _fits(self, params: Params, structure: str) -> bool:
-        if structure not in self._reads:
-            self._reads[structure] = from_json(structure)
-        return Hyperparameters(params).agree(self._reads[structure])
+
+def _fits(params: Params, structure: str) -> bool:
+    """Whether a trial would be built as that structure was."""
+    return Hyperparameters(params).agree(_reads(structure))
+
+
+@lru_cache(maxsize=1024)
+def _reads(structure: str) -> Reads:
+    return from_json(structure)
