@@ -344,6 +344,7 @@ class Coordinator:
                 self._watch.end(event.trial)
             case TrialEnded():
                 self._out.discard(event.trial)
+                self._upcoming.ended(event.trial)
                 self._watch.end(event.trial)
                 trial = self._open.pop(event.trial)
                 if event.status is Status.FAILED:

@@ -30,7 +30,7 @@ class Upcoming:
         self._beyond: set[int] = set()  # these have as well
         self._exhausted = False
         self._waiting: dict[int, Params] = {}  # what the next trials will be, as far as looked at
-        self._workers: dict[int, str] = {}  # who trains which trial
+        self._running: dict[int, tuple[str, str | None]] = {}  # the worker of a trial, and its structure
         self._held: dict[str, list[str]] = {}  # structures by worker, the one used last at the end
 
     def started(self, trial: int) -> None:
@@ -43,20 +43,24 @@ class Upcoming:
             self._first += 1
 
     def heard(self, trial: int, progress: Progress) -> None:
-        """Learn from a step which worker holds which structure."""
-        self._workers[trial] = progress.worker
-        structure = progress.facts.structure
+        """Learn from a step which worker holds which structure; of one trial, the latest that it tells."""
+        _, before = self._running.get(trial, ("", None))
+        structure = progress.facts.structure or before
+        self._running[trial] = progress.worker, structure
         if structure is not None:
             held = self._held.setdefault(progress.worker, [])
-            held[:] = [*(other for other in held if other != structure), structure][-HELD:]
+            held[:] = [*(other for other in held if other not in (before, structure)), structure][-HELD:]
         if progress.spoilt is not None:
             self.lost(trial)
-        elif progress.end is not None:
-            self._workers.pop(trial, None)
+
+    def ended(self, trial: int) -> None:
+        """A trial has ended; its worker keeps what it holds."""
+        self._running.pop(trial, None)
 
     def lost(self, trial: int) -> None:
         """The worker of a trial is gone, with all that it held."""
-        self._held.pop(self._workers.pop(trial, ""), None)
+        worker, _ = self._running.pop(trial, ("", None))
+        self._held.pop(worker, None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
         """The next trial for a worker; None when there is none to start, and there will be none."""

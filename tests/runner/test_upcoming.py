@@ -123,6 +123,7 @@ def start(upcoming: Upcoming, worker: str) -> int:
     trial, params = upcoming.choose(worker) or (-1, {})
     upcoming.started(trial)
     heard(upcoming, trial, worker, params)
+    upcoming.ended(trial)
     return trial
 
 
@@ -153,3 +154,12 @@ def test_the_cap_ends_it() -> None:
     upcoming = Upcoming(Squares(), 3)
     assert sorted(start(upcoming, "a") for _ in range(3)) == [0, 1, 2]
     assert upcoming.choose("a") is None
+
+
+def test_what_a_trial_read_later_takes_the_place_of_what_it_read_first() -> None:
+    upcoming = Upcoming(Squares(), None)
+    upcoming.started(0)
+    for reads in ({}, {"units": 8}):  # the first fits every trial
+        facts = Facts(structure=to_json(reads))
+        upcoming.heard(0, Progress((), None, facts, worker="a"))
+    assert (upcoming.choose("a") or (-1,))[0] == 10
