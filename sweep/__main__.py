@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from sweep.cli import main
 
@@ -15,8 +16,9 @@ def run() -> None:
         main()
     except SystemExit as end:
         code = end.code
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):  # nobody reads on
+            stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
