@@ -174,7 +174,7 @@ class Coordinator:
         elif there.unwanted and trial in self._open:
             self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
-            self._wait(trial, spoilt=progress.spoilt)
+            self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -250,6 +250,7 @@ class Coordinator:
         end = self._terms.spared(self._end(trial, status, reason, Facts()), trial.retries)
         if number in self._out:
             self._doomed.append(number)
+            self._upcoming.lost(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
