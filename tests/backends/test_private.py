@@ -23,8 +23,8 @@ CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names
 
 def test_every_use_is_in_a_list() -> None:
     uses = {value for value in vars(private).values() if isinstance(value, Use)}
-    lists = (private.OF_RAY, private.OF_A_STARTED_RAY, private.OF_ITS_CONTEXT, private.OF_TUNES_CONTROLLER)
-    assert uses == {use for uses in lists for use in uses}
+    lists = [value for name, value in vars(private).items() if name.startswith("OF_")]
+    assert uses == {use for listed in lists for use in listed}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,6 +47,24 @@ def test_a_started_ray_has_processes_to_watch() -> None:
 
 def test_the_context_of_this_ray_has_the_session_s_name() -> None:
     assert all(private.missing(use, RuntimeContext) == [] for use in private.OF_ITS_CONTEXT)
+
+
+@pytest.mark.parametrize("use", private.OF_TUNES_TRIALS)
+def test_a_trial_of_this_tune_has(use: Use) -> None:
+    from ray.tune.experiment import Trial
+
+    trial = Trial("none", stub=True)
+    assert private.missing(use, trial) == []
+
+
+def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
+    from sweep.backends.ray_tune.clock import DriverClock
+
+    order = SimpleNamespace(assignment=SimpleNamespace(trial=3))
+    trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())
+    said = list[str]()
+    DriverClock(SimpleNamespace(tick=lambda: [3]), said.append).on_step_end(1, [trial])
+    assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {private.KILLING.loss}"]
 
 
 @pytest.fixture

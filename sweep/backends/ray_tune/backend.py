@@ -48,7 +48,7 @@ def run(
             search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
-            callbacks=[*silence(notice), DriverClock(driver)],
+            callbacks=[*silence(notice), DriverClock(driver, notice)],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve

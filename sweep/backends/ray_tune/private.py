@@ -59,9 +59,12 @@ STARTING_WORKERS = Use(
 
 LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
 
+KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
+
 OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE)
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
+OF_TUNES_TRIALS = (KILLING,)
 OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
