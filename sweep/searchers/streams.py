@@ -20,6 +20,8 @@ class Stream:
         self._points: list[Params] = []
         self._keys: set[str] = set()
 
+    foresees = True
+
     def learn(self, past: Iterable[Record]) -> int:
         """Nothing to learn."""
         return 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import ray
 
-from sweep.backends.ray_tune import starting
+from sweep.backends.ray_tune import private, starting
 from sweep.contract import Devices
 from sweep.errors import InputError
 
@@ -38,6 +38,8 @@ _LOCAL_SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
 }
+_SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
+_ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,10 @@ def connect(
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
     with _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
-        logs = ray.get_runtime_context().get_session_name()
-        sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+        context = ray.get_runtime_context()
+        if private.usable(private.LOGS, say, context):
+            logs = context.get_session_name()
+            sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         there = ray.cluster_resources()
         yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
 
@@ -126,12 +130,13 @@ def _started(
                 log_to_driver=False,
                 logging_level="ERROR",
             )
-            _watch(over, lost)
+            if private.usable(private.WATCH, say):
+                _watch(over, lost)
             yield
         finally:
             end_starting()
             over.set()
-            ray.shutdown()
+            _end(say)
 
 
 def _knock(address: str) -> None:
@@ -147,10 +152,22 @@ def _knock(address: str) -> None:
         ) from error
 
 
+def _end(say: Callable[[str], None]) -> None:
+    """Shut a local Ray down; it would wait a second each for what is aside, and that has nothing to put away."""
+    if ray.is_initialized() and private.usable(private.FASTER_END, say):
+        processes = private.module("ray._private.worker")._global_node.all_processes
+        aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
+        for process in aside:
+            process.kill()
+        for process in aside:
+            process.wait()
+    ray.shutdown()
+
+
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
     """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
-    node = ray._private.worker._global_node
-    servers = [info.process for kind in ("gcs_server", "raylet") for info in node.all_processes[kind]]
+    node = private.module("ray._private.worker")._global_node
+    servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
     def watch() -> None:
         while not over.wait(1.0):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
+import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
+from sweep.backends import memory
 from sweep.backends.worker import Job, Order, Worker
+from sweep.contract import Devices
 
 
 class TrialWorker(tune.Trainable):
@@ -30,9 +36,11 @@ class TrialWorker(tune.Trainable):
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
-        self._worker = Worker(job, reuse=config["reuse"])
+        neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
+        self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
         self._worker.take(order)
         self._spoilt = False
+        self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -49,9 +57,21 @@ class TrialWorker(tune.Trainable):
             # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
             raise RuntimeError("this worker is replaced")
         progress = self._worker.step()
-        self._spoilt = progress.spoilt
-        return {"progress": progress}
+        self._spoilt = progress.spoilt is not None
+        return {"progress": dataclasses.replace(progress, worker=self._id)}
 
     def __repr__(self) -> str:
         """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
         return getattr(self, "_name", type(self).__name__)
+
+
+def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
+    """How many trials run at once on a node with these resources, of the ``room`` that there are on all nodes."""
+    rooms = [node.get(name, 0.0) / asked for name, asked in (("CPU", devices.cpus), ("GPU", devices.gpus)) if asked]
+    return max(min(room, *map(int, rooms)), 1)
+
+
+def _resources_here() -> Mapping[str, float]:
+    """Of the node on which this worker runs."""
+    here = ray.get_runtime_context().get_node_id()
+    return next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
