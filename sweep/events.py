@@ -85,6 +85,7 @@ class TrialEnded:
     time: float
     error: str | None = None  # traceback of a failed trial
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
+    at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
     facts: Facts = field(default_factory=Facts)
 
 

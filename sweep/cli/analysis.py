@@ -25,12 +25,12 @@ def list_sweeps(results: Path, as_json: bool) -> None:
     from rich.console import Console
 
     from sweep.analysis import listing
+    from sweep.render.documents import document
     from sweep.render.tables import show, sweeps_grid
-    from sweep.store.records import plain
 
     found = listing.sweeps(results)
     if as_json:
-        click.echo(json.dumps(plain([dataclasses.asdict(one) for one in found]), indent=2))
+        click.echo(document(found))
     elif found:
         show(sweeps_grid(found), Console())
     else:
@@ -70,7 +70,7 @@ def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
         raise InputError.one(sweep, "no trial has completed", f"see python -m sweep compare {sweep}")
     _show(dataclasses.replace(ranking, rows=rows), None, as_json=as_json)
     if export is not None:
-        _export(results, sweep, rows[0], export)
+        click.echo(_export(results, sweep, rows[0], export), err=as_json)
 
 
 def _ranking(results: Path, sweeps: tuple[str, ...]) -> Ranking:
@@ -83,17 +83,17 @@ def _ranking(results: Path, sweeps: tuple[str, ...]) -> Ranking:
 def _show(ranking: Ranking, limit: int | None, *, as_json: bool) -> None:
     from rich.console import Console
 
+    from sweep.render.documents import document
     from sweep.render.tables import ranking_grid, show
-    from sweep.store.records import plain
 
     if as_json:
-        shown = dataclasses.replace(ranking, rows=ranking.rows[:limit])
-        click.echo(json.dumps(plain(dataclasses.asdict(shown)), indent=2))
+        click.echo(document(dataclasses.replace(ranking, rows=ranking.rows[:limit])))
     else:
         show(ranking_grid(ranking, limit), Console())
 
 
-def _export(results: Path, sweep: str, row: Ranked, target: Path) -> None:
+def _export(results: Path, sweep: str, row: Ranked, target: Path) -> str:
+    """Copy a checkpoint; says what was done."""
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
@@ -107,4 +107,4 @@ def _export(results: Path, sweep: str, row: Ranked, target: Path) -> None:
     (target / "trial.json").write_text(
         json.dumps({"sweep": row.sweep, "trial": trial.trial, "params": dict(row.params)}, indent=2) + "\n"
     )
-    click.echo(f"copied the checkpoint of trial {trial.trial} to {target}")
+    return f"copied the checkpoint of trial {trial.trial} to {target}"

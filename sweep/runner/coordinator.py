@@ -10,7 +10,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from sweep.backends.worker import Order, Progress
@@ -44,6 +44,8 @@ class _Open:
     last_epoch: int = 0
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
+    reached: str | None = None  # that it has the sweep's target, in words
+    facts: Facts = field(default_factory=Facts)  # of its last interruption
     interrupted: bool = False
     restarts: int = 0  # in this session, of lost workers
 
@@ -82,6 +84,7 @@ class Coordinator:
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
+        self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
 
     @property
     def running(self) -> int:
@@ -95,7 +98,7 @@ class Coordinator:
             resumed = True
             self._learn(event)
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
-        self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
+        self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         self._again.extend(sorted(self._open))
 
     def next(self) -> Order | None:
@@ -195,20 +198,24 @@ class Coordinator:
         if not self._names_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = self._overdue(trial)
-        if answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
+        facts = answer.facts
+        if end and end.at_target:
+            facts = replace(facts, checkpoint=None)  # that one is of a later epoch
+        elif answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
             end = self._end(trial, Status.COMPLETED, answer.reason, Facts())
-        return end is None or self._emit([replace(end, facts=answer.facts, memo=answer.source)])
+        return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: _Open, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._divergence(epoch)):
+            decided = epoch.epoch in trial.decisions or self._divergence(epoch) or self._reached(epoch)
+            if decided and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.verdict or trial.diverged:
+                if trial.verdict or trial.diverged or trial.reached:
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -245,11 +252,12 @@ class Coordinator:
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged = self._divergence(event)
-                trial.interrupted = False
+                trial.diverged, trial.reached = self._divergence(event), self._reached(event)
+                trial.interrupted, trial.facts = False, Facts()
             case TrialEnded(status=Status.INTERRUPTED):
                 self._out.discard(event.trial)
                 self._open[event.trial].interrupted = True
+                self._open[event.trial].facts = event.facts
             case TrialEnded():
                 self._out.discard(event.trial)
                 del self._open[event.trial]
@@ -271,12 +279,21 @@ class Coordinator:
         )
         return Order(assignment, trial.decisions, self.to_beat(), known_data)
 
+    def _recovered(self, trial: _Open) -> TrialEnded | None:
+        """The end that a killed driver could not write any more, with what is known of the trial."""
+        end = self._overdue(trial)
+        if end is None or end.status is not Status.COMPLETED:
+            return end
+        return replace(end, facts=replace(trial.facts, checkpoint=self.kept(end.trial, trial.last_epoch)))
+
     def _overdue(self, trial: _Open) -> TrialEnded | None:
-        """The end that a killed driver could not write any more."""
+        """The end that a trial's epochs have come to."""
         if trial.diverged:
             return self._end(trial, Status.DIVERGED, trial.diverged, Facts())
         if trial.last_epoch >= trial.epochs:
             return self._end(trial, Status.COMPLETED, "", Facts())
+        if trial.reached:
+            return replace(self._end(trial, Status.COMPLETED, trial.reached, Facts()), at_target=True)
         if trial.verdict:
             return self._end(trial, Status.PRUNED, trial.verdict, Facts())
         return None
@@ -290,6 +307,9 @@ class Coordinator:
             if value is not None and not math.isfinite(value):
                 return f"{name} is {value} in epoch {epoch.epoch}"
         return None
+
+    def _reached(self, epoch: EpochReported) -> str | None:
+        return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
 
     def _names_objective(self, epochs: list[EpochReported]) -> bool:
         for epoch in epochs:

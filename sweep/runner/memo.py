@@ -1,8 +1,8 @@
 """Trials that another sweep has trained already: same parameters, seed, epochs, code, data and versions.
 
-Only completed trials answer. One that was pruned has not all its epochs, and one that failed, diverged or
-did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are those that a longer
-trial begins with and its last checkpoint is there to go on from.
+Only completed trials answer. One that was pruned, or ended at its sweep's target, has not all its epochs, and one that
+failed, diverged or did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are
+those that a longer trial begins with and its last checkpoint is there to go on from.
 """
 
 from __future__ import annotations
@@ -187,7 +187,8 @@ class Memo:
                     params, seed = started.pop(event.trial)
                     length = params.get("epochs", _epochs(info))
                     judged = params.get("lr_schedule") == "plateau"
-                    if event.status is Status.COMPLETED and isinstance(length, int) and (comparable or not judged):
+                    whole = event.status is Status.COMPLETED and not event.at_target
+                    if whole and isinstance(length, int) and (comparable or not judged):
                         entry.end, entry.length = begun, length
                         self._entries.setdefault(_key(params, seed), []).append(entry)
 

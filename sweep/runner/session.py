@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import inline, memory, sharing
+from sweep.backends import checkpoints, inline, memory, sharing
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError, StoreError
@@ -130,6 +130,7 @@ def _drive(
         shared=None if options.inline else sharing.name(folder.path),
         profile=options.profile,
         memory_bytes=None if options.inline else memory.bound(spec.resources.cpus),
+        target=spec.metrics[0].target,
     )
     with folder.lock(), noise.redirected(folder.debug_log) as terminal:
         job.stop_file.unlink(missing_ok=True)
@@ -187,6 +188,7 @@ def _session(
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
         coordinator.to_beat = keeper.to_beat
+        coordinator.kept = partial(checkpoints.of_epoch, folder.path)
 
         def first() -> None:
             nonlocal interrupted

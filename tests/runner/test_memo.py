@@ -121,6 +121,25 @@ def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
     assert answered(watcher) == {0: None, 1: None, 2: "curves/2"}
 
 
+def test_a_trial_that_its_target_cut_short_answers_none(project: Path) -> None:
+    run(project, FILE.replace("goal: minimize", "goal: minimize, target: 0.5"))
+    watcher = Watcher()
+    second = run(project, SECOND, watcher, memo=True)
+    assert answered(watcher) == {0: "curves/0", 1: None, 2: None}
+    assert sweep.load(second.folder.path).trials["epochs"].tolist() == [4, 4, 4]
+
+
+def test_an_answered_trial_ends_at_the_target_too(project: Path) -> None:
+    run(project)
+    watcher = Watcher()
+    outcome = run(project, SECOND.replace("goal: minimize", "goal: minimize, target: 0.5"), watcher, memo=True)
+    assert outcome.stopped == "target reached: score 0.5 in trial 1"
+    assert answered(watcher) == {0: "curves/0", 1: "curves/1"}
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["epochs"].tolist() == [4, 2]
+    assert trials["checkpoint"].isna().tolist() == [False, True]
+
+
 def test_the_scheduler_judges_answered_trials_too(project: Path) -> None:
     rule = "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
     order = FILE.replace("[3, 1, 2]", "[1, 2, 3]")
