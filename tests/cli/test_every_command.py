@@ -21,7 +21,7 @@ TRAINABLE = '''
 import json, math
 from sweep.contract import EpochReported, Facts
 
-class Curve:
+class Scored:
     """`a` is what its objective comes to; some fail, some diverge."""
     def begin(self, assignment):
         self.given, self.done = assignment, 0
@@ -44,7 +44,7 @@ class Curve:
         return Facts(node="here", data="none")
 '''
 FILE = """
-trainable: curve:Curve
+trainable: scored:Scored
 method: grid
 metric: {name: score, goal: minimize}
 parameters: {a: {values: [3, 1, 2]}}
@@ -76,7 +76,7 @@ def call(line: str) -> tuple[int, str, str]:
 def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project with a sweep of each kind; one of them is being run, by this process."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "curve.py").write_text(TRAINABLE)
+    (folder / "scored.py").write_text(TRAINABLE)
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         patch.chdir(folder)
         patch.setattr(sys, "path", list(sys.path))
@@ -92,7 +92,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 path.unlink()
         stack.enter_context(ResultsFolder(folder / "results" / "running").lock())
         yield folder
-    sys.modules.pop("curve", None)
+    sys.modules.pop("scored", None)
 
 
 @dataclass(frozen=True)
