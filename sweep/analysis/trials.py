@@ -43,6 +43,7 @@ class Sweep:
     objectives: Objectives
     trials: tuple[Trial, ...]
     history: History
+    repeats: int = 1  # trials that each configuration is to have
 
 
 def read(folder: ResultsFolder) -> Sweep:
@@ -57,7 +58,8 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     from sweep.store import tables
 
     rows = tables.rows(read_tables.trials)
-    return Sweep(folder, folder.objectives(), tuple(map(_trial, rows)), read_tables.history)
+    repeats = _repeats(folder.read_info())
+    return Sweep(folder, folder.objectives(), tuple(map(_trial, rows)), read_tables.history, repeats)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -85,6 +87,13 @@ def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
 
 
 _ABSENT = object()
+
+
+def _repeats(info: Mapping[str, object]) -> int:
+    match info:
+        case {"spec": {"repeats": int(repeats)}}:
+            return repeats
+    return 1
 
 
 def _trial(row: Mapping[str, object]) -> Trial:

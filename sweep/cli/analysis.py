@@ -64,8 +64,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
 def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
     """Show the best configuration, or the Pareto front of several objectives."""
     ranking = _ranking(results, (sweep,))
-    rows = tuple(row for row in ranking.rows if row.status == "completed" and row.scores)
-    rows = tuple(row for row in rows if row.front == 1) if len(ranking.objectives) > 1 else rows[:1]
+    rows = ranking.best
+    if rows and rows[0].completed < 1:
+        click.echo("note: no configuration has completed all of its repeats", err=True)
     if not rows:
         raise InputError.one(sweep, "no trial has completed", f"see python -m sweep compare {sweep}")
     _show(dataclasses.replace(ranking, rows=rows), None, as_json=as_json)

@@ -31,7 +31,7 @@ class Scored:
             if self.a < 0:
                 raise RuntimeError("no such a")
             self.done += 1
-            bad = self.a == 9 and self.given.seed == 1
+            bad = self.a == 0.9 and self.given.seed == 1
             metrics = {"score": math.nan if bad else self.a / self.done, "cost": 3.0 - self.a}
             if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=0.0, time_s=0.1)):
                 return
@@ -56,7 +56,7 @@ FILES = {
         "metric: {name: score, goal: minimize}",
         "metrics: [{name: score, goal: minimize}, {name: cost, goal: minimize}]",
     ),
-    "repeats": FILE.replace("[3, 1, 2]", "[3, 9]") + "repeats: 2\n",
+    "repeats": FILE.replace("[3, 1, 2]", "[3, 0.9]") + "repeats: 2\n",
     "running": FILE,
     "killed": FILE,
     "failed": FILE.replace("[3, 1, 2]", "[-1, -2]"),
@@ -185,6 +185,13 @@ def test_the_best(project: Path, row: Row, kind: str) -> None:
     if kind in EMPTY_HANDED:
         row = Row(row.line, 2, err=f"error: {kind}: no trial has completed; see python -m sweep compare {kind}")
     _check(row, kind)
+
+
+def test_the_best_has_all_its_repeats(project: Path) -> None:
+    (row,) = json.loads(call("best repeats --json")[1])["rows"]
+    assert (row["params"]["a"], row["completed"]) == (3, 1.0)
+    ranked = json.loads(call("compare repeats --json")[1])["rows"]
+    assert [(row["params"]["a"], row["completed"]) for row in ranked] == [(3, 1.0), (0.9, 0.5)]
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=str)
