@@ -108,7 +108,7 @@ class Coordinator:
             if trial is None:
                 return None
             answer = self._recall(trial)
-            if answer is not None and (answer.data is None or answer.data in self._known_data):
+            if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
                 answer = None
             if trial.started.trial in self._open and not self.stopping:
@@ -132,7 +132,7 @@ class Coordinator:
         if trial in self._out and (overdue := self._overdue(there)):
             self._emit([replace(overdue, facts=progress.facts)])
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
-            self._known_data.add(answer.data or "")
+            self._known_data.add(answer.data)
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
                 self._out.discard(trial)
                 self._again.appendleft(trial)

@@ -24,7 +24,7 @@ from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
-"""Packages whose version decides whether two trainings are the same."""
+"""Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Answer:
     checkpoint: Path | None = None  # to train the remaining epochs from; None: there are none
 
     @property
-    def data(self) -> str | None:
-        """The fingerprint of the data that it was trained on."""
-        return self.facts.data
+    def data(self) -> str:
+        """The fingerprint of the data that it was trained on: it answers for no other."""
+        return self.facts.data or ""
 
     @property
     def reason(self) -> str:
@@ -79,14 +79,17 @@ class Memo:
         self._entries: dict[tuple[str, bool, int], list[_Entry]] = {}  # of trials that differ in their epochs alone
         self._unusable: set[Path] = set()  # checkpoints
         self._told: set[tuple[str, str]] = set()
-        identity = _identity(info)
         for other in folders(self._folder.path.parent):
-            if identity is None or other.path == self._folder.path or not other.log.exists():
+            if other.path == self._folder.path or not other.log.exists():
                 continue
             try:
                 about = other.read_info()
-                if _identity(about) == identity:
-                    self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
+                if _identity(about) != (_identity(info) or ()):
+                    continue
+                if doubt := _doubt(info) or _doubt(about):
+                    self._tell("", doubt, f"earlier sweeps answer no trials: {doubt}")
+                    continue
+                self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
             except StoreError as error:
                 notice(f"{other.path} answers no trials: {error}")
 
@@ -99,6 +102,10 @@ class Memo:
                 continue
             try:
                 end = entry.read_end()
+                if end.facts.data is None:
+                    text = "nothing tells on what data they were trained; a trainable says it with Facts(data=...)"
+                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
+                    continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)
@@ -225,19 +232,29 @@ def _epochs(info: Mapping[str, object]) -> object:
     return spec.get("epochs") if isinstance(spec, Mapping) else None
 
 
+def _doubt(info: Mapping[str, object]) -> str | None:
+    """Why a sweep's code is not known, though all is the same that is."""
+    match info:
+        case {"source": {"changed": True}}:
+            return "one of them went on with other code than it began with"
+        case {"source": {"unknown": [str(reason), *_]}}:
+            return f"not all of the code is known ({reason})"
+    return None
+
+
 def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
-    """All but parameters, seed and epochs that a training depends on; None where it is not known, or has changed."""
+    """All but parameters, seed, epochs and data that a training depends on; None where it is not written down."""
     match info:
         case {
-            "source": {"trainable": trainable, "sha256": digest, **rest},
+            "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
             "spec": {
                 "training": dict(training),
                 "resources": {"gpus": gpus},
                 "metrics": [{"name": metric, "goal": goal}, *_],
             },
-            "provenance": {"packages": dict(packages)},
-        } if not rest.get("changed"):
-            versions = tuple(packages.get(name) for name in VERSIONS)
+            "provenance": {"packages": dict(packages), "python": python},
+        }:
+            versions = (python, imported, *(packages.get(name) for name in VERSIONS))
             judged_by = (metric, goal) if training.get("patience") else None
             return trainable, digest, versions, training, judged_by, gpus, info.get("simulated_gpus")
     return None

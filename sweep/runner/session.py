@@ -238,7 +238,13 @@ def _touch(stop_file: Path) -> None:
 
 
 def _described(source: Source) -> dict[str, object]:
-    return {"trainable": source.trainable, "modules": sorted(source.files), "sha256": source.digest()}
+    return {
+        "trainable": source.trainable,
+        "modules": sorted(source.files),
+        "sha256": source.digest(),
+        "packages": dict(source.packages),
+        "unknown": list(source.unknown),
+    }
 
 
 def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:

@@ -165,7 +165,9 @@ def test_answered_epochs_are_on_no_budget(project: Path) -> None:
 
 @pytest.mark.parametrize(("data", "count"), [("one", 3), ("other", 0)])
 def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: int) -> None:
-    code = TRAINABLE.replace('Facts(node="here")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())')
+    code = TRAINABLE.replace(
+        'Facts(node="here", data="none")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())'
+    )
     code = code.replace("import json", "from pathlib import Path\nimport json")
     (project / f"data_{data}.py").write_text(code)
     held = project / f"data_{data}.py.data"
@@ -177,3 +179,79 @@ def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: i
     second = run(project, text.replace("curves", "second"), watcher, memo=True)
     assert second.completed == 3
     assert sum(source is not None for source in answered(watcher).values()) == count
+
+
+def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tuple[Path, str]:
+    """A trainable that imports a helper package from elsewhere: its file, and the sweep's."""
+    elsewhere = project.parent / f"{project.name}_elsewhere"
+    home = elsewhere / ("src" if layout == "editable" else "")
+    package = home / f"helper_{layout}"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .parts import SHIFT\n")
+    (package / "parts.py").write_text("SHIFT = 0.25\n")
+    if layout == "editable":  # as pip writes it: a file of paths, which the interpreter has read at its start
+        info = elsewhere / "site" / "helper_editable-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "RECORD").write_text("__editable__.helper.pth,sha256=x,9\n")
+        (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
+        monkeypatch.syspath_prepend(elsewhere / "site")
+    monkeypatch.syspath_prepend(home)
+    name = f"user_of_{layout}"
+    (project / f"{name}.py").write_text(f"from {package.name} import SHIFT\n{TRAINABLE}")
+    return package / "parts.py", FILE.replace("curve:Curve", f"{name}:Curve")
+
+
+@pytest.mark.parametrize("layout", ["pythonpath", "editable"])
+def test_a_helper_package_elsewhere_is_code_too(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    parts, text = _helped(project, monkeypatch, layout)
+    run(project, text)
+    same, other = Watcher(), Watcher()
+    run(project, text.replace("curves", "second"), same, memo=True)
+    parts.write_text("SHIFT = 100.25\n")
+    run(project, text.replace("curves", "third"), other, memo=True)
+    assert answered(same) == {trial: f"curves/{trial}" for trial in range(3)}
+    assert set(answered(other).values()) == {None}
+
+
+def test_another_version_of_an_installed_package_is_other_code(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    site = tmp_path_factory.mktemp("site")
+    (site / "layers_of_others.py").write_text("RATE = 1\n")
+    info = site / "Layers_Of_Others-1.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("layers_of_others.py,sha256=x,9\n")
+    monkeypatch.syspath_prepend(site)
+    (project / "user_of_layers.py").write_text(f"import layers_of_others\n{TRAINABLE}")
+    text = FILE.replace("curve:Curve", "user_of_layers:Curve")
+    run(project, text)
+    watcher = Watcher()
+    info.rename(site / "Layers_Of_Others-1.1.dist-info")
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+
+
+def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_once(project: Path) -> None:
+    (project / "blind.py").write_text(TRAINABLE.replace(', data="none"', ""))
+    text = FILE.replace("curve:Curve", "blind:Curve")
+    run(project, text)
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    assert watcher.said == [
+        "trials of curves answer none: nothing tells on what data they were trained; "
+        "a trainable says it with Facts(data=...)"
+    ]
+
+
+def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(project: Path) -> None:
+    line = 'import importlib\nimportlib.import_module("js" + "on")\n'
+    (project / "obscure.py").write_text(line + TRAINABLE)
+    text = FILE.replace("curve:Curve", "obscure:Curve")
+    run(project, text)
+    run(project, text.replace("curves", "other"))
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    where = f"{project / 'obscure.py'}:2: imports a module whose name is computed"
+    assert watcher.said == [f"earlier sweeps answer no trials: not all of the code is known ({where})"]

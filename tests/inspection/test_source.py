@@ -38,8 +38,12 @@ def test_an_annotated_argument_reads_whatever_its_name(tmp_path: Path) -> None:
 
 def test_computed_names_are_unknown_unless_declared(tmp_path: Path) -> None:
     body = "class T:\n    def f(self, hp, name):\n        return hp.get(name, 0), hp.x\n"
-    assert inspect("mine:T", [write(tmp_path, body)]).reads is None
-    assert inspect("mine:T", [write(tmp_path, 'READS = ("y", "z")\n' + body)]).reads == {"x", "y", "z"}
+    source = inspect("mine:T", [write(tmp_path, body)])
+    assert (source.reads, source.doubts) == ({"x"}, ("mine:3: hp.get",))
+    assert source.may_read("anything")
+    source = inspect("mine:T", [write(tmp_path, 'READS = ("y", "z")\n' + body)])
+    assert (source.reads, source.doubts) == ({"x", "y", "z"}, ())
+    assert not source.may_read("anything")
 
 
 def test_below_covers_what_is_below_it(tmp_path: Path) -> None:
