@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.hyperparameters import Hyperparameters, Mark, Reads
+from sweep.hyperparameters import Hyperparameters, Mark, Reads, Watched
 
 HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
 
@@ -81,3 +84,27 @@ def test_values_of_other_types_do_not_agree(one, other) -> None:
     with hp.recording(reads):
         hp.get("x", 0)
     assert Hyperparameters({"x": other}).agree(reads) is (type(one) is type(other) and one == other)
+
+
+@pytest.mark.parametrize(
+    ("use", "seen"),
+    [
+        (lambda given: given["a"], {"a"}),
+        (lambda given: given.get("z", 1), {"z"}),
+        (lambda given: "a" in given, {"a"}),
+        (dict, {"a", "b", "n.x"}),
+        (lambda given: dict(**given), {"a", "b", "n.x"}),
+        (lambda given: list(given.values()), {"a", "b", "n.x"}),
+        (lambda given: Hyperparameters(given), set()),
+        (lambda given: Hyperparameters(given).a, {"a"}),
+        (lambda given: Hyperparameters(given).n.x, {"n.x"}),
+        (lambda given: Hyperparameters(given).get("z", 1), {"z"}),
+        (lambda given: Hyperparameters(given).below("n"), {"n.x"}),
+        (lambda given: Hyperparameters(given).agree({"a": 1}), {"a"}),
+        (pickle.dumps, set()),
+    ],
+)
+def test_watched_parameters_tell_what_was_read(use: Callable[[Watched], object], seen: set[str]) -> None:
+    given = Watched({"a": 1, "b": 2, "n.x": 3}, set())
+    use(given)
+    assert given.seen == seen

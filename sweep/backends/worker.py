@@ -20,6 +20,7 @@ from typing import TypeAlias
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import Manifest
 from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
+from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
@@ -47,6 +48,7 @@ class Job:
     profile: bool = False  # of the first trial
     memory_bytes: int | None = None  # a worker that has more is replaced after its trial
     target: float | None = None  # objective: a trial that reaches it is complete
+    unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
 
     @property
     def shared_folder(self) -> Path | None:
@@ -115,6 +117,7 @@ class Worker:
         self._trainable: Trainable | None = None
         self._trial: _Trial | None = None
         self._notices: list[str] = []
+        self._unread = Unread(job.unsure)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -210,6 +213,7 @@ class Worker:
         if not self._done(trial, epochs):
             trial.paused = False
             self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
+        self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
@@ -335,7 +339,11 @@ class Worker:
     def _assignment(self, trial: _Trial) -> Assignment:
         profile = self._job.results_folder / "profile" if self._job.profile and trial.number == 0 else None
         return dataclasses.replace(
-            trial.order.assignment, accumulate=trial.accumulate, shared=self._job.shared_folder, profile=profile
+            trial.order.assignment,
+            params=self._unread.watched(trial.order.assignment.params),
+            accumulate=trial.accumulate,
+            shared=self._job.shared_folder,
+            profile=profile,
         )
 
     def _loaded(self) -> Trainable:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import sweep
 from sweep.errors import InputError, did_you_mean
 from sweep.inspection import reading
 from sweep.inspection.distributions import Distribution, Distributions
@@ -21,7 +20,7 @@ from sweep.inspection.imports import imports, obscure
 from sweep.inspection.reading import Reading
 
 OURS = ("trainables", "sweep")
-_HOME = Path(sweep.__file__).parents[1]
+_HOME = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ class _Closure:
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path
-        queue = [*_parents(module), module]
-        seen = set(queue)
+        queue = [module, *filter(self._add, _parents(module))]
+        seen = {module, *_parents(module)}
         while queue:
             for name in self._imported(queue.pop()):
                 if name not in seen:

@@ -131,6 +131,7 @@ def _drive(
         profile=options.profile,
         memory_bytes=None if options.inline else memory.bound(spec.resources.cpus),
         target=spec.metrics[0].target,
+        unsure=planning.not_seen_read(spec, source),
     )
     with folder.lock(), noise.redirected(folder.debug_log) as terminal:
         job.stop_file.unlink(missing_ok=True)

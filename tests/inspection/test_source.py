@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,55 @@ def test_mistakes(tmp_path: Path, trainable: str, message: str) -> None:
     write(tmp_path, "class T(\n", "broken.py")
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
         inspect(trainable, [tmp_path])
+
+
+KERAS = "from trainables.keras_trainable import KerasTrainable\nclass Net(KerasTrainable): pass\n"
+
+
+@pytest.mark.parametrize("with_init", [True, False])
+def test_a_folder_of_ones_own_that_hides_sweeps_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_init: bool
+) -> None:
+    write(tmp_path, KERAS, "trainables/net.py")
+    if with_init:
+        write(tmp_path, "", "trainables/__init__.py")
+    else:  # as in an editable installation, where a folder without a file of its own comes before sweep's
+        monkeypatch.setattr(sys, "path", [entry for entry in sys.path if not (Path(entry) / "trainables").is_dir()])
+    write(tmp_path, KERAS)
+    for trainable in ("trainables.net:Net", "mine:Net"):
+        with pytest.raises(InputError, match=f"{tmp_path / 'trainables'} has the name of the package 'trainables'"):
+            inspect(trainable, [tmp_path])
+
+
+def test_a_folder_of_ones_own_that_is_hidden_by_sweeps_is_named(tmp_path: Path) -> None:
+    write(tmp_path, KERAS, "trainables/net.py")
+    root = Path(__file__).parents[2]
+    with pytest.raises(InputError, match=r"has the name of the package 'trainables' .* rename it"):
+        inspect("trainables.net:Net", [tmp_path, root])
+
+
+def test_a_folder_of_that_name_without_need_of_sweeps_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, "from trainables import parts\nclass Net: pass\n", "trainables/net.py")
+    write(tmp_path, "", "trainables/parts.py")
+    write(tmp_path, "", "trainables/__init__.py")
+    assert set(inspect("trainables.net:Net", [tmp_path]).files) == {"trainables", "trainables.net", "trainables.parts"}
+
+
+def test_parents_of_a_module_are_code_and_so_is_what_lies_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "src", "", "helper/__init__.py")
+    write(tmp_path / "src", "import numpy\n", "helper/deep/net.py")
+    monkeypatch.syspath_prepend(tmp_path / "src")
+    write(tmp_path, "import helper.deep.net, random, nowhere_at_all\nclass T: pass\n")
+    source = inspect("mine:T", [tmp_path])
+    assert set(source.files) == {"mine", "helper", "helper.deep.net"}
+    assert source.packages["numpy"] is not None
+    assert source.packages["nowhere_at_all"] is None
+    assert source.unknown == ()
+
+
+def test_a_parameter_is_surely_unread_only_where_its_name_is_nowhere(tmp_path: Path) -> None:
+    body = "class T:\n    def f(self, hp, image):\n        return hp.depth, image.width\n"
+    source = inspect("mine:T", [write(tmp_path, body)])
+    assert [source.may_read(name) for name in ("depth", "width", "aug.width", "widht")] == [True, True, True, False]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from curves import FILE, Watcher, ends, resume, run
+from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
 from sweep.errors import TrainableError
@@ -42,6 +42,19 @@ def test_code_at_fault_ends_the_sweep(project: Path) -> None:
 def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:
     with pytest.raises(TrainableError, match=r"no metric 'scor'.*did you mean 'score'"):
         run(project, FILE.replace("name: score", "name: scor"))
+
+
+def test_a_parameter_that_nothing_reads_is_told_after_the_first_epoch_where_the_source_does_not_show_it(
+    project: Path,
+) -> None:
+    (project / "computed.py").write_text(
+        TRAINABLE.replace('self.a = assignment.params["a"]', "p = assignment.params; self.a = p[NAMES[0]]")
+        + "\nNAMES = list('ab')\n"
+    )
+    watcher = Watcher()
+    text = FILE.replace("curve:Curve", "computed:Curve").replace("parameters: {", "parameters: {c: {value: 1}, ")
+    assert run(project, text, watcher).completed == 3
+    assert watcher.said == ["nothing has read parameter 'c' in a whole epoch"]
 
 
 class _StopsAt(Watcher):
