@@ -44,13 +44,16 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one sweep or of several with the same objective."""
-    from sweep.analysis import costs
+    from sweep.analysis import costs, ranking, trials
     from sweep.render.costs import lines
+    from sweep.store import tables
     from sweep.store.folder import ResultsFolder
 
-    _show(_ranking(results, sweeps), limit, as_json=as_json)
-    for name in () if as_json else sweeps:
-        for line in lines(costs.of(ResultsFolder.open(results, name))):
+    folders = [ResultsFolder.open(results, name) for name in sweeps]
+    read = [(folder, tables.read(folder, () if as_json else costs.COLUMNS)) for folder in folders]
+    _show(ranking.rank([trials.of_tables(folder, one) for folder, one in read]), limit, as_json=as_json)
+    for folder, one in () if as_json else read:
+        for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)
 
 
@@ -63,7 +66,11 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
 @options.as_json
 def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
     """Show the best configuration, or the Pareto front of several objectives."""
-    ranking = _ranking(results, (sweep,))
+    from sweep.analysis import ranking as rankings
+    from sweep.analysis import trials
+    from sweep.store.folder import ResultsFolder
+
+    ranking = rankings.rank([trials.read(ResultsFolder.open(results, sweep))])
     rows = ranking.best
     if rows and rows[0].completed < 1:
         click.echo("note: no configuration has completed all of its repeats", err=True)
@@ -72,13 +79,6 @@ def best(sweep: str, results: Path, export: Path | None, as_json: bool) -> None:
     _show(dataclasses.replace(ranking, rows=rows), None, as_json=as_json)
     if export is not None:
         click.echo(_export(results, sweep, rows[0], export), err=as_json)
-
-
-def _ranking(results: Path, sweeps: tuple[str, ...]) -> Ranking:
-    from sweep.analysis import ranking, trials
-    from sweep.store.folder import ResultsFolder
-
-    return ranking.rank([trials.read(ResultsFolder.open(results, name)) for name in sweeps])
 
 
 def _show(ranking: Ranking, limit: int | None, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ Nobody has acted on a torn record, so that readers ignore it and the next writer
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,8 @@ from sweep.errors import StoreError
 from sweep.events import Event, TrialEnded
 from sweep.store.disk import storing
 from sweep.store.records import NotJson, decode, encode
+
+MARKED_BYTES = 4096
 
 
 class Log:
@@ -99,6 +102,13 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
         if end - offset >= max_bytes:
             break
     return events, end
+
+
+def mark(path: Path, end: int) -> str:
+    """A short digest of what stands before byte ``end``: another log of the same length has another one."""
+    with storing(path), path.open("rb") as file:
+        file.seek(max(end - MARKED_BYTES, 0))
+        return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
 def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:

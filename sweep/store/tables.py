@@ -7,12 +7,13 @@ in results/README.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -38,6 +39,7 @@ class History:
     last: float | None = None  # time of the last event
     active_s: float = 0.0  # from the first to the last event, without the pauses between sessions
     ended: str | None = None  # why the last session ended; None: it runs, or was killed
+    mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,40 +182,59 @@ class TableBuilder:
 
     def write(self, folder: ResultsFolder) -> None:
         """Replace both Parquet files, each whole at every moment."""
-        metadata = {_METADATA: json.dumps(asdict(self.history())).encode()}
+        mark = log.mark(folder.log, self._log_bytes) if folder.log.exists() else None
+        metadata = {_METADATA: json.dumps(asdict(replace(self.history(), mark=mark))).encode()}
         for path, make in ((folder.metrics, self.metrics), (folder.trials, self.trials)):
             table = make().replace_schema_metadata(metadata)
             with replacing(path) as aside:
                 pq.write_table(table, aside, compression="zstd")
 
 
-def read(folder: ResultsFolder) -> Tables:
+def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
     """The tables of a sweep as its log stands now; writes nothing.
 
-    They come from the Parquet files where these hold the whole log, else from the log. Raises `StoreError`.
+    ``metrics`` are the columns wanted of that table, as far as it has them; None: all. They come from the Parquet
+    files where these were made of the log as it is, else from the log. Raises `StoreError`.
     """
-    size = folder.log.stat().st_size if folder.log.exists() else None
     with ExitStack() as stack:
         # Each is opened once: a running sweep puts new ones in their place.
         files = _opened(folder, stack)
         history = _written(files)
-        if history is not None and size in (None, history.log_bytes):
+        if history is not None and _is_of(history, folder.log):
             with storing(folder.trials):
-                trials, metrics = (file.read().replace_schema_metadata() for file in files)
-            return Tables(trials, metrics, history)
+                names = None if metrics is None else [name for name in metrics if name in files[1].schema_arrow.names]
+                trials, epochs = files[0].read(), files[1].read(columns=names)
+            return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
     builder = TableBuilder.of(folder)
     builder.follow(folder.log)
-    return Tables(builder.trials(), builder.metrics(), builder.history())
+    epochs = builder.metrics()
+    if metrics is not None:
+        epochs = epochs.select([name for name in metrics if name in epochs.column_names])
+    return Tables(builder.trials(), epochs, builder.history())
 
 
-def rows(trials: pa.Table) -> list[dict[str, object]]:
-    """The rows of a table of trials as plain Python: JSON parameters decoded, nulls left out."""
-    as_json = [field.name for field in trials.schema if _JSON.items() <= (field.metadata or {}).items()]
-    plain_rows = []
-    for row in trials.to_pylist():
-        row.update({name: natural(json.loads(row[name])) for name in as_json if row[name] is not None})
-        plain_rows.append({name: value for name, value in row.items() if value is not None})
-    return plain_rows
+def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
+    """Columns as plain Python, of those names that the table has: JSON parameters decoded, None for null."""
+    found: dict[str, list[object]] = {}
+    for name in names:
+        if name in table.column_names:
+            values = table[name].to_pylist()
+            is_json = _JSON.items() <= (table.schema.field(name).metadata or {}).items()
+            found[name] = [None if v is None else natural(json.loads(v)) for v in values] if is_json else values
+    return found
+
+
+def numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
+    """A column of numbers; 0 for null, and all of it where the table has no such column."""
+    if name not in table.column_names:
+        return np.zeros(table.num_rows)
+    column = table[name].cast(pa.float64()).combine_chunks()
+    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, which takes longer than all this
+    values = np.frombuffer(content, np.float64, len(column), 8 * column.offset) if len(column) else np.zeros(0)
+    if not column.null_count:
+        return values
+    valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]
+    return np.where(valid, values, 0.0)
 
 
 def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
@@ -233,6 +254,14 @@ def _written(files: Sequence[pq.ParquetFile]) -> History | None:
         return History(**json.loads(trials)) if trials == metrics else None
     except (KeyError, TypeError, ValueError):
         return None
+
+
+def _is_of(history: History, path: Path) -> bool:
+    """Whether tables were made of the whole log, as it is; where it is gone, they are all there is."""
+    if not path.exists():
+        return True
+    same = path.stat().st_size == history.log_bytes
+    return same and (history.mark is None or log.mark(path, history.log_bytes) == history.mark)
 
 
 def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:

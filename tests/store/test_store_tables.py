@@ -22,7 +22,7 @@ from sweep.events import (
 from sweep.store import tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder, read, rows
+from sweep.store.tables import TableBuilder, columns, numbers, read
 
 OBJECTIVES = (("val_accuracy", "maximize"),)
 GOLDEN_TRIALS = """
@@ -292,12 +292,47 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
     assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
 
 
-def test_rows_of_trials_have_their_parameters_back(tmp_path):
+def test_columns_have_their_parameters_back(tmp_path):
     events = [started(0), started(1, {"layers": "nan", "learning_rate": math.inf})]
     folder = written(tmp_path, "first", events)
     for _ in ("from the files", "from the log"):
-        first, second = rows(read(folder).trials)
-        assert first["param.layers"] == [8, 4]
-        assert (second["param.layers"], second["param.learning_rate"]) == ("nan", math.inf)
-        assert "param.optimizer" not in second
+        found = columns(read(folder).trials, ["param.layers", "param.learning_rate", "param.optimizer", "nowhere"])
+        assert found == {
+            "param.layers": [[8, 4], "nan"],
+            "param.learning_rate": [0.001, math.inf],
+            "param.optimizer": ["sgd", None],
+        }
         folder.trials.unlink(missing_ok=True)
+
+
+def test_numbers_are_0_where_there_are_none():
+    parts = [pa.table({"x": pa.array([1, None, 3] * 5)}), pa.table({"x": pa.array([4], pa.int64())})]
+    table = pa.concat_tables(parts)
+    assert numbers(table, "x").tolist() == [1.0, 0.0, 3.0] * 5 + [4.0]
+    assert numbers(table.slice(9), "x").tolist() == [1.0, 0.0, 3.0] * 2 + [4.0]
+    assert numbers(table.slice(0, 0), "x").tolist() == []
+    assert numbers(table, "y").tolist() == [0.0] * 16
+
+
+def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    for _ in ("from the files", "from the log"):
+        assert read(folder, ("epoch", "nowhere")).metrics.column_names == ["epoch"]
+        assert read(folder, ()).metrics.column_names == []
+        folder.trials.unlink(missing_ok=True)
+
+
+def test_files_of_another_log_of_the_same_length_are_not_taken_for_its(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    log = folder.log.read_bytes()
+    folder.log.write_bytes(log.replace(b'"loss is nan"', b'"loss is inf"'))
+    reasons = read(folder).trials["status_reason"].to_pylist()
+    assert reasons == ["", "loss is inf"]
+
+
+def test_files_of_an_earlier_version_are_still_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.log, "mark", lambda path, end: None)
+    folder = written(tmp_path, "first", STORY)
+    monkeypatch.undo()
+    folder.log.write_bytes(folder.log.read_bytes().replace(b'"loss is nan"', b'"loss is inf"'))
+    assert read(folder).trials["status_reason"].to_pylist() == ["", "loss is nan"]
