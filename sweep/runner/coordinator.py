@@ -192,17 +192,17 @@ class Coordinator:
 
     def _answer(self, trial: _Open, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
-        if self._memo and answer.checkpoint and not self._memo.hand_over(answer, trial.started.trial):
+        number = trial.started.trial
+        kept = self._memo.hand_over(answer, number) if self._memo else None
+        if not (kept or answer.whole):
             return False
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
         if not self._names_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = self._overdue(trial)
         facts = answer.facts
-        if end and end.at_target:
-            facts = replace(facts, checkpoint=None)  # that one is of a later epoch
-        elif answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
-            end = self._end(trial, Status.COMPLETED, answer.reason, Facts())
+        if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
+            end, facts = self._end(trial, Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
         return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: _Open, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:

@@ -34,7 +34,8 @@ class Answer:
     source: str  # "<sweep>/<trial>", the one that was trained
     epochs: tuple[EpochReported, ...]
     facts: Facts
-    checkpoint: Path | None = None  # to train the remaining epochs from; None: there are none
+    checkpoint: Path | None  # that it ended with, if that is still there
+    whole: bool  # else the remaining epochs are to be trained from the checkpoint
 
     @property
     def data(self) -> str:
@@ -117,29 +118,40 @@ class Memo:
             self._tell(entry.sweep, hindrance, f"{but} are trained anew for {epochs}: {hindrance}")
         return None
 
-    def hand_over(self, answer: Answer, trial: int) -> bool:
-        """Copy the answer's checkpoint to where the trial's worker looks for one; whether that was possible.
+    def hand_over(self, answer: Answer, trial: int) -> str | None:
+        """Take over the answer's checkpoints, the last and the best; the path of the last, None where that cannot be.
 
-        The copy holds all epochs up to it, so that it fits the log whether they come to be there or not.
+        Each holds all epochs up to it, so that it fits the log whether they come to be there or not.
         """
         source = answer.checkpoint
         if source is None:
-            return False
-        objective, goal = self._folder.objectives()[0]
-        value = answer.epochs[-1].metrics.get(objective, math.nan)
-        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
+            return None
         try:
-            manifest = checkpoints.verify(source)
-            if manifest.epoch != len(answer.epochs):
-                raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-            manifest = replace(manifest, loss=loss, reports=answer.epochs)
-            folder = checkpoints.of_trial(self._folder.path, trial)
-            checkpoints.begin(folder, manifest, partial(_link, source), keep=1)()
+            for path in sorted({*source.parent.glob("epoch-*"), source}):
+                self._take_over(path, answer, trial)
         except (OSError, checkpoints.Damaged) as error:
             self._unusable.add(source)
-            self._notice(f"trial {trial} is trained from its beginning: {source} cannot be copied ({error})")
-            return False
-        return True
+            what = "has no checkpoint" if answer.whole else "is trained from its beginning"
+            self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
+            return None
+        return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+
+    def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
+        is_last = path == answer.checkpoint
+        try:
+            manifest = checkpoints.verify(path)
+        except checkpoints.Damaged:
+            if is_last:
+                raise
+            return
+        if (manifest.epoch == len(answer.epochs)) is not is_last:
+            raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
+        objective, goal = self._folder.objectives()[0]
+        value = answer.epochs[manifest.epoch - 1].metrics.get(objective, math.nan)
+        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
+        manifest = replace(manifest, loss=loss, reports=answer.epochs[: manifest.epoch])
+        folder = checkpoints.of_trial(self._folder.path, trial)
+        checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Why a trial does not answer one of so many epochs."""
@@ -165,10 +177,8 @@ class Memo:
             for epoch in store_log.read_at(entry.log, entry.epochs)
             if isinstance(epoch, EpochReported)
         )
-        kept = entry.checkpoint(end)
-        linked = os.path.relpath(kept, self._folder.path) if whole and kept else None
-        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=linked)
-        return Answer(source, epochs, facts, None if whole else kept)
+        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=None)
+        return Answer(source, epochs, facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:
         if (sweep, reason) not in self._told:

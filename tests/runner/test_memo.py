@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
+from sweep.backends import checkpoints
 from sweep.events import EpochReported, TrialEnded
 from sweep.store import log as store_log
 
@@ -30,8 +32,10 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["memo"].tolist() == ["curves/0", "curves/1", "curves/2"]
     assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
     assert other.trials["train_s"].tolist() == [0.0] * 3
-    kept = [(second.folder.path / path).resolve() for path in other.trials["checkpoint"]]
-    assert kept == [(first.folder.checkpoints / f"{trial:05d}/epoch-000004").resolve() for trial in range(3)]
+    assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
+    shutil.rmtree(first.folder.path)  # nothing of an answered trial hangs on the one that answered it
+    kept = [second.folder.path / path for path in other.trials["checkpoint"]]
+    assert [checkpoints.verify(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
     run(project, FILE.replace("curves", "third"), third, memo=True)
     assert answered(third)[1] == "curves/1"
@@ -255,3 +259,14 @@ def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(projec
     assert set(answered(watcher).values()) == {None}
     where = f"{project / 'obscure.py'}:2: imports a module whose name is computed"
     assert watcher.said == [f"earlier sweeps answer no trials: not all of the code is known ({where})"]
+
+
+def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> None:
+    rungs = "early_terminate: {type: asha, min_iter: 1, eta: 2}\ncheckpoint: {every_s: 0}\n"
+    text = FILE.replace("[3, 1, 2]", "[1]").replace("goal: minimize", "goal: maximize") + rungs
+    kept = [sorted(path.name for path in run(project, text).folder.checkpoints.rglob("epoch-*"))]
+    second = run(project, text.replace("curves", "second"), memo=True)
+    kept.append(sorted(path.name for path in second.folder.checkpoints.rglob("epoch-*")))
+    assert kept == [["epoch-000001", "epoch-000004"]] * 2
+    reports = checkpoints.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
+    assert [report.memo for report in reports] == ["curves/0"]
