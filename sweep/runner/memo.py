@@ -87,8 +87,11 @@ class Memo:
                 about = other.read_info()
                 if _identity(about) != (_identity(info) or ()):
                     continue
-                if doubt := _doubt(info) or _doubt(about):
+                if doubt := _doubt(info):
                     self._tell("", doubt, f"earlier sweeps answer no trials: {doubt}")
+                    continue
+                if doubt := _doubt(about):
+                    self._tell(other.name, doubt, f"{other.name} answers no trials: {doubt}")
                     continue
                 self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
             except StoreError as error:
@@ -246,7 +249,7 @@ def _doubt(info: Mapping[str, object]) -> str | None:
     """Why a sweep's code is not known, though all is the same that is."""
     match info:
         case {"source": {"changed": True}}:
-            return "one of them went on with other code than it began with"
+            return "it went on with other code than it began with"
         case {"source": {"unknown": [str(reason), *_]}}:
             return f"not all of the code is known ({reason})"
     return None

@@ -270,7 +270,7 @@ def _backend(
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
-        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=view.say)
+        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
     from sweep.backends.ray_tune import cluster
 
@@ -289,8 +289,20 @@ def _backend(
             room=room,
             reuse=options.reuse,
             local=found.local,
-            notice=view.say,
+            notice=_once(view.say),
         )
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Say no line twice: several workers may find the same."""
+    said: set[str] = set()
+
+    def notice(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return notice
 
 
 def _room(fits: int, spec: Spec, options: Options) -> int:

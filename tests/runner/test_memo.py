@@ -115,6 +115,7 @@ def test_a_sweep_that_went_on_with_other_code_answers_nothing(project: Path) -> 
     again = Watcher()
     run(project, SECOND, again, memo=True)
     assert set(answered(again).values()) == {None}
+    assert again.said == ["curves answers no trials: it went on with other code than it began with"]
 
 
 def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
