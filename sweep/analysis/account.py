@@ -44,11 +44,11 @@ class Account:
 
 def of(folder: ResultsFolder) -> Account:
     """Read a sweep. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading, values
 
-    read = tables.read(folder)
+    read = reading.read(folder)
     sweep = of_tables(folder, read)
-    errors = tables.columns(read.trials, ["trial", "error"])
+    errors = values.columns(read.trials, ["trial", "error"])
     return Account(
         sweep,
         ranking.rank([sweep]),

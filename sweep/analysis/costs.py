@@ -30,21 +30,21 @@ class Costs:
 
 def of(folder: ResultsFolder) -> Costs:
     """The costs of a sweep as its log stands now. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading
 
-    return of_tables(folder.name, tables.read(folder, COLUMNS))
+    return of_tables(folder.name, reading.read(folder, COLUMNS))
 
 
 def of_tables(sweep: str, read: Tables) -> Costs:
     """The costs of a sweep of which the tables have been read."""
-    from sweep.store import tables
+    from sweep.store import values
 
     measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
-    columns = {name: tables.numbers(read.trials, name) for name in measured}
+    columns = {name: values.numbers(read.trials, name) for name in measured}
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
-    rest = tables.numbers(read.trials, "overhead_s") - sum(columns.values())
+    rest = values.numbers(read.trials, "overhead_s") - sum(columns.values())
     wait_s = float(rest[rest > 0].sum())
-    train_s = float(tables.numbers(read.trials, "train_s").sum())
+    train_s = float(values.numbers(read.trials, "train_s").sum())
     return Costs(sweep, train_s, {**parts, "wait": wait_s}, _starving(read))
 
 
@@ -53,9 +53,9 @@ def _starving(read: Tables) -> dict[int, float]:
         return {}
     import numpy as np
 
-    from sweep.store import tables
+    from sweep.store import values
 
-    trial, time_s, wait_s = (tables.numbers(read.metrics, name) for name in COLUMNS)
+    trial, time_s, wait_s = (values.numbers(read.metrics, name) for name in COLUMNS)
     trials, places = np.unique(trial, return_inverse=True)
     trained, waited = np.bincount(places, time_s), np.bincount(places, wait_s)
     starving = waited > STARVING * trained

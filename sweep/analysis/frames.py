@@ -13,8 +13,9 @@ import pandas as pd
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
 from sweep.errors import InputError
-from sweep.store import tables
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
+from sweep.store.tables import Tables
 
 _Path: TypeAlias = str | Path
 
@@ -26,7 +27,7 @@ class LoadedSweep:
     folders: tuple[ResultsFolder, ...]
     trials: pd.DataFrame
     metrics: pd.DataFrame
-    _tables: tuple[tables.Tables, ...]
+    _tables: tuple[Tables, ...]
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -63,7 +64,7 @@ def load(path: _Path | Sequence[_Path]) -> LoadedSweep:
     if not paths:
         raise InputError.one("load", "no path is given", "name one sweep or more")
     folders = [ResultsFolder.open(Path("results"), one) for one in paths]
-    loaded = [tables.read(folder) for folder in folders]
+    loaded = [reading.read(folder) for folder in folders]
     return LoadedSweep(
         tuple(folders),
         _frame([one.trials.to_pandas() for one in loaded]),

@@ -49,18 +49,18 @@ class Sweep:
 
 def read(folder: ResultsFolder) -> Sweep:
     """The sweep in a folder as its log stands now. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading
 
-    return of_tables(folder, tables.read(folder, metrics=()))
+    return of_tables(folder, reading.read(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     """The sweep in a folder, of which the table of trials has been read."""
-    from sweep.store import tables
+    from sweep.store import values
 
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in ("param.", "metric.", "best.")}
-    columns = tables.columns(read_tables.trials, [*_SINGLE, *groups["param."], *groups["metric."], *groups["best."]])
+    columns = values.columns(read_tables.trials, [*_SINGLE, *groups["param."], *groups["metric."], *groups["best."]])
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))

@@ -46,11 +46,11 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one sweep or of several with the same objective."""
     from sweep.analysis import costs, ranking, trials
     from sweep.render.costs import lines
-    from sweep.store import tables
+    from sweep.store import reading
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read = [(folder, tables.read(folder, () if as_json else costs.COLUMNS)) for folder in folders]
+    read = [(folder, reading.read(folder, () if as_json else costs.COLUMNS)) for folder in folders]
     _show(ranking.rank([trials.of_tables(folder, one) for folder, one in read]), limit, as_json=as_json)
     for folder, one in () if as_json else read:
         for line in lines(costs.of_tables(folder.name, one)):

@@ -78,9 +78,9 @@ def read(path: Path) -> Iterator[Event]:
         yield event
 
 
-def read_with_ends(path: Path) -> Iterator[tuple[Event, int]]:
-    """All events of a log in their order, each with the byte at which it ends and the next one begins."""
-    yield from _scan(path, 0)
+def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+    """The events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
+    yield from _scan(path, offset)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:

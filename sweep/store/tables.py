@@ -7,27 +7,25 @@ in results/README.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log
 from sweep.store.columns import Numbers, Objects
-from sweep.store.disk import replacing, storing
+from sweep.store.disk import replacing
 from sweep.store.folder import Objectives, ResultsFolder
-from sweep.store.records import natural, plain
+from sweep.store.records import plain
 from sweep.store.rows import EpochRows, TrialRows
 
 _TIME = pa.timestamp("us", tz="UTC")
-_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
-_METADATA = b"sweep"  # in both files: their history
+AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
+METADATA = b"sweep"  # in both files: their history
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +38,8 @@ class History:
     active_s: float = 0.0  # from the first to the last event, without the pauses between sessions
     ended: str | None = None  # why the last session ended; None: it runs, or was killed
     mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
+    pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
+    unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,26 +67,36 @@ class TableBuilder:
         self._last: float | None = None
         self._ended: str | None = None
         self._log_bytes = 0
+        self._pauses: list[tuple[int, float]] = []
+        self._begun: dict[int, int] = {}  # where trials begin that have not ended for good
+        self._reopened = False  # a trial that had ended for good went on
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
         """A builder for the sweep in ``folder``, which has observed nothing yet."""
         return cls(str(folder.read_info().get("name", folder.name)), folder.objectives())
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Event, place: int = 0) -> None:
+        """Take in an event, which begins at byte ``place`` of the log."""
         match event:
             case EpochReported():
                 row = self._trials.report(event)
                 if row is not None:
                     self._epochs.report(row, event)
+                    self._reopened |= event.trial not in self._begun
             case TrialStarted():
+                if event.trial not in self._trials.row:
+                    self._begun[event.trial] = place
                 self._trials.start(event)
             case TrialEnded():
                 self._trials.end(event)
+                if event.status is not Status.INTERRUPTED:
+                    self._begun.pop(event.trial, None)
             case SessionStarted():
                 self._ended = None
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
+                self._pauses.append((place, self._trials.pauses_s))
             case SessionEnded():
                 self._ended = event.reason
         self._started = event.time if self._started is None else self._started
@@ -94,18 +104,23 @@ class TableBuilder:
 
     def follow(self, path: Path) -> int:
         """Observe what has come to a log since the last call; returns the bytes observed in all."""
-        while path.exists():
-            events, self._log_bytes = log.read_from(path, self._log_bytes)
-            if not events:
-                break
-            for event in events:
-                self.observe(event)
+        for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
+            self.observe(event, self._log_bytes)
+            self._log_bytes = end
         return self._log_bytes
+
+    def go_on(self, history: History, pauses_s: float) -> None:
+        """Stand where an earlier builder stood, with the trials of this one, and so many seconds of pauses."""
+        self._log_bytes, self._pauses = history.log_bytes, list(history.pauses)
+        self._started, self._last, self._ended = history.started, history.last, history.ended
+        self._trials.pauses_s = pauses_s
 
     def history(self) -> History:
         """How the log has gone so far."""
         active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
-        return History(self._log_bytes, self._started, self._last, active_s, self._ended)
+        unfinished = None if self._reopened else tuple(self._begun.items())
+        times = (self._started, self._last, active_s, self._ended)
+        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished)
 
     def trials(self) -> pa.Table:
         """One row per trial."""
@@ -154,7 +169,7 @@ class TableBuilder:
             "memo_epochs": whole["memo_epochs"],
             "error": texts["error"],
         }
-        encodings = {name: _JSON for name, (_, as_json) in params.items() if as_json}
+        encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         return _table(columns, encodings)
 
     def metrics(self) -> pa.Table:
@@ -183,85 +198,11 @@ class TableBuilder:
     def write(self, folder: ResultsFolder) -> None:
         """Replace both Parquet files, each whole at every moment."""
         mark = log.mark(folder.log, self._log_bytes) if folder.log.exists() else None
-        metadata = {_METADATA: json.dumps(asdict(replace(self.history(), mark=mark))).encode()}
+        metadata = {METADATA: json.dumps(asdict(replace(self.history(), mark=mark))).encode()}
         for path, make in ((folder.metrics, self.metrics), (folder.trials, self.trials)):
             table = make().replace_schema_metadata(metadata)
             with replacing(path) as aside:
                 pq.write_table(table, aside, compression="zstd")
-
-
-def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
-    """The tables of a sweep as its log stands now; writes nothing.
-
-    ``metrics`` are the columns wanted of that table, as far as it has them; None: all. They come from the Parquet
-    files where these were made of the log as it is, else from the log. Raises `StoreError`.
-    """
-    with ExitStack() as stack:
-        # Each is opened once: a running sweep puts new ones in their place.
-        files = _opened(folder, stack)
-        history = _written(files)
-        if history is not None and _is_of(history, folder.log):
-            with storing(folder.trials):
-                names = None if metrics is None else [name for name in metrics if name in files[1].schema_arrow.names]
-                trials, epochs = files[0].read(), files[1].read(columns=names)
-            return Tables(trials.replace_schema_metadata(), epochs.replace_schema_metadata(), history)
-    builder = TableBuilder.of(folder)
-    builder.follow(folder.log)
-    epochs = builder.metrics()
-    if metrics is not None:
-        epochs = epochs.select([name for name in metrics if name in epochs.column_names])
-    return Tables(builder.trials(), epochs, builder.history())
-
-
-def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
-    """Columns as plain Python, of those names that the table has: JSON parameters decoded, None for null."""
-    found: dict[str, list[object]] = {}
-    for name in names:
-        if name in table.column_names:
-            values = table[name].to_pylist()
-            is_json = _JSON.items() <= (table.schema.field(name).metadata or {}).items()
-            found[name] = [None if v is None else natural(json.loads(v)) for v in values] if is_json else values
-    return found
-
-
-def numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
-    """A column of numbers; 0 for null, and all of it where the table has no such column."""
-    if name not in table.column_names:
-        return np.zeros(table.num_rows)
-    column = table[name].cast(pa.float64()).combine_chunks()
-    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, which takes longer than all this
-    values = np.frombuffer(content, np.float64, len(column), 8 * column.offset) if len(column) else np.zeros(0)
-    if not column.null_count:
-        return values
-    valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]
-    return np.where(valid, values, 0.0)
-
-
-def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
-    """Both Parquet files, trials first; none if one is absent or not Parquet: the log tells."""
-    try:
-        # Not as files of Python: Arrow's threads may still hold one when the interpreter ends, which then aborts.
-        handles = [stack.enter_context(pa.OSFile(str(path))) for path in (folder.trials, folder.metrics)]
-        return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
-    except (OSError, ValueError):
-        return []
-
-
-def _written(files: Sequence[pq.ParquetFile]) -> History | None:
-    """What both files say of the log that they were made of; None if they do not agree, or are not ours."""
-    try:
-        trials, metrics = ((file.schema_arrow.metadata or {})[_METADATA] for file in files)
-        return History(**json.loads(trials)) if trials == metrics else None
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _is_of(history: History, path: Path) -> bool:
-    """Whether tables were made of the whole log, as it is; where it is gone, they are all there is."""
-    if not path.exists():
-        return True
-    same = path.stat().st_size == history.log_bytes
-    return same and (history.mark is None or log.mark(path, history.log_bytes) == history.mark)
 
 
 def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:

@@ -19,10 +19,12 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
-from sweep.store import tables
+from sweep.store import reading, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.tables import TableBuilder, columns, numbers, read
+from sweep.store.reading import read
+from sweep.store.tables import TableBuilder
+from sweep.store.values import columns, numbers
 
 OBJECTIVES = (("val_accuracy", "maximize"),)
 GOLDEN_TRIALS = """
@@ -278,7 +280,7 @@ def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
 
 def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
     folder = written(tmp_path, "first", STORY)
-    written_ = tables._written
+    written_ = reading._written
 
     def replaced_after(files):
         history = written_(files)
@@ -288,7 +290,7 @@ def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_p
             aside.replace(path)
         return history
 
-    monkeypatch.setattr(tables, "_written", replaced_after)
+    monkeypatch.setattr(reading, "_written", replaced_after)
     assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
 
 
