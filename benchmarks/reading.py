@@ -24,6 +24,7 @@ from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
 
 BEGAN = 1_700_000_000.0
+LAGGING = 20  # trials
 COMMANDS = {
     "list": ["-m", "sweep", "list"],
     "compare": ["-m", "sweep", "compare", "big", "--limit", "10"],
@@ -59,19 +60,23 @@ def trial(number: int, epochs: int, numbers: random.Random) -> Iterator[Event]:
     yield TrialEnded(trial=number, status=Status.COMPLETED, reason="", time=began + 1.5, facts=facts)
 
 
-def make(results: Path, trials: int, epochs: int) -> ResultsFolder:
-    """Write the sweep."""
+def make(results: Path, trials: int, epochs: int) -> Iterator[ResultsFolder]:
+    """Write the sweep: first with tables that lack the last trials, as where it was killed, then whole."""
     info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "spec": {"repeats": 1}}
     folder, numbers = ResultsFolder.create(results, "big", "", info), random.Random(0)
     with Log(folder.log) as log:
         log.append([SessionStarted(time=BEGAN, resumed=False, version="1")])
+        builder = TableBuilder.of(folder)
         for number in range(trials):
             log.append(list(trial(number, epochs, numbers)))
+            if number == trials - LAGGING:
+                builder.follow(folder.log)
+                builder.write(folder)
+        yield folder
         log.append([SessionEnded(time=BEGAN + trials + 2, reason="finished")])
-    builder = TableBuilder.of(folder)
     builder.follow(folder.log)
     builder.write(folder)
-    return folder
+    yield folder
 
 
 def measure(cwd: Path, repeats: int) -> dict[str, float]:
@@ -92,11 +97,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
-        folder = make(Path(scratch) / "results", given.trials, given.epochs)
-        megabytes = {path.name: round(path.stat().st_size / 1e6) for path in folder.path.iterdir() if path.is_file()}
-        print(f"{given.trials} trials of {given.epochs} epochs; MB: {json.dumps(megabytes)}", flush=True)
-        for name, seconds in measure(Path(scratch), given.repeats).items():
-            print(f"{name:8} {seconds:5.2f} s", flush=True)
+        states = ("killed, its tables lack the last trials", "finished")
+        for state, folder in zip(states, make(Path(scratch) / "results", given.trials, given.epochs), strict=True):
+            size = {path.name: round(path.stat().st_size / 1e6) for path in folder.path.iterdir() if path.is_file()}
+            print(f"{given.trials} trials of {given.epochs} epochs, {state}; MB: {json.dumps(size)}", flush=True)
+            for name, seconds in measure(Path(scratch), given.repeats).items():
+                print(f"{name:8} {seconds:5.2f} s", flush=True)
 
 
 if __name__ == "__main__":
