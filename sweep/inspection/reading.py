@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.inspection.conventions import (
+    BELOW,
+    NAMES,
+    READERS,
+    by_convention,
+    declared_in,
+    first_name,
+    last_name,
+    texts,
+    words_of,
+)
 
-READERS = frozenset({"get", "number", "integer", "text", "flag", "choice"})
-BELOW = "below"  # reads all parameters below a name
-NAMES = frozenset({"hp", "params"})  # what holds hyperparameters by convention: an argument, an attribute
 HARMLESS = frozenset({"print", "len", "repr", "str", "bool", "isinstance", "type", "id"})
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
@@ -35,13 +43,13 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> Re
     """Read the modules of a user, and those of sweep that they import."""
     names, doubts = set[str](), dict[str, None]()
     for module, tree in ours.items():
-        found, computed = _by_convention(tree)
+        found, computed = by_convention(tree)
         names |= found
         doubts.update({f"{module} reads names that it computes": None} if computed else {})
     flow = _Flow(theirs, ours)
     names |= flow.names
     doubts.update(flow.doubts)
-    return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), _words(theirs))
+    return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
 
 
 class _Flow:
@@ -58,8 +66,10 @@ class _Flow:
         self._known = {
             node.name for tree in ours.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
         }
+        self._imported: dict[str, set[str]] = {}  # by name: the top-level packages that it may be of
         for tree in trees.values():
             self._take_in(tree)
+        self._theirs, self._ours = ({name.split(".")[0] for name in modules} for modules in (trees, ours))
         self._begin(ours)
         before = -1
         while before != (before := len(self._held) + len(self._attributes)):
@@ -74,6 +84,10 @@ class _Flow:
                 self._functions.setdefault(node.name, []).append(node)
             elif isinstance(node, ast.ClassDef):
                 self._classes.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    source = alias.name if isinstance(node, ast.Import) else (node.level == 0 and node.module) or ""
+                    self._imported.setdefault(alias.asname or alias.name.split(".")[0], set()).add(source.split(".")[0])
 
     def _begin(self, ours: Mapping[str, ast.Module]) -> None:
         """Arguments that hold hyperparameters by name, by annotation, or in a method that a trainable overrides."""
@@ -105,7 +119,7 @@ class _Flow:
         while queue:
             owner = queue.pop()
             for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
-                name = _last(base)
+                name = last_name(base)
                 if name in self._known and name not in self._classes:
                     return True
                 queue += [] if name in seen else self._classes.get(name, [])
@@ -113,11 +127,11 @@ class _Flow:
         return False
 
     def _look(self, module: str, tree: ast.Module) -> None:
-        declared = _declared(tree)
+        declared = declared_in(tree)
         self.names |= declared or set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and _last(node.func) in READERS and isinstance(node.func, ast.Attribute):
-                self.names |= _text(node.args[0]) if node.args and _last(node.func.value) == "live" else set()
+            if isinstance(node, ast.Call) and last_name(node.func) in READERS and isinstance(node.func, ast.Attribute):
+                self.names |= texts(node.args[0]) if node.args and last_name(node.func.value) == "live" else set()
             if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
                 self.doubts[f"{module}:{node.lineno}: {ast.unparse(self._parents[node]).splitlines()[0]:.60}"] = None
 
@@ -128,7 +142,7 @@ class _Flow:
             case ast.Attribute(attr=name, ctx=ast.Load()):
                 return name in self._attributes and not self._is_read(node)
             case ast.Call(func=func):
-                return _last(func) == "Hyperparameters"
+                return last_name(func) == "Hyperparameters"
         return False
 
     def _is_read(self, node: ast.Attribute) -> bool:
@@ -148,10 +162,10 @@ class _Flow:
             case ast.Attribute(attr=name):
                 return self._attribute(parent, name)
             case ast.Subscript(value=value, slice=key) if value is node:
-                self.names |= _text(key)
+                self.names |= texts(key)
                 return isinstance(key, ast.Constant)
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
-                self.names |= _text(key)
+                self.names |= texts(key)
                 return isinstance(key, ast.Constant)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
                 return True
@@ -177,7 +191,7 @@ class _Flow:
         key = call.args[0] if call.args else None
         if not isinstance(key, ast.Constant):
             return False
-        self.names |= {f"{text}.*" for text in _text(key)} if name == BELOW else _text(key)
+        self.names |= {f"{text}.*" for text in texts(key)} if name == BELOW else texts(key)
         return True
 
     def _bind(self, target: ast.expr) -> bool:
@@ -192,10 +206,12 @@ class _Flow:
 
     def _pass(self, call: ast.Call, place: int | str) -> bool:
         """Follow an argument into what is called, by that one's simple name."""
-        name = _last(call.func)
+        name, origins = last_name(call.func), self._imported.get(first_name(call.func), set())
         if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
             return True
-        found = False
+        if origins - self._ours - self._theirs - {""}:  # it is of somebody else's
+            return False
+        found = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
             found |= self._enter(function, place, is_method and not _is_static(function))
@@ -212,7 +228,7 @@ class _Flow:
             elif field in fields:
                 self._attributes.add(field)
                 found = True
-        return found or name in self._known
+        return found
 
     def _enter(self, function: Function, place: int | str, bound: bool) -> bool:
         if isinstance(place, str):
@@ -226,56 +242,6 @@ class _Flow:
         return True
 
 
-def _by_convention(tree: ast.Module) -> tuple[set[str], bool]:
-    """Parameters that a module of sweep reads, and whether it reads more, whose names it computes."""
-    names = _declared(tree) or set()
-    computed = False
-    holders = NAMES | {
-        arg.arg
-        for arg in ast.walk(tree)
-        if isinstance(arg, ast.arg) and arg.annotation and "Hyperparameters" in ast.unparse(arg.annotation)
-    }
-    for node in ast.walk(tree):
-        match node:
-            case ast.Attribute() if (dotted := _dotted(node, holders)) is not None:
-                names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
-            case ast.Subscript(value=owner, slice=key) if _last(owner) in holders:
-                computed |= not isinstance(key, ast.Constant)
-                names |= _text(key)
-            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
-                if _last(owner) in holders:
-                    computed |= not isinstance(key, ast.Constant)
-                    names |= _text(key)
-                elif _last(owner) == "live":
-                    names |= _text(key)
-            case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key]) if method == BELOW:
-                names |= {f"{text}.*" for text in _text(key)} if _last(owner) in holders else set()
-            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if _last(right) in holders:
-                names |= _text(key)
-    return names, computed and _declared(tree) is None
-
-
-def _words(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    words: set[str] = set()
-    for tree in trees.values():
-        for node in ast.walk(tree):
-            match node:
-                case ast.Attribute(attr=word) | ast.keyword(arg=str(word)) | ast.arg(arg=word) | ast.Name(id=word):
-                    words.add(word)
-                case ast.Constant(value=str(text)):
-                    words |= {text, *text.split(".")}
-    return frozenset(words)
-
-
-def _declared(tree: ast.Module) -> set[str] | None:
-    """The texts of a module's ``READS``; None where it has none."""
-    for node in tree.body:
-        match node:
-            case ast.Assign(targets=[ast.Name(id="READS")], value=value):
-                return {text for one in ast.walk(value) if isinstance(one, ast.Constant) for text in _text(one)}
-    return None
-
-
 def _positional(function: Function) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args]
 
@@ -285,26 +251,4 @@ def _arguments(function: Function) -> list[ast.arg]:
 
 
 def _is_static(function: Function) -> bool:
-    return any(_last(decorator) == "staticmethod" for decorator in function.decorator_list)
-
-
-def _last(node: ast.expr) -> str:
-    """The name that an expression ends with, if it is names and dots."""
-    match node:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
-
-
-def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
-    """The attribute names after the holder: ``hp.aug.kind`` gives aug, kind."""
-    if not isinstance(node, ast.Attribute):
-        return None
-    if _last(node.value) in holders:
-        return [node.attr]
-    before = _dotted(node.value, holders)
-    return None if before is None else [*before, node.attr]
-
-
-def _text(node: ast.expr) -> set[str]:
-    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+    return any(last_name(decorator) == "staticmethod" for decorator in function.decorator_list)

@@ -38,7 +38,9 @@ def reading(body: str, **more: str) -> tuple[set[str], int]:
         ("@dataclass\nclass B:\n  n: int\n  c: object\n  def f(self): return self.c.a\n"
          "class T(KerasTrainable):\n  def model(self, hp): return B(1, hp).f()", "a"),
         ("class T:\n  def begin(self, given):\n    p = given.params\n    return p['a'], given.params.get('b')", "a b"),
-        ("class T(KerasTrainable):\n  def model(self, hp): return (lambda: hp.a)(), schedule(hp), print(hp)", "a"),
+        ("class T(KerasTrainable):\n  def model(self, hp): return (lambda: hp.a)(), print(hp)", "a"),
+        ("from trainables import schedules\nfrom trainables.x import f\nclass T(KerasTrainable):\n"
+         "  def model(self, hp): return schedules.build(hp), f(hp), super().model(hp), self.augment(1, hp, 2)", ""),
         ("class Net:\n  def model(self, x): return x.shape", ""),
     ],
 )  # fmt: skip
@@ -53,10 +55,24 @@ def test_followed_into_other_modules() -> None:
 
 @pytest.mark.parametrize(
     "use",
-    ["f(hp)", "dict(hp)", "hp[name]", "hp.get(name)", "getattr(hp, name)", "Net(**hp)", "[hp]", "hp or x", "hp.items"],
+    [
+        "f(hp)",
+        "schedule(hp)",
+        "third.build(hp)",
+        "own(hp)",
+        "dict(hp)",
+        "hp[name]",
+        "hp.get(name)",
+        "getattr(hp, name)",
+        "Net(**hp)",
+        "[hp]",
+        "hp or x",
+        "hp.items",
+    ],
 )
 def test_lost_sight_of(use: str) -> None:
-    assert reading(f"class T(KerasTrainable):\n  def model(self, hp):\n    return {use}")[1] == 1
+    before = "import third\nfrom fourth import own\ndef build(c): return c.a\n"  # other people's `build` is not ours
+    assert reading(f"{before}class T(KerasTrainable):\n  def model(self, hp):\n    return {use}")[1] == 1
 
 
 def test_what_is_declared_is_no_doubt() -> None:
