@@ -126,7 +126,13 @@ class _Closure:
         path = self._files.get(module) or self._search.find(module)
         if path is None or path.suffix != ".py":
             return
-        tree = _parse(path)
+        try:
+            tree = _parse(path)
+        except InputError:
+            if any(path.is_relative_to(folder) for folder in self._search.folders):
+                raise
+            self._unknown[f"{path} is no valid Python"] = None  # of a package elsewhere, which may never import it
+            return
         if module in self._files:
             self._trees[module] = tree
         if _top(module) not in OURS:

@@ -146,3 +146,13 @@ def test_a_parameter_is_surely_unread_only_where_its_name_is_nowhere(tmp_path: P
     body = "class T:\n    def f(self, hp, image):\n        return hp.depth, image.width\n"
     source = inspect("mine:T", [write(tmp_path, body)])
     assert [source.may_read(name) for name in ("depth", "width", "aug.width", "widht")] == [True, True, True, False]
+
+
+def test_a_file_of_a_package_elsewhere_that_is_no_python_is_no_mistake_but_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "src", "from helper import old\n", "helper/__init__.py")
+    write(tmp_path / "src", "print 'of another age'\n", "helper/old.py")
+    monkeypatch.syspath_prepend(tmp_path / "src")
+    source = inspect("mine:T", [write(tmp_path / "project", "import helper\nclass T: pass\n")])
+    assert source.unknown == (f"{tmp_path / 'src/helper/old.py'} is no valid Python",)
