@@ -98,13 +98,13 @@ def _export(results: Path, sweep: str, row: Ranked, target: Path) -> str:
     from sweep.store.folder import ResultsFolder
 
     folder = ResultsFolder.open(results, sweep)
-    trial = row.trials[0]
-    checkpoint = trial.checkpoint
-    if not checkpoint or not (folder.path / checkpoint).is_dir():
+    kept = ((one, folder.path / one.checkpoint) for one in row.trials if one.checkpoint)
+    trial, checkpoint = next(((one, path) for one, path in kept if path.is_dir()), (row.trials[0], None))
+    if checkpoint is None:
         raise InputError.one(sweep, f"trial {trial.trial} has no checkpoint", "the best completed trials keep theirs")
     if target.exists():
         raise InputError.one(str(target), "exists already", "name a new folder")
-    shutil.copytree(folder.path / checkpoint, target)
+    shutil.copytree(checkpoint, target)
     (target / "trial.json").write_text(
         json.dumps({"sweep": row.sweep, "trial": trial.trial, "params": dict(row.params)}, indent=2) + "\n"
     )

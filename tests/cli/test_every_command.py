@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,14 +73,13 @@ def call(line: str) -> tuple[int, str, str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A project with a sweep of each kind; one of them is being run, by this process."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a sweep of each kind."""
     folder = tmp_path_factory.mktemp("project")
     (folder / "scored.py").write_text(TRAINABLE)
-    with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "path", list(sys.path))
-        patch.delenv("RAY_ADDRESS", raising=False)
         for name, text in FILES.items():
             (folder / f"{name}.yaml").write_text(text)
             call(f"run {name}.yaml --inline -q --no-memo")
@@ -90,7 +89,19 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for path in (folder / "results" / "empty").glob("*.*"):
             if path.name not in ("spec.yaml", "sweep.json"):
                 path.unlink()
-        stack.enter_context(ResultsFolder(folder / "results" / "running").lock())
+    sys.modules.pop("scored", None)
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of it, in which one sweep is being run, by this process."""
+    folder = tmp_path / "project"
+    shutil.copytree(made, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with ResultsFolder(folder / "results" / "running").lock():
         yield folder
     sys.modules.pop("scored", None)
 
@@ -192,6 +203,12 @@ def test_the_best_has_all_its_repeats(project: Path) -> None:
     assert (row["params"]["a"], row["completed"]) == (3, 1.0)
     ranked = json.loads(call("compare repeats --json")[1])["rows"]
     assert [(row["params"]["a"], row["completed"]) for row in ranked] == [(3, 1.0), (0.9, 0.5)]
+
+
+def test_of_repeats_the_first_that_has_a_checkpoint_is_exported(project: Path) -> None:
+    shutil.rmtree(project / "results" / "repeats" / "checkpoints" / "00000")
+    assert call("best repeats --export second")[1].endswith("copied the checkpoint of trial 1 to second\n")
+    assert json.loads((project / "second" / "trial.json").read_text())["trial"] == 1
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=str)
