@@ -208,7 +208,8 @@ class Worker:
             epochs += trial.again
             if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
                 return Status.RUNNING, "", None
-            if trial.order.known_data is not None and self._loaded().facts().data == trial.order.known_data:
+            known = trial.order.known_data
+            if known is not None and not self._done(trial, epochs) and self._loaded().facts().data == known:
                 return Status.RUNNING, "", None
         if not self._done(trial, epochs):
             trial.paused = False

@@ -271,3 +271,16 @@ def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> Non
     assert kept == [["epoch-000001", "epoch-000004"]] * 2
     reports = checkpoints.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
     assert [report.memo for report in reports] == ["curves/0"]
+
+
+def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(project: Path) -> None:
+    run(project)
+    outcome = run(project, SECOND)
+    lines = outcome.folder.log.read_bytes().splitlines(keepends=True)
+    (cut,) = (at for at, line in enumerate(lines) if b'"trial":1,"epoch":4' in line)
+    outcome.folder.log.write_bytes(b"".join(lines[:cut]))  # killed when its last epoch was in the checkpoint alone
+    shutil.rmtree(outcome.folder.checkpoints / "00002")
+    resume(project, name="second")
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["memo"].isna().tolist() == [True, True, False]
+    assert [(outcome.folder.path / path).is_dir() for path in trials["checkpoint"]] == [True] * 3
