@@ -93,7 +93,12 @@ def _timed(write: Callable[[], Path], began: float) -> float:
 def one_line(error: BaseException) -> str:
     """The first line of what an error says."""
     lines = str(error).strip().splitlines() or [""]
-    return lines[0][:300]
+    return readable(lines[0][:300])
+
+
+def readable(text: str) -> str:
+    """A text of unknown origin without what would move a cursor or cannot be written."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def is_disk_fault(error: BaseException) -> bool:

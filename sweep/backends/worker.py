@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
+from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line, readable
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.events import Status, TrialEnded
@@ -28,6 +28,7 @@ from sweep.space.objectives import Objective
 from sweep.store.records import encode
 
 STEP_S = 1.0
+STOP_FILE = ".stop-"
 
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
@@ -42,6 +43,7 @@ class Job:
     results_folder: Path
     objective: str
     maximize: bool
+    session: str = ""  # tells the driver's own stop file from any other
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
@@ -57,8 +59,8 @@ class Job:
 
     @property
     def stop_file(self) -> Path:
-        """Its existence asks all workers to end their trials as interrupted after the present epoch."""
-        return self.results_folder / "stop"
+        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
+        return self.results_folder / f"{STOP_FILE}{self.session}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +148,9 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except (Exception, SystemExit) as caught:  # the border to the user's code: all of it is kept with the trial
+        except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {one_line(caught)}", traceback.format_exc()
+            reason, error = f"{type(caught).__name__}: {one_line(caught)}", readable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             return Progress(tuple(epochs), None, facts, self._told(), data_known=known)
@@ -227,9 +229,11 @@ class Worker:
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
+        decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
         if trial.saver.is_due([*map(self._loss, epochs)]):
-            # One that may be pruned now, and its checkpoints deleted, waits.
-            self._save(trial, epochs, beside=trial.done not in trial.order.decision_epochs)
+            self._save(trial, epochs, beside=not decided)
+        elif decided:
+            trial.saver.settle()
         return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:

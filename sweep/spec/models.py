@@ -35,6 +35,7 @@ class Spec:
     stop_when: StopWhen | None
     max_failures: int
     max_restarts: int
+    retries: int
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
@@ -77,6 +78,7 @@ class Spec:
             "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,
+            "retries": self.retries,
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
         }

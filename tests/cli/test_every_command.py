@@ -167,6 +167,11 @@ OTHERS = (
     Row("resume two --inline", out="front"),
     Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("resume nowhere", 2, err="no such sweep"),
+    Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
+    Row("stop one --results results", 2, err="is not running"),
+    Row("stop one --trial 1 --now", 2, err="is not running"),
+    Row("repair one --results results", out="one"),
+    Row("repair running", 2, err="is being run by process"),
     Row("doctor --results results --timeout 1 --address 127.0.0.1:1 --json", 1, out=r'"level": "error"'),
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from small import Small, assignment, go_on, metrics, train, weights
 
 from trainables import checkpoint, state
 from trainables.checkpoint import CheckpointError
+from trainables.origins import Kept
 from trainables.state import NotOwned
 
 pytestmark = pytest.mark.keras
@@ -50,25 +53,60 @@ def test_variables_that_keras_does_not_know_begin_anew(counter: Any) -> None:
     assert metrics(train(counted(counter)(), assignment())) == first
 
 
-def test_what_another_structure_has_trained_is_put_back() -> None:
-    """A base kept on the trainable is part of two programs."""
+def base() -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), layers.Dense(8, name="kept")])
 
+
+def on(kept: keras.Model, units: int) -> keras.Model:
+    inputs = keras.Input((6,))
+    x = layers.Dense(units, name="new")(kept(inputs))
+    return keras.Model(inputs, layers.Dense(3, name="head")(x))
+
+
+def test_a_base_kept_on_the_trainable_is_made_anew() -> None:
     class Cached(Small):
         base: Any = None
 
         def model(self, hp: Any) -> keras.Model:
             if self.base is None:
-                self.base = keras.Sequential([keras.Input((6,)), layers.Dense(8, name="kept")])
-            inputs = keras.Input((6,))
-            x = layers.Dense(hp.integer("units"), name="new")(self.base(inputs))
-            return keras.Model(inputs, layers.Dense(3, name="head")(x))
+                self.base = base()
+            return on(self.base, hp.integer("units"))
 
-    used, fresh = Cached(), Cached()
+    used = Cached()
     train(used, assignment(units=4))
-    fresh.begin(assignment(units=4))  # draws the base in the same way
-    assert metrics(train(used, assignment(units=5))) == metrics(train(fresh, assignment(units=5)))
-    with pytest.raises(Exception, match=r"kept/kernel was made at test_state\.py:\d+ by an earlier trial with seed 0"):
-        used.begin(assignment(units=5, seed=1))
+    for given in (assignment(units=5), assignment(units=5, seed=1), assignment(units=4)):
+        assert metrics(train(used, given)) == metrics(train(Cached(), given))
+
+
+def test_a_base_kept_elsewhere_is_refused_with_its_line() -> None:
+    kept = functools.cache(base)
+
+    class Cached(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return on(kept(), hp.integer("units"))
+
+    used = Cached()
+    first = metrics(train(used, assignment(units=4)))
+    assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
+    with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_state\.py:\d+ by an earlier trial"):
+        used.begin(assignment(units=5))
+    with pytest.raises(Kept, match="make it anew in model"):
+        used.begin(assignment(units=4, seed=1))
+
+
+def test_attributes_that_model_sets_belong_to_its_program() -> None:
+    class Remembering(Small):
+        def model(self, hp: Any) -> keras.Model:
+            self.scale = hp.number("scale")
+            return super().model(hp)
+
+        def augment(self, x: Any, hp: Any, draws: Any) -> Any:
+            return x * self.scale
+
+    used = Remembering()
+    for scale in (1.0, 2.0, 1.0):
+        train(used, assignment(scale=scale))
+        assert used.scale == scale
 
 
 def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
@@ -115,8 +153,6 @@ def test_what_a_trainable_that_is_gone_has_changed_is_put_back() -> None:
     start = float(AT_IMPORT.numpy())
     train(counted(lambda: AT_IMPORT)(), assignment())
     assert float(AT_IMPORT.numpy()) > start
-    import gc
-
     gc.collect()
     Small().begin(assignment())
     assert float(AT_IMPORT.numpy()) == start

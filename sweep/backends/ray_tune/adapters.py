@@ -22,6 +22,7 @@ from sweep.backends.driver import Driver
 from sweep.backends.worker import Job, Order, Progress
 
 LONGEST_WAIT_S = 60.0
+_NODE_LOST = ("its node has died", "is temporarily unavailable")  # a worker of a node that answers is found dead
 
 
 class _NotSaved:
@@ -105,7 +106,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
         lines = Path(trial.error_file).read_text().splitlines()[1:] if trial.error_file else []  # after a heading
         reason = f"worker lost: {lines[0].strip()}" if lines else "worker lost"
-        if self._driver.lose(_number(trial), reason):
+        with_node = any(words in line for line in lines for words in _NODE_LOST)
+        if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
 
