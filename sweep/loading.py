@@ -16,9 +16,9 @@ METHODS = ("begin", "train", "save", "restore", "facts")
 
 def load(trainable: str, folders: Iterable[Path]) -> type[Trainable]:
     """Import the class, with these folders importable; raises TrainableError, or what its import raises."""
-    for folder in map(str, folders):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    first = list(dict.fromkeys(map(str, folders)))  # in the order in which `inspection` has looked
+    if sys.path[: len(first)] != first:
+        sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
     module, _, name = trainable.partition(":")
     found = getattr(importlib.import_module(module), name)
     missing = [method for method in METHODS if not callable(getattr(found, method, None))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sweep.cli import options
-from sweep.cli.planning import note_ignored
+from sweep.cli.planning import note_ignored, note_unseen
 
 if TYPE_CHECKING:
     from sweep.runner.session import Options, Outcome, View
@@ -63,6 +63,7 @@ def run(
         profile=profile,
     )
     note_ignored(spec)
+    note_unseen(planning.not_seen_read(spec, source))
     outcome = session.run(
         spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
     )
