@@ -34,6 +34,7 @@ class Trial:
     epochs: int
     duration_s: float | None
     checkpoint: str | None
+    accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ def _repeats(info: Mapping[str, object]) -> int:
 
 _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed"),
-    *("status", "status_reason", "epochs", "duration_s", "checkpoint"),
+    *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
 )
 _FIELDS = (*_SINGLE, "params", "metrics", "best")
 

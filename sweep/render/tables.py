@@ -82,6 +82,7 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         "trial": [_trials(row) for row in rows],
         "status": [_status(row) for row in rows],
         "epochs": [str(row.epochs) for row in rows],
+        "batch in parts": [_parts(row) for row in rows],
         "front": ["" if row.front is None else str(row.front) for row in rows],
     }
     for at, (metric, _) in enumerate(ranking.objectives):
@@ -138,6 +139,11 @@ def _status(row: Ranked) -> str:
         counts[trial.status] = counts.get(trial.status, 0) + 1
     alike = list(counts) == [row.status]
     return row.status.value if alike else _counts(counts)
+
+
+def _parts(row: Ranked) -> str:
+    """Into how many parts batches were cut that did not fit into memory: batch statistics are those of a part."""
+    return ", ".join(str(count) for count in sorted({trial.accumulate or 1 for trial in row.trials} - {1}))
 
 
 def _counts(counts: Mapping[str, int]) -> str:

@@ -1,3 +1,4 @@
+import dataclasses
 import io
 
 from rich.console import Console
@@ -60,6 +61,13 @@ def test_a_ranking_shows_only_what_differs_and_what_there_is():
         "rank  trial  status     epochs     acc  lr\n   1      0  completed       3  0.5000   1\n"
     )
     assert shown(ranking_grid(REPEATED, limit=1)).count("\n") == 2
+
+
+def test_batches_in_parts_are_marked():
+    cut = dataclasses.replace(trial(1), accumulate=4)
+    rows = (ranked(1, {}, (), trial(0), cut), ranked(2, {}, (), trial(2)))
+    grid = ranking_grid(Ranking((), (), rows))
+    assert [row[grid.columns.index("batch in parts")] for row in grid.rows] == ["4", ""]
 
 
 def test_several_sweeps_are_named():
