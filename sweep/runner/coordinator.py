@@ -75,7 +75,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
-        self._exhausted = False  # the searcher has no more trials
+        self.exhausted = False  # the searcher has no more trials
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
@@ -169,9 +169,9 @@ class Coordinator:
         number = self._count
         if self._limits.cap is not None and number >= self._limits.cap:
             return None
-        params = None if self._exhausted else self._searcher.suggest(number)
+        params = None if self.exhausted else self._searcher.suggest(number)
         if params is None:
-            self._exhausted = True
+            self.exhausted = True
             return None
         repeat = number % self._spec.repeats
         started = TrialStarted(

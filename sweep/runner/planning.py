@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -16,15 +17,19 @@ from sweep.events import Params
 from sweep.inspection import Source, inspect
 from sweep.runner import pricing
 from sweep.runner.histograms import Histogram, histograms
+from sweep.searchers import random_search
 from sweep.searchers.build import build as build_searcher
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
+from sweep.space import conditioning
 from sweep.spec import Spec
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
 
 LOOKED_AT = 200  # configurations of which a plan shows how their values are spread
+LOOKED_AT_THIN = 20  # where hardly a draw meets the constraints, and each takes a while to find
+THIN = 0.01
 MOST_GRID = 10_000
 
 
@@ -44,6 +49,8 @@ class Plan:
     looked_at: str  # the configurations of the histograms
     timing: pricing.Timing | None
     price: pricing.Price
+    allowed: float | None  # the share of random points that meet the constraints; None without any
+    choosing_s: float  # what it took to choose each of the sample
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -101,8 +108,11 @@ def plan(
     trials = None if configurations is None else configurations * spec.repeats
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     learn(searcher)
+    began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
-    looked_at, seen = _looked_at(spec, searcher, configurations)
+    choosing_s = (time.monotonic() - began) / max(len(first), 1)
+    allowed = conditioning.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, known = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
@@ -122,6 +132,8 @@ def plan(
         looked_at=looked_at,
         timing=measured,
         price=pricing.price(spec, trials, pruned, measured, max(concurrent, 1)),
+        allowed=allowed,
+        choosing_s=choosing_s,
     )
 
 
@@ -133,16 +145,19 @@ def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
         yield params
 
 
-def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None) -> tuple[str, list[Params]]:
+def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool) -> tuple[str, list[Params]]:
     """Configurations that show what will come, and what they are; never none."""
-    few = configurations is not None and configurations <= (MOST_GRID if spec.method == "grid" else LOOKED_AT)
+    enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
+    few = configurations is not None and configurations <= enough
     if spec.method in ("grid", "random", "sobol"):  # they need no results to say what comes
-        most = MOST_GRID if spec.method == "grid" else LOOKED_AT
-        seen = list(_suggested(searcher, min(configurations or most, most)))
+        seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
-    draws = uniform_draws(spec.seed, 0)
-    points = (spec.space.feasible(draw) for draw in islice(draws, 10 * LOOKED_AT))
-    seen = list(islice((point for point in points if point is not None), LOOKED_AT))
+    if thin:
+        points = _suggested(random_search.build(spec.space, spec.seed), enough)
+    else:
+        draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
+        points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
+    seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
 
 

@@ -217,6 +217,8 @@ def _session(
         raise coordinator.error
     for (name, told), count in answers.items():
         view.say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
+    if coordinator.exhausted and spec.method != "grid" and not spec.space.finite():
+        view.say("no other configuration was found that meets the constraints: the space is exhausted")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 

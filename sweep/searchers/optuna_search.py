@@ -29,7 +29,7 @@ from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_domains
 from sweep.searchers.history import History, Record
-from sweep.searchers.novelty import Draw, first_new, uniform_draws
+from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space.domains import contains, key
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
@@ -82,7 +82,7 @@ class OptunaSearcher:
             return self._history.trials[number].params
         with _quiet():
             draws = chain(self._sampler_draws(number), uniform_draws(self._seed, number))
-            return first_new(self._space, draws, self._tried)
+            return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
         if isinstance(event, TrialStarted) and event.trial not in self._history.trials:

@@ -12,7 +12,7 @@ from functools import partial
 from scipy.stats import qmc
 
 from sweep.events import Value
-from sweep.searchers.novelty import Draw, first_new
+from sweep.searchers.novelty import Draw, first_new, uniform_numbers
 from sweep.searchers.streams import Stream
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
@@ -23,7 +23,7 @@ _BLOCK = 64  # a power of two keeps the balance of the sequence
 def build(space: Space, seed: int) -> Stream:
     """A searcher whose scrambling is drawn from the seed."""
     draws = _draws(space, seed)
-    return Stream(lambda number, tried: first_new(space, draws, tried))
+    return Stream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)))
 
 
 def _draws(space: Space, seed: int) -> Iterator[Draw]:

@@ -167,6 +167,10 @@ class Space:
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
 
+    def distance(self, params: Params) -> float:
+        """How far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
+        return sum(_distance(c, params) for c in self.constraints if c.names <= params.keys())
+
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
         """The point of this space that a trial of another sweep amounts to; None if it is none.
 
@@ -291,3 +295,10 @@ def _holds(constraint: Expression, params: Params) -> bool:
         return bool(constraint.evaluate(params))
     except UndefinedError:
         return False
+
+
+def _distance(constraint: Expression, params: Params) -> float:
+    try:
+        return constraint.distance(params)
+    except UndefinedError:
+        return 10.0  # farther than any comparison

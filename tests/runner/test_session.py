@@ -44,6 +44,23 @@ def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:
         run(project, FILE.replace("name: score", "name: scor"))
 
 
+THIN = (
+    FILE.replace("method: grid", "method: random\nrun_cap: 9")
+    .replace("{values: [3, 1, 2]}", "{min: 0, max: 1000000000}, b: {min: 0.0, max: 1.0, q: 0.25}")
+    .replace("epochs: 4", 'epochs: 4\nconstraints: ["0 < a < 4", "b == 0.5"]')
+)
+
+
+def test_a_space_in_which_hardly_a_point_is_allowed_ends_cleanly_when_it_is_exhausted(project: Path) -> None:
+    watcher = Watcher()
+    outcome = run(project, THIN, watcher)
+    assert sorted(sweep.load(outcome.folder.path).trials["param.a"]) == [1, 2, 3]
+    assert outcome.stopped is None
+    assert "no other configuration was found that meets the constraints: the space is exhausted" in watcher.said
+    resumed = resume(project)
+    assert (resumed.completed, resumed.stopped) == (3, None)
+
+
 class _StopsAt(Watcher):
     """Behaves as a user who presses Ctrl-C when an epoch comes in."""
 

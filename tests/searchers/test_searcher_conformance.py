@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from logs import drive, trial
 from strategies import finite_domains, spaces
 
-from sweep.errors import SweepError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import METHODS as ALL_METHODS
 from sweep.searchers.build import build
@@ -47,6 +46,8 @@ FINITE = Space(
     ),
     (Expression.parse("a != 3"),),
 )  # 3 x (1 + 2) points
+
+THREE = Expression.parse("6 < n < 10"), Expression.parse("x == 0.5")
 
 STATES = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Status.OOM, Status.RUNNING]
 
@@ -164,9 +165,23 @@ def feasible_at_random(space: Space) -> bool:
 
 
 @every_drawing_method
-def test_constraints_that_hardly_a_point_meets_are_an_error(method: str) -> None:
-    space = Space((Parameter("x", Uniform(0, 1)),), (Expression.parse("x > 2"),))
-    searcher = build_one(method, space)
-    for _ in range(2):
-        with pytest.raises(SweepError, match="meets the constraints"):
-            searcher.suggest(0)
+def test_constraints_that_hardly_a_point_meets_leave_different_trials(method: str) -> None:
+    domains = Uniform(0, 1), LogUniform(1e-6, 1), LogUniform(1e-6, 1)
+    thin = Expression.parse("1e-8 < b * c < 1.0001e-8"), Expression.parse("a < 1e-3")
+    space = Space(tuple(Parameter(name, domain) for name, domain in zip("abc", domains, strict=True)), thin)
+    searcher, resumed = build_one(method, space), build_one(method, space)
+    log = drive(searcher, 12, mixed_outcome)
+    tried = [event.params for event in log if isinstance(event, TrialStarted)]
+    assert len({key(params) for params in tried}) == 12
+    for params in tried:
+        assert_belongs(params, space)
+    for event in log:
+        resumed.observe(event)
+    assert resumed.suggest(12) == searcher.suggest(12)
+
+
+@every_drawing_method
+def test_a_space_too_large_to_count_ends_when_no_other_point_is_allowed(method: str) -> None:
+    space = Space((Parameter("n", IntUniform(1, 10**9)), Parameter("x", Uniform(0, 1, 0.25))), THREE)
+    log = drive(build_one(method, space), 20, mixed_outcome)
+    assert sorted(event.params["n"] for event in log if isinstance(event, TrialStarted)) == [7, 8, 9]
