@@ -58,7 +58,7 @@ def plan(
         warm_start.learn(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
     note_ignored(spec)
-    planned = planning.plan(spec, simulate_gpus, timing, learn)
+    planned = planning.plan(spec, simulate_gpus, timing, learn, folders)
     if as_json:
         click.echo(json.dumps(as_dict(planned), indent=2))
     else:

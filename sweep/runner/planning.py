@@ -6,7 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -15,13 +15,13 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import Source, inspect
-from sweep.runner import pricing
+from sweep.runner import choosing, pricing
 from sweep.runner.histograms import Histogram, histograms
 from sweep.searchers import random_search
-from sweep.searchers.build import build as build_searcher
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
 from sweep.space import conditioning
+from sweep.space.termination import Own
 from sweep.spec import Spec
 
 READ_BY_SWEEP = frozenset({"epochs"})
@@ -91,11 +91,13 @@ def plan(
     simulated_gpus: int | None,
     timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None,
     learn: Callable[[Searcher], None] = lambda searcher: None,
+    folders: Sequence[Path] = (),
     *,
     sample: int = 5,
 ) -> Plan:
     """Price a sweep on this machine.
 
+    ``folders`` are where a searcher or scheduler of the user's own is found.
     ``timing`` gets the first configurations, ``learn`` the searcher before it suggests any.
     """
     share = devices(spec, simulated_gpus)
@@ -106,7 +108,7 @@ def plan(
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
     trials = None if configurations is None else configurations * spec.repeats
-    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
+    searcher = choosing.searcher(spec, folders)
     learn(searcher)
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
@@ -117,6 +119,9 @@ def plan(
     alike, known = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
     course = pricing.course(spec.early_terminate, max(lengths), trials if alike else None)
+    if isinstance(spec.early_terminate, Own):
+        decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))
+        course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
     pruned = per_trial if course.epochs is None or trials is None else course.epochs / trials
     measured = timing(first)
     return Plan(

@@ -19,13 +19,11 @@ from sweep.contract import Devices
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import interruption, memo, noise, planning, warm_start
+from sweep.runner import choosing, interruption, memo, noise, planning, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
 from sweep.runner.resuming import Reopened
-from sweep.schedulers.build import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance
@@ -84,6 +82,7 @@ def run(
     view: Callable[[ResultsFolder, TextIO], View],
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained."""
+    choosing.check(spec, folders)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
         "seed": spec.seed,
@@ -164,9 +163,9 @@ def _session(
     leave: Callable[[str], NoReturn],
 ) -> Outcome:
     info = folder.read_info()
-    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.repeats)
+    searcher = choosing.searcher(spec, job.import_folders, spec.repeats)
     warm_start.learn(searcher, info, view.say)
-    scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
+    scheduler = choosing.scheduler(spec, job.import_folders)
     keeper = CheckpointKeeper(folder.path, spec)
     taken: dict[int, str] = {}  # open trials that another sweep has begun
     answers: Counter[tuple[str, str]] = Counter()  # trials by that sweep, and by what became of them

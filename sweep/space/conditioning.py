@@ -47,7 +47,8 @@ def _drawn(space: Space, uniform: Callable[[], float]) -> Iterator[dict[str, Val
 def near(space: Space, start: Params, uniform: Callable[[], float], *, walk: bool = True) -> Iterator[dict[str, Value]]:
     """Allowed points, a few dozen at most: near ``start`` first, or with ``walk`` anywhere.
 
-    ``uniform`` draws numbers from [0, 1). The points depend on ``start`` and ``uniform`` alone. There is at least one where there is a `witness`.
+    ``uniform`` draws numbers from [0, 1). The points depend on ``start`` and ``uniform`` alone; there is at least one
+    where there is a `witness`.
     """
     first = _Point.at(space, start, uniform)
     if first.repair():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sweep.events import Params, Value
+from sweep.space import starting
 from sweep.space.objectives import Objective
 from sweep.space.space import Space
 from sweep.space.termination import EarlyTermination
@@ -37,6 +38,7 @@ class Spec:
     max_restarts: int
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
+    start_with: tuple[Params, ...] = ()
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
 
@@ -79,10 +81,15 @@ class Spec:
             "max_restarts": self.max_restarts,
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
+            "start_with": [dict(start) for start in self.start_with],
         }
 
     @cached_property
     def _trials(self) -> int | None:
-        size = self.space.grid_size() if self.method == "grid" else self.space.cardinality()
+        if self.method == "grid":
+            more = starting.beside_grid(self.space, starting.on_grid(self.space, self.start_with))
+            size: int | None = self.space.grid_size() + more
+        else:
+            size = self.space.cardinality()
         bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
         return min(bounds, default=None)

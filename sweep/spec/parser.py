@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.errors import InputError
+from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import constraints, overrides, parameters, stopping
+from sweep.spec import constraints, overrides, parameters, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -64,6 +65,7 @@ class _Resolution:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.notes: list[str] = []
+        self.starts: tuple[Params, ...] = ()
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
 
     def resolve(self) -> Spec | None:
@@ -107,6 +109,7 @@ class _Resolution:
             max_restarts=file.max_restarts,
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
+            start_with=self.starts,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
         )
@@ -193,6 +196,8 @@ class _Resolution:
             what = "cmaes moves numbers that are always present, and no parameter is one"
             document.mistake(("method",), what, "use tpe")
         constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if document.found == before:
+            self.starts = starting_points.read(file.start_with, space, ("start_with",), document)
         if file.method is None or grid or document.found > before:
             return
         budget = file.budget
