@@ -81,6 +81,8 @@ def _trials(plan: Plan) -> str:
     if plan.trials is not None:
         return str(plan.trials)
     expected = plan.price.trials
+    if plan.spec.endless:
+        return f"until you stop it; what follows is for {expected:.0f}"
     return "no fixed number" + ("" if expected is None else f", about {expected:.0f} within the budget")
 
 

@@ -31,6 +31,7 @@ LOOKED_AT = 200  # configurations of which a plan shows how their values are spr
 LOOKED_AT_THIN = 20  # where hardly a draw meets the constraints, and each takes a while to find
 THIN = 0.01
 MOST_GRID = 10_000
+ENDLESS = 50  # configurations for which a sweep is priced that goes on until it is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Plan:
 
     spec: Spec
     devices: Devices
-    trials: int | None  # None: bounded by time or epochs alone
+    trials: int | None  # None: bounded by time or epochs alone, or not at all
     lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
     epochs: int | None  # of all trials, at most; None where not known exactly
     concurrent: int | None  # on this machine; None where it has too little for one trial
@@ -118,11 +119,12 @@ def plan(
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, known = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
-    course = pricing.course(spec.early_terminate, max(lengths), trials if alike else None)
+    priced = ENDLESS * spec.repeats if spec.endless else trials
+    course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
     if isinstance(spec.early_terminate, Own):
         decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))
         course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
-    pruned = per_trial if course.epochs is None or trials is None else course.epochs / trials
+    pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = timing(first)
     return Plan(
         spec=spec,
@@ -136,7 +138,7 @@ def plan(
         histograms=histograms(spec.space, seen),
         looked_at=looked_at,
         timing=measured,
-        price=pricing.price(spec, trials, pruned, measured, max(concurrent, 1)),
+        price=pricing.price(spec, priced, pruned, measured, max(concurrent, 1)),
         allowed=allowed,
         choosing_s=choosing_s,
     )

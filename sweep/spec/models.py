@@ -51,6 +51,12 @@ class Spec:
         """The number of configurations to try, None where only time or epochs bound it."""
         return self._trials
 
+    @property
+    def endless(self) -> bool:
+        """Whether it goes on until somebody stops it, or it is no longer worth it."""
+        budget = self.budget
+        return self.trials() is None and not (budget.hours or budget.gpu_hours or budget.epochs)
+
     def trial_epochs(self, params: Params) -> int:
         """The epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)

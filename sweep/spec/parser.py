@@ -204,9 +204,12 @@ class _Resolution:
         if budget.gpu_hours and not file.resources.gpus and "resources" not in self.wrong:
             document.mistake(("budget", "gpu_hours"), "never used up, for trials have no GPUs")
         bounded = file.run_cap or budget.trials or budget.hours or budget.gpu_hours or budget.epochs
-        if not bounded and not {"run_cap", "budget"} & self.wrong and space.cardinality() is None:
-            what = f"missing, and method {file.method} never ends by itself"
-            document.mistake(("run_cap",), what, "write run_cap: 50, or budget: {hours: 8}")
+        if not bounded and space.cardinality() is None:
+            until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
+            self.notes.append(
+                f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
+                "to bound it: --run-cap 50, or --set budget.hours=8"
+            )
 
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document

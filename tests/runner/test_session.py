@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -61,15 +63,30 @@ def test_a_space_in_which_hardly_a_point_is_allowed_ends_cleanly_when_it_is_exha
     assert (resumed.completed, resumed.stopped) == (3, None)
 
 
+class _StopsAfter(Watcher):
+    """Behaves as a user who has seen enough after a number of trials."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (70, 4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_sweep_without_a_bound_goes_on_until_it_is_stopped(project: Path) -> None:
+    text = FILE.replace("method: grid", "method: random").replace("{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}")
+    outcome = run(project, text, _StopsAfter())
+    assert outcome.interrupted
+    assert outcome.completed >= 70
+    resumed = resume(project, "run_cap=75")
+    assert (resumed.completed, resumed.interrupted) == (75, False)
+
+
 class _StopsAt(Watcher):
     """Behaves as a user who presses Ctrl-C when an epoch comes in."""
 
     def on(self, event: Event) -> None:
         super().on(event)
         if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 4):
-            import os
-            import signal
-
             os.kill(os.getpid(), signal.SIGINT)
 
 
