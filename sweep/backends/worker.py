@@ -141,7 +141,11 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except (Exception, SystemExit) as caught:  # the border to the user's code: all of it is kept with the trial
+        except (
+            Exception,
+            SystemExit,
+            KeyboardInterrupt,
+        ) as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
             reason, error = f"{type(caught).__name__}: {one_line(caught)}", traceback.format_exc()
         if status is Status.RUNNING:

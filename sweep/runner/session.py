@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,7 @@ from typing import NoReturn, Protocol, TextIO
 from sweep.backends import inline, memory, sharing
 from sweep.backends.worker import Job
 from sweep.contract import Devices
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, Interrupted, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
 from sweep.runner import choosing, interruption, memo, noise, planning, warm_start
@@ -96,7 +96,7 @@ def run(
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
         return _drive(spec, source, folder, folders, options, view)
-    except InputError:
+    except (InputError, Interrupted, KeyboardInterrupt):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
@@ -144,8 +144,11 @@ def _drive(
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, watching, leave) as train:
-                return _session(spec, folder, devices, job, options, watching, train, leave)
+            with ExitStack() as beginning:
+                beginning.enter_context(interruption.before_it_begins())
+                with _backend(options, devices, spec, watching, leave) as train:
+                    beginning.close()
+                    return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
             watching.close()
             job.stop_file.unlink(missing_ok=True)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from ray._private import worker
 
 from sweep.backends.ray_tune import cluster
 from sweep.contract import Devices
@@ -30,3 +31,14 @@ def test_trials_at_once_are_bound_by_the_scarcest(devices: Devices, fits: int) -
 def test_more_than_there_is_names_the_ways_out() -> None:
     with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the cluster has 2; .*--simulate-gpus"):
         cluster.Cluster(4.0, 2.0).fits(Devices(1, 3))
+
+
+def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = worker.print_to_stdstream
+    with cluster._hushed():
+        worker.print_to_stdstream(
+            {"lines": ["\x1b[31ma worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+        )
+    assert worker.print_to_stdstream is theirs
+    written = capsys.readouterr()
+    assert (written.out, written.err) == ("", "Ray: a worker died\n")

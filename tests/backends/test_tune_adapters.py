@@ -165,7 +165,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.slow
 def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
     assert sorted([*found["ended"], 9]) == list(range(1, found["given"] + 1))
-    assert found["lost"] == [[9, "worker lost: The actor died unexpectedly before finishing this task."]]
+    assert found["lost"] == [[9, "worker lost: exit code 9"]]
     assert found["trials"] <= 5
     assert found["folders"] <= 20
 

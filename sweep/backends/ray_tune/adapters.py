@@ -19,6 +19,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.backends.driver import Driver
+from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job, Order, Progress
 
 LONGEST_WAIT_S = 60.0
@@ -103,8 +104,9 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
-        lines = Path(trial.error_file).read_text().splitlines()[1:] if trial.error_file else []  # after a heading
-        reason = f"worker lost: {lines[0].strip()}" if lines else "worker lost"
+        text = Path(trial.error_file).read_text() if trial.error_file else ""
+        _, _, error = text.partition("\n")  # a heading
+        reason = f"worker lost: {last_words.cause(trial.config['job'], error)}"
         if self._driver.lose(_number(trial), reason):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 

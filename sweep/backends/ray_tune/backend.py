@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ray import tune
 
 from sweep.backends.driver import Driver
+from sweep.backends.ray_tune import last_words
 from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
@@ -38,7 +39,7 @@ def run(
     if local:
         take_waiting_processes()
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
-    with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with last_words.kept(job), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import ray
 
-from sweep.backends.ray_tune import starting
+from sweep.backends.ray_tune import starting, token
 from sweep.contract import Devices
-from sweep.errors import InputError
+from sweep.errors import InputError, printable
 
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -85,11 +86,33 @@ def connect(
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    with _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
+    with _hushed(), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
         logs = ray.get_runtime_context().get_session_name()
         sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         there = ray.cluster_resources()
         yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
+
+
+@contextmanager
+def _hushed() -> Iterator[None]:
+    """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
+
+    `last_words` says it in a line. The private name is that of Ray 2.60; without it, Ray writes to the terminal.
+    """
+    theirs = getattr(ray._private.worker, "print_to_stdstream", None)
+    if theirs is None:
+        yield
+        return
+    ray._private.worker.print_to_stdstream = _to_debug_log
+    try:
+        yield
+    finally:
+        ray._private.worker.print_to_stdstream = theirs
+
+
+def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
+    for line in data.get("lines", ()):
+        sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
 @contextmanager
@@ -102,7 +125,7 @@ def _joined(address: str, say: Callable[[str], None]) -> Iterator[None]:
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(f"Ray dashboard: http://{context.dashboard_url}")
+            say(token.dashboard(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -116,6 +139,7 @@ def _started(
     meanwhile: Callable[[], None],
 ) -> Iterator[None]:
     over = threading.Event()
+    token.protect()
     with starting.hastened(say, meanwhile) as end_starting:
         try:
             ray.init(

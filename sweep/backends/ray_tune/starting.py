@@ -13,6 +13,8 @@ from typing import Any
 from ray._private import ray_constants
 from ray._private.node import Node
 
+from sweep.backends.ray_tune import token
+
 _NICENESS = 10  # what is started aside shall not take the cores from workers that start
 
 
@@ -34,7 +36,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     def start_api_server(node: Any, **how: Any) -> None:
         def start() -> None:
             here["start_api_server"](node, **how)
-            say(f"Ray dashboard: http://{node.webui_url}")
+            say(token.dashboard(node.webui_url))
 
         aside.put(start)
 

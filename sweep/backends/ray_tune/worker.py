@@ -7,8 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
+from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job, Order, Worker
 
 
@@ -26,6 +28,7 @@ class TrialWorker(tune.Trainable):
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        last_words.record(job, ray.util.get_node_ip_address())
         self._worker = Worker(job, reuse=config["reuse"])
         self._worker.take(order)
         self._spoilt = False

@@ -1,0 +1,102 @@
+"""Why a worker is gone: what it wrote down as it died, beside what Ray makes of its silence.
+
+Ray does not learn how its workers end. Each one therefore keeps a file open in the results folder, which all nodes
+share, for Python's fault handler and for `os._exit`; one that is killed leaves it empty.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from sweep.backends.worker import Job
+from sweep.errors import printable
+
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+}
+_EXIT = "exit code "
+
+
+def folder(job: Job) -> Path:
+    """Where the workers of a sweep leave them."""
+    return job.results_folder / "workers"
+
+
+@contextmanager
+def kept(job: Job) -> Iterator[None]:
+    """Have that folder for a session, and none of an earlier one's."""
+    shutil.rmtree(folder(job), ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder(job), ignore_errors=True)
+
+
+def record(job: Job, node: str) -> None:
+    """Let this process write down how it dies; called once in each worker."""
+    path = folder(job) / _name(node, os.getpid())
+    try:
+        path.parent.mkdir(exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+    except OSError:  # a full disk: then nobody will know
+        return
+    faulthandler.enable(file)
+    setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy takes its parameter's name for a part of its type
+
+
+def cause(job: Job, error: str) -> str:
+    """How a worker was lost, in a few words, by the text of Ray's error."""
+    error = printable(error)
+    if "its node has died" in error or "node was terminated" in error or "NodeDiedError" in error:
+        return "its node is gone"
+    if "running low on memory" in error:
+        return "Ray's memory monitor killed it"
+    pid, node = re.search(r"\bpid[:=] ?(\d+)", error), re.search(r"\bip[:=] ?([0-9a-fA-F.:]+)", error)
+    words = ""
+    if pid and node:
+        with suppress(OSError):
+            words = (folder(job) / _name(node[1], int(pid[1]))).read_text(errors="replace")
+    if known := _of_words(words):
+        return known
+    if told := re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error):
+        return told[2] or f"exit code {told[1]}"
+    if "connection error code" in error:
+        return "killed (SIGKILL), as the kernel does where memory runs out"
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason is known"
+
+
+def _of_words(words: str) -> str:
+    fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
+    if fatal:
+        _, _, stack = words.rpartition("Current thread ")  # the others come before it
+        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+        where = f" in {place[3]}, {place[1]}:{place[2]}" if place else ""
+        return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
+    last = words.strip().rpartition("\n")[2]
+    return last if last.startswith(_EXIT) else ""
+
+
+def _name(node: str, pid: int) -> str:
+    return f"{node}-{pid}".replace(":", "_")
+
+
+def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
+    def noted(status: int) -> NoReturn:
+        if os.getpid() == worker:  # and no child of it
+            with suppress(OSError):
+                os.write(file, f"{_EXIT}{status}\n".encode())
+        leave(status)
+
+    return noted
