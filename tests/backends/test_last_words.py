@@ -27,8 +27,8 @@ def job(folder: Path) -> Job:
 @pytest.mark.parametrize(
     ("error", "words", "cause"),
     [
-        (SILENT, "", "killed (SIGKILL), as the kernel does where memory runs out"),
-        (SILENT, None, "killed (SIGKILL), as the kernel does where memory runs out"),
+        (SILENT, "", "killed without a word (SIGKILL), as the kernel does where memory runs out"),
+        (LOST, None, "killed without a word (SIGKILL), as the kernel does where memory runs out"),
         (SILENT, "exit code 9\n", "exit code 9"),
         (SILENT, f"Fatal Python error: Segmentation fault{STACK}", "SIGSEGV in train, net.py:11"),
         (SILENT, f"Fatal Python error: Segmentation fault{OTHERS}{STACK}", "SIGSEGV in train, net.py:11"),
@@ -44,8 +44,18 @@ def job(folder: Path) -> Job:
 def test_the_cause_is_named(tmp_path: Path, error: str, words: str | None, cause: str) -> None:
     if words is not None:
         last_words.folder(job(tmp_path)).mkdir()
-        (last_words.folder(job(tmp_path)) / "10.0.0.7-42").write_text(words)
-    assert last_words.cause(job(tmp_path), error) == cause
+        (last_words.folder(job(tmp_path)) / "10.0.0.7-42").write_text(f"trial 1\ntrial 3\n{words}")
+        (last_words.folder(job(tmp_path)) / "10.0.0.7-43").write_text("trial 3\n")
+        (last_words.folder(job(tmp_path)) / "10.0.0.8-42").write_text("trial 3\ntrial 4\nexit code 99\n")
+    assert last_words.cause(job(tmp_path), 3, error) == cause
+
+
+def test_words_count_once(tmp_path: Path) -> None:
+    last_words.folder(job(tmp_path)).mkdir()
+    (last_words.folder(job(tmp_path)) / "10.0.0.7-42").write_text("trial 3\nexit code 9\n")
+    causes = [last_words.cause(job(tmp_path), 3, SILENT) for _ in range(2)]
+    assert causes[0] == "exit code 9"
+    assert causes[1].startswith("killed")
 
 
 @pytest.mark.parametrize(
@@ -61,12 +71,11 @@ def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -
     code = (
         "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import last_words\n"
         "from sweep.backends.worker import Job\n"
-        f"last_words.record(Job('s', 'm:M', (), Path({str(tmp_path)!r}), 'loss', maximize=False), '10.0.0.7')\n"
-        f"print(os.getpid(), flush=True)\n{how}\n"
+        f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), 'loss', maximize=False)\n"
+        f"last_words.record(job, '::1')(3)\n{how}\n"
     )
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True)
-    error = SILENT.replace("42", ran.stdout.split()[0])
-    assert last_words.cause(job(tmp_path), error).startswith(cause)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
+    assert last_words.cause(job(tmp_path), 3, SILENT).startswith(cause)
 
 
 def test_a_session_keeps_them_for_itself(tmp_path: Path) -> None:
@@ -125,7 +134,7 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     assert reasons.pop("segv").startswith("worker lost: SIGSEGV in string_at, ")
     assert reasons == {
         "exit": "worker lost: exit code 9",
-        "kill": "worker lost: killed (SIGKILL), as the kernel does where memory runs out",
+        "kill": "worker lost: killed without a word (SIGKILL), as the kernel does where memory runs out",
         "term": "SystemExit: 1",  # which Ray makes of SIGTERM
         "interrupt": "KeyboardInterrupt: ",
         "colour": "ValueError: red \\x07bell",

@@ -106,7 +106,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        reason = f"worker lost: {last_words.cause(trial.config['job'], error)}"
+        reason = f"worker lost: {last_words.cause(trial.config['job'], _number(trial), error)}"
         if self._driver.lose(_number(trial), reason):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 

@@ -25,7 +25,7 @@ _SIGNALS = {
     "Floating point exception": "SIGFPE",
     "Illegal instruction": "SIGILL",
 }
-_EXIT = "exit code "
+_EXIT, _TRIAL = "exit code ", "trial "
 
 
 def folder(job: Job) -> Path:
@@ -43,38 +43,52 @@ def kept(job: Job) -> Iterator[None]:
         shutil.rmtree(folder(job), ignore_errors=True)
 
 
-def record(job: Job, node: str) -> None:
-    """Let this process write down how it dies; called once in each worker."""
-    path = folder(job) / _name(node, os.getpid())
+def record(job: Job, node: str) -> Callable[[int], None]:
+    """Let this process write down how it dies; called once in each worker. Tell what it returns each trial."""
+    path = folder(job) / f"{node}-{os.getpid()}".replace(":", "_")
     try:
         path.parent.mkdir(exist_ok=True)
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
     except OSError:  # a full disk: then nobody will know
-        return
+        return lambda trial: None
     faulthandler.enable(file)
-    setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy takes its parameter's name for a part of its type
+    setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
+
+    def began(trial: int) -> None:
+        with suppress(OSError):
+            os.write(file, f"{_TRIAL}{trial}\n".encode())
+
+    return began
 
 
-def cause(job: Job, error: str) -> str:
-    """How a worker was lost, in a few words, by the text of Ray's error."""
+def cause(job: Job, trial: int, error: str) -> str:
+    """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
     error = printable(error)
-    if "its node has died" in error or "node was terminated" in error or "NodeDiedError" in error:
+    if "its node has died" in error or "node was terminated" in error:
         return "its node is gone"
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
-    pid, node = re.search(r"\bpid[:=] ?(\d+)", error), re.search(r"\bip[:=] ?([0-9a-fA-F.:]+)", error)
-    words = ""
-    if pid and node:
-        with suppress(OSError):
-            words = (folder(job) / _name(node[1], int(pid[1]))).read_text(errors="replace")
-    if known := _of_words(words):
+    if known := _of_words(_taken(job, trial)):
         return known
     if told := re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error):
         return told[2] or f"exit code {told[1]}"
-    if "connection error code" in error:
-        return "killed (SIGKILL), as the kernel does where memory runs out"
+    if "died unexpectedly" in error:
+        return "killed without a word (SIGKILL), as the kernel does where memory runs out"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     return lines[0] if lines else "no reason is known"
+
+
+def _taken(job: Job, trial: int) -> str:
+    """What workers whose last trial was this one have written after it began; it is taken away."""
+    words = ""
+    with suppress(OSError):
+        for path in folder(job).iterdir():
+            _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
+            number, _, said = last.partition("\n")
+            if number == str(trial) and said:  # Tune prepares workers that it does not use: these say nothing
+                words = said
+                path.unlink()
+    return words
 
 
 def _of_words(words: str) -> str:
@@ -86,10 +100,6 @@ def _of_words(words: str) -> str:
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
     last = words.strip().rpartition("\n")[2]
     return last if last.startswith(_EXIT) else ""
-
-
-def _name(node: str, pid: int) -> str:
-    return f"{node}-{pid}".replace(":", "_")
 
 
 def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:

@@ -28,9 +28,9 @@ class TrialWorker(tune.Trainable):
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
-        last_words.record(job, ray.util.get_node_ip_address())
+        self._began = last_words.record(job, ray.util.get_node_ip_address())
         self._worker = Worker(job, reuse=config["reuse"])
-        self._worker.take(order)
+        self._take(order)
         self._spoilt = False
         self._folder = Path(self.logdir)
 
@@ -39,8 +39,12 @@ class TrialWorker(tune.Trainable):
         with suppress(OSError):  # where the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
-        self._worker.take(new_config["order"])
+        self._take(new_config["order"])
         return True
+
+    def _take(self, order: Order) -> None:
+        self._began(order.assignment.trial)
+        self._worker.take(order)
 
     def step(self) -> dict[str, Any]:
         """Train to the next decision point."""
