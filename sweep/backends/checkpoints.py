@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from sweep.errors import StoreError
 from sweep.events import EpochReported
+from sweep.store.disk import process
 from sweep.store.records import decode, encode
 
 MANIFEST = "sweep_manifest.json"
@@ -57,7 +57,7 @@ def begin(
     and keeps the best and the ``keep`` newest.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
-    aside = folder / f"writing-{os.getpid()}"
+    aside = folder / f"writing-{process()}"
 
     def finish(write: Callable[[], None] | None) -> Path:
         with _removed_if_it_fails(aside):

@@ -146,7 +146,7 @@ def _drive(
 
             with ExitStack() as beginning:
                 beginning.enter_context(interruption.before_it_begins())
-                with _backend(options, devices, spec, watching, leave) as train:
+                with _backend(options, devices, spec, folder, watching, leave) as train:
                     beginning.close()
                     return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
@@ -261,7 +261,12 @@ def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Se
 
 @contextmanager
 def _backend(
-    options: Options, devices: Devices, spec: Spec, view: View, leave: Callable[[str], NoReturn]
+    options: Options,
+    devices: Devices,
+    spec: Spec,
+    folder: ResultsFolder,
+    view: View,
+    leave: Callable[[str], NoReturn],
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
@@ -276,22 +281,20 @@ def _backend(
     with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
         from sweep.backends.ray_tune import backend
 
-        room = _room(found.fits(devices), spec, options)
-        yield lambda driver, job: backend.run(
-            driver,
-            job,
-            devices,
-            room=room,
-            reuse=options.reuse,
-            local=found.local,
-            notice=view.say,
-        )
+        room = found.room(devices, _most(spec, options))
+        with found.shared(folder.path, devices):
+            yield lambda driver, job: backend.run(
+                driver,
+                job,
+                devices,
+                room=room,
+                reuse=options.reuse,
+                local=found.local,
+                notice=view.say,
+            )
 
 
-def _room(fits: int, spec: Spec, options: Options) -> int:
-    limits: list[int] = [fits]
-    if spec.resources.max_concurrent != "auto":
-        limits.append(spec.resources.max_concurrent)
-    if options.max_concurrent is not None:
-        limits.append(options.max_concurrent)
-    return min(limits)
+def _most(spec: Spec, options: Options) -> int | None:
+    """The most trials at a time that were asked for, if any were."""
+    asked = (spec.resources.max_concurrent, options.max_concurrent)
+    return min((count for count in asked if isinstance(count, int)), default=None)

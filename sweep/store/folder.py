@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sweep.errors import InputError, StoreError, did_you_mean
-from sweep.store.disk import replacing, storing
+from sweep.store.disk import process, replacing, storing
 from sweep.store.records import plain
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
@@ -89,7 +89,7 @@ class ResultsFolder:
         """
         _check_name(name)
         folder = cls(results_dir / name)
-        aside = cls(results_dir / f".{name}.{os.getpid()}")
+        aside = cls(results_dir / f".{name}.{process()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
             _check_free(folder)

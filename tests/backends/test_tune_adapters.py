@@ -141,7 +141,7 @@ class Driver:
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver = Driver()
 with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
-    backend.run(driver, job, Devices(), room=2, reuse=True, local=True, notice=lambda text: None)
+    backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=lambda text: None)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
 print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.since_loss),

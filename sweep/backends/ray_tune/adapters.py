@@ -35,7 +35,7 @@ class _NotSaved:
 class DriverSearcher(_NotSaved, Searcher):
     """Gives Tune the driver's next trial, never more at a time than there is room for."""
 
-    def __init__(self, driver: Driver, job: Job, room: int, *, reuse: bool) -> None:
+    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], *, reuse: bool) -> None:
         super().__init__()
         self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
 
@@ -44,7 +44,7 @@ class DriverSearcher(_NotSaved, Searcher):
 
         While a trial runs, it may come again: its worker may be lost.
         """
-        order = self._driver.next() if self._driver.running < self._room else None
+        order = self._driver.next() if self._driver.running < self._room() else None
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
         return {"order": order, "job": self._job, "reuse": self._reuse}

@@ -28,12 +28,15 @@ def run(
     job: Job,
     devices: Devices,
     *,
-    room: int,
+    room: Callable[[], int],
     reuse: bool,
     local: bool,
     notice: Callable[[str], None],
 ) -> None:
-    """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected, ``local`` or elsewhere."""
+    """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
+
+    Ray must be connected, ``local`` or elsewhere.
+    """
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills()
     if local:

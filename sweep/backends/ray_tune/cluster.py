@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import ray
 
-from sweep.backends.ray_tune import starting, token
+from sweep.backends.ray_tune import nodes, starting, token
+from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError, printable
 
@@ -40,31 +44,58 @@ _LOCAL_SETTINGS = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
 }
 
+LOOK_S = 2.0  # between looks at which machines there are
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A connection to Ray."""
 
-    cpus: float
-    gpus: float
     local: bool = False  # started for this sweep alone
+    there: Callable[[], Sequence[Node]] = nodes.alive
+    promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
 
     def fits(self, devices: Devices) -> int:
-        """How many trials run at once; raises InputError if not even one does."""
-        problems = [
-            (name, asked, there)
-            for name, asked, there in (("cpus", devices.cpus, self.cpus), ("gpus", devices.gpus, self.gpus))
-            if asked > there
-        ]
-        for name, asked, there in problems:
-            raise InputError.one(
-                f"resources.{name}",
-                f"a trial takes {asked:g}, the cluster has {there:g}",
-                "lower it, join a larger cluster with --address"
-                + (", or rehearse with --simulate-gpus" if name == "gpus" else ""),
-            )
-        rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
-        return max(int(min(rooms)), 1)
+        """How many trials run at once on the machines that are there now, or that an autoscaler can bring."""
+        there = sum(node.fits(devices) for node in self.there())
+        return max(there, sum(kind.fits(devices) * count for kind, count in self.promised()))
+
+    def require(self, devices: Devices) -> None:
+        """Raise InputError if there is no machine on which a trial fits, nor will be."""
+        if self.fits(devices):
+            return
+        largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
+        hint = "lower it, join a larger cluster with --address"
+        for name, asked, there in (
+            ("cpus", devices.cpus, max(node.cpus for node in largest)),
+            ("gpus", devices.gpus, max(node.gpus for node in largest)),
+        ):
+            if asked > there:
+                more = ", or rehearse with --simulate-gpus" if name == "gpus" else ""
+                raise InputError.one(
+                    f"resources.{name}", f"a trial takes {asked:g}, the largest node has {there:g}", f"{hint}{more}"
+                )
+        raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
+
+    def room(self, devices: Devices, most: int | None) -> Callable[[], int]:
+        """How many trials are to run at once, now: as machines come and go, at most ``most``, never none.
+
+        Raises InputError as `require`. A local Ray is this machine and stays as it is.
+        """
+        self.require(devices)
+        looked, fits = -math.inf, 0
+
+        def now() -> int:
+            nonlocal looked, fits
+            if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
+                looked, fits = time.monotonic(), self.fits(devices)
+            return max(min(fits, most or fits), 1)
+
+        return now
+
+    def shared(self, results_folder: Path, devices: Devices) -> AbstractContextManager[None]:
+        """Use a results folder on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
+        return nullcontext() if self.local else nodes.shared(results_folder, devices)
 
 
 @contextmanager
@@ -89,8 +120,7 @@ def connect(
     with _hushed(), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
         logs = ray.get_runtime_context().get_session_name()
         sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-        there = ray.cluster_resources()
-        yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
+        yield Cluster(local=address is None)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import NoReturn
 
 from sweep.backends.worker import Job
 from sweep.errors import printable
+from sweep.store.disk import process
 
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
@@ -43,9 +44,9 @@ def kept(job: Job) -> Iterator[None]:
         shutil.rmtree(folder(job), ignore_errors=True)
 
 
-def record(job: Job, node: str) -> Callable[[int], None]:
+def record(job: Job) -> Callable[[int], None]:
     """Let this process write down how it dies; called once in each worker. Tell what it returns each trial."""
-    path = folder(job) / f"{node}-{os.getpid()}".replace(":", "_")
+    path = folder(job) / process()
     try:
         path.parent.mkdir(exist_ok=True)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)

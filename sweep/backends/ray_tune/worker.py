@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import ray
 from ray import tune
 
 from sweep.backends.ray_tune import last_words
-from sweep.backends.worker import Job, Order, Worker
+from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.events import Status, TrialEnded
 
 
 class TrialWorker(tune.Trainable):
@@ -28,7 +30,8 @@ class TrialWorker(tune.Trainable):
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
-        self._began = last_words.record(job, ray.util.get_node_ip_address())
+        self._job, self._trial = job, order.assignment.trial
+        self._began = last_words.record(job)
         self._worker = Worker(job, reuse=config["reuse"])
         self._take(order)
         self._spoilt = False
@@ -42,7 +45,14 @@ class TrialWorker(tune.Trainable):
         self._take(new_config["order"])
         return True
 
+    def _without_results(self) -> Progress:
+        folder = self._job.results_folder
+        fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
+        end = TrialEnded(trial=self._trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
+        return Progress(end=end, fault=fault)
+
     def _take(self, order: Order) -> None:
+        self._trial = order.assignment.trial
         self._began(order.assignment.trial)
         self._worker.take(order)
 
@@ -51,6 +61,8 @@ class TrialWorker(tune.Trainable):
         if self._spoilt:
             # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
             raise RuntimeError("this worker is replaced")
+        if not self._job.results_folder.is_dir():  # a node that has joined since the sweep began
+            return {"progress": self._without_results()}
         progress = self._worker.step()
         self._spoilt = progress.spoilt
         return {"progress": progress}
