@@ -36,6 +36,11 @@ def job(folder: Path) -> Job:
         (f"{LOST}Worker exits with an exit code 3.", "", "exit code 3"),
         (f"{LOST}Worker exits with an exit code 1. The process receives a SIGTERM.", "", "SIGTERM"),
         (f"{LOST}The actor died because its node has died. Node Id: 1", "", "its node is gone"),
+        (
+            "The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: x",
+            "",
+            "its node does not answer",
+        ),
         ("Task was killed due to the node running low on memory.\nMore.", "", "Ray's memory monitor killed it"),
         ("\x1b[36mray::A.go()\x1b[39m (pid=42, ip=10.0.0.7)\n  File", "", "ray::A.go() (pid=42, ip=10.0.0.7)"),
         ("", "", "no reason is known"),

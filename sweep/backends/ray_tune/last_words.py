@@ -67,6 +67,8 @@ def cause(job: Job, trial: int, error: str) -> str:
     error = printable(error)
     if "its node has died" in error or "node was terminated" in error:
         return "its node is gone"
+    if "is temporarily unavailable" in error:
+        return "its node does not answer"
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
     if known := _of_words(_taken(job, trial)):
