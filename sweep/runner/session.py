@@ -104,7 +104,11 @@ def run(
 
 def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
     """Go on with a sweep from its log."""
-    return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+    try:
+        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+    except Interrupted as error:
+        again = f"go on with: python -m sweep resume {sweep.folder.address}"
+        raise Interrupted(f"interrupted before it went on; {again}") from error
 
 
 def _drive(
@@ -130,7 +134,8 @@ def _drive(
         profile=options.profile,
         memory_bytes=None if options.inline else memory.bound(spec.resources.cpus),
     )
-    with folder.lock(), noise.redirected(folder.debug_log) as terminal:
+    with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
+        beginning.enter_context(interruption.before_it_begins())
         job.stop_file.unlink(missing_ok=True)
         sharing.clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
@@ -144,11 +149,9 @@ def _drive(
                 terminal.flush()
                 os._exit(130)
 
-            with ExitStack() as beginning:
-                beginning.enter_context(interruption.before_it_begins())
-                with _backend(options, devices, spec, folder, watching, leave) as train:
-                    beginning.close()
-                    return _session(spec, folder, devices, job, options, watching, train, leave)
+            with _backend(options, devices, spec, folder, watching, leave) as train:
+                beginning.close()
+                return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
             watching.close()
             job.stop_file.unlink(missing_ok=True)

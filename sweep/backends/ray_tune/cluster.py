@@ -66,6 +66,7 @@ class Cluster:
             return
         largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
         hint = "lower it, join a larger cluster with --address"
+        where = "this machine" if self.local else "the largest node"
         for name, asked, there in (
             ("cpus", devices.cpus, max(node.cpus for node in largest)),
             ("gpus", devices.gpus, max(node.gpus for node in largest)),
@@ -73,7 +74,7 @@ class Cluster:
             if asked > there:
                 more = ", or rehearse with --simulate-gpus" if name == "gpus" else ""
                 raise InputError.one(
-                    f"resources.{name}", f"a trial takes {asked:g}, the largest node has {there:g}", f"{hint}{more}"
+                    f"resources.{name}", f"a trial takes {asked:g}, {where} has {there:g}", f"{hint}{more}"
                 )
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
