@@ -89,7 +89,7 @@ def _trials(plan: Plan) -> str:
 def _constraints(plan: Plan) -> str:
     if plan.allowed is None:
         return ""
-    met = f"1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
+    met = f"about 1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
     return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
 
 

@@ -55,8 +55,10 @@ def test_more_than_a_node_has_names_the_ways_out() -> None:
 
 
 def test_what_an_autoscaler_can_bring_counts() -> None:
-    cluster = there((1, 0), promised=((Node(8, 2), 3), (Node(1, 0), 5)))
-    assert cluster.fits(Devices(4, 1)) == 6
+    promised = ((Node(8, 2), 3), (Node(1, 0), 5))
+    nodes = [[], [(8.0, 2.0)], [(8.0, 2.0)] * 2, [(8.0, 2.0)] * 3]
+    assert [there(*found, promised=promised).fits(Devices(4, 1)) for found in nodes] == [2, 4, 6, 6]
+    cluster = there((1, 0), promised=promised)
     cluster.require(Devices(8))
     with pytest.raises(InputError, match="a trial takes 9, the largest node has 8"):
         cluster.require(Devices(9))

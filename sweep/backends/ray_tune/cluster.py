@@ -56,9 +56,14 @@ class Cluster:
     promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
 
     def fits(self, devices: Devices) -> int:
-        """How many trials run at once on the machines that are there now, or that an autoscaler can bring."""
+        """How many trials run at once on the machines that are there, or that an autoscaler brings for those that wait.
+
+        As many wait as run, or as fit on one machine to come: each wait makes the cluster grow, and is begun blindly.
+        """
         there = sum(node.fits(devices) for node in self.there())
-        return max(there, sum(kind.fits(devices) * count for kind, count in self.promised()))
+        kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
+        more = max(sum(fits * count for fits, count in kinds) - there, 0)
+        return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
     def require(self, devices: Devices) -> None:
         """Raise InputError if there is no machine on which a trial fits, nor will be."""
