@@ -27,8 +27,8 @@ def job(folder: Path) -> Job:
 @pytest.mark.parametrize(
     ("error", "words", "cause"),
     [
-        (SILENT, "", "killed without a word (SIGKILL), as the kernel does where memory runs out"),
-        (LOST, None, "killed without a word (SIGKILL), as the kernel does where memory runs out"),
+        (SILENT, "", "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"),
+        (LOST, None, "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"),
         (SILENT, "exit code 9\n", "exit code 9"),
         (SILENT, f"Fatal Python error: Segmentation fault{STACK}", "SIGSEGV in train, net.py:11"),
         (SILENT, f"Fatal Python error: Segmentation fault{OTHERS}{STACK}", "SIGSEGV in train, net.py:11"),
@@ -139,7 +139,7 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     assert reasons.pop("segv").startswith("worker lost: SIGSEGV in string_at, ")
     assert reasons == {
         "exit": "worker lost: exit code 9",
-        "kill": "worker lost: killed without a word (SIGKILL), as the kernel does where memory runs out",
+        "kill": "worker lost: killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out",
         "term": "SystemExit: 1",  # which Ray makes of SIGTERM
         "interrupt": "KeyboardInterrupt: ",
         "colour": "ValueError: red \\x07bell",

@@ -76,7 +76,7 @@ def cause(job: Job, trial: int, error: str) -> str:
     if told := re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error):
         return told[2] or f"exit code {told[1]}"
     if "died unexpectedly" in error:
-        return "killed without a word (SIGKILL), as the kernel does where memory runs out"
+        return "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     return lines[0] if lines else "no reason is known"
 
