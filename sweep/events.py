@@ -23,7 +23,7 @@ class Status(StrEnum):
 
     RUNNING = "running"
     COMPLETED = "completed"
-    PRUNED = "pruned"  # stopped early by the scheduler
+    PRUNED = "pruned"  # stopped early, by the scheduler or by `stop --trial`
     DIVERGED = "diverged"  # loss or objective became NaN or infinite
     OOM = "oom"  # out of memory, also after smaller micro-batches
     FAILED = "failed"  # an exception in the trainable
@@ -40,6 +40,7 @@ class TrialStarted:
     seed: int
     repeat: int
     time: float  # seconds since 1970, UTC, as everywhere here
+    driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,7 @@ class EpochReported:
     examples_per_s: float | None = None
     measures: Mapping[str, float] = field(default_factory=dict)  # further columns, named with units
     memo: str | None = None  # "<sweep>/<trial>" that trained it: taken over, not trained again
+    driven_s: float | None = None  # as of `TrialStarted`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +87,9 @@ class TrialEnded:
     time: float
     error: str | None = None  # traceback of a failed trial
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
+    again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
     facts: Facts = field(default_factory=Facts)
+    driven_s: float | None = None  # as of `TrialStarted`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +107,7 @@ class SessionEnded:
 
     time: float
     reason: str  # "finished", "interrupted", "budget", ...
+    driven_s: float | None = None  # as of `TrialStarted`
 
 
 Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | SessionStarted | SessionEnded

@@ -166,7 +166,8 @@ def _as_array(leaf: Any) -> Any:
             "y, return_inverse=True)"
         )
     if leaf.dtype.hasobject:
-        raise DataError(f"an array of Python objects of shape {tuple(leaf.shape)}, expected numbers; {PADDING}")
+        shape = tuple(leaf.shape)
+        raise DataError(f"Python objects of shape {shape}, expected numbers; do the rows differ in shape? {PADDING}")
     return leaf
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ class KerasTrainable(Author):
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: traces.Traces = {}  # and its present values
+        self._bare: dict[str, object] = {}  # the author's attributes as `data` has left them
         self._example_read = False
         self._fingerprint: str | None = None
         self._hp: Hyperparameters | None = None
@@ -175,6 +176,7 @@ class KerasTrainable(Author):
         after = traces.of(self, _OWN)
         self._left |= traces.changed(before, after)
         self._seen = {name: after.get(name) for name in self._left}
+        self._bare = self._attributes()
         train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
         validation = None
         if validation_data is not None:
@@ -203,9 +205,11 @@ class KerasTrainable(Author):
             self.live = program.live
             self.live.set(hp)
             if self._begin_as_new(program, hp, seed):
+                self._set_attributes(structure.attributes)
                 return held
             self._programs.remove(program)
         record = Record(seed)
+        self._set_attributes(self._bare)
         self.live = Live(hp)
         self._example_read = False
         with origins.recording(record):
@@ -216,7 +220,12 @@ class KerasTrainable(Author):
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy)  # tracing runs `augment`
             stopwatch.lap("compile")
-        structure = replace(key, keeps_rate=made.keeps_rate, example=key.example if self._example_read else None)
+        structure = replace(
+            key,
+            keeps_rate=made.keeps_rate,
+            example=key.example if self._example_read else None,
+            attributes=self._attributes(),
+        )
         if isinstance(built, Program):
             self._programs.add(structure, built)
         return structure, built
@@ -229,8 +238,18 @@ class KerasTrainable(Author):
         if program.parts.record.seed == seed:
             return True
         record = Record(seed)
+        self._set_attributes(self._bare)
         with origins.recording(record):
             return program.begin_as(preparation.make(self, hp, seed, record).parts)
+
+    def _attributes(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if name not in _OWN}
+
+    def _set_attributes(self, attributes: Mapping[str, object]) -> None:
+        """Be what the author's methods have made of this object: what they keep on it belongs to one program."""
+        for name in self._attributes():
+            delattr(self, name)
+        vars(self).update(attributes)
 
     def _recipe(
         self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int

@@ -1,15 +1,14 @@
 """Where each variable came from, so that what an author keeps between trials is found.
 
 A fresh process makes all of a trial's variables anew. In a used one a layer may be older than the trial that it is
-part of: cached on the trainable, in a module or by a decorator. `recording` remembers of each variable which trial
-made it, at which line, and whether its value was drawn from that trial's seed.
+part of: kept in a module or by a decorator. Not making it again also shifts the draws of all that is made after it, so
+that the trial would be another one than in a fresh process.
 """
 
 from __future__ import annotations
 
 import itertools
 import sys
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,24 +19,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-_OURS = str(Path(__file__).parent)
-_LIBRARIES = (str(Path(keras.__file__).parent), str(Path(tf.__file__).parent), _OURS, "<")
+_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parent), "<")
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
 
 
 class Kept(Exception):
-    """A variable made in one trial is used in another, whose seed would have given it another value."""
+    """A variable made in one trial is used in another, where a fresh process would have made its own."""
 
 
 @dataclass(frozen=True)
-class Origin:
-    """Which recording made a variable, under which seed, where in the author's code, and with which value."""
-
+class _Origin:
     record: int
-    seed: int
     place: str
-    digest: int
 
 
 @dataclass
@@ -56,7 +50,7 @@ def recording(record: Record) -> Iterator[None]:
     def create(following: Any, **arguments: Any) -> Any:
         variable = following(**arguments)
         record.made.append(variable)
-        setattr(variable, _NAME, Origin(record.number, record.seed, _place(), digest(variable)))
+        setattr(variable, _NAME, _Origin(record.number, _place()))
         return variable
 
     with tf.variable_creator_scope(create):
@@ -64,16 +58,16 @@ def recording(record: Record) -> Iterator[None]:
 
 
 def check(variables: Mapping[str, Any], record: Record) -> None:
-    """Raise Kept for a variable (by its path) drawn from the seed of an earlier trial, if this one has another seed."""
+    """Raise Kept for a variable, by its path, that an earlier trial has made.
+
+    What is older than all trials is the same in a fresh process.
+    """
     for path, variable in variables.items():
-        origin: Origin | None = getattr(variable, _NAME, None)
-        if origin is None or origin.record == record.number or origin.seed == record.seed:
-            continue
-        if digest(variable) == origin.digest and not is_constant(np.asarray(variable)):
+        origin: _Origin | None = getattr(variable, _NAME, None)
+        if origin is not None and origin.record != record.number:
             raise Kept(
-                f"{path} was made at {origin.place} by an earlier trial with seed {origin.seed} and is kept for one "
-                f"with seed {record.seed}, which would have drawn other weights; make it anew in model(), or load "
-                "its weights there"
+                f"{path} was made at {origin.place} by an earlier trial and is kept; make it anew in model(), or keep "
+                "its weights as arrays (get_weights) and set them there"
             )
 
 
@@ -82,21 +76,12 @@ def is_constant(value: np.ndarray[Any, Any]) -> bool:
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 
-def digest(variable: Any) -> int:
-    """A checksum of the present value; 0 where there is none yet."""
-    if not tf.executing_eagerly():
-        return 0
-    return zlib.crc32(np.ascontiguousarray(variable.numpy()).tobytes())
-
-
 def _place() -> str:
     """The author's line that is being executed."""
     frame = sys._getframe(2)
-    while frame is not None:
+    while frame.f_back is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_LIBRARIES) and "contextlib" not in file:
+        if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
             return f"{Path(file).name}:{frame.f_lineno}"
-        if frame.f_back is None:
-            break
         frame = frame.f_back
     return "an unknown line"

@@ -65,7 +65,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     """Call the author's methods; inside the strategy's scope, the trial's precision and ``record``.
 
     A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
-    that an earlier trial of another seed has drawn.
+    that an earlier trial has made.
     """
     first = len(record.made)
     reads: Reads = {}
@@ -77,9 +77,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         origins.check(variables, record)
         with hp.recording(reads):
             compiled = _compiled_by(author, model)
-            optimizer = compiled and compiled.pop("optimizer", None)
-            if optimizer is None:
-                optimizer = author.optimizer(hp)
+            optimizer = (compiled or {}).pop("optimizer", None) or author.optimizer(hp)
         own = compiled is not None or type(author).optimizer is not Author.optimizer
         parts = Parts(
             model=model,

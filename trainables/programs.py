@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sweep.hyperparameters import Hyperparameters, Reads
@@ -20,6 +21,7 @@ class Structure:
     seen: Traces = field(default_factory=dict)  # what `data` has left for the author's methods to see
     example: object = None  # digest of the first example, where they read it
     reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
+    attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's, as the author's methods left them
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
 
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:

@@ -214,5 +214,5 @@ def _whole(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[s
 def _static(shape: Any) -> list[int | None]:
     """The sizes that are known while tracing."""
     if tf.is_tensor(shape):
-        shape = tf.get_static_value(shape, partial=True)
+        shape = tf.fill(shape, 0).shape  # as far as TensorFlow can infer it
     return [None if n is None or tf.is_tensor(n) else int(n) for n in shape]

@@ -69,13 +69,15 @@ class State:
             raw = variable.value if isinstance(variable, keras.Variable) else variable
             seen |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
         mirrored = {id(part.handle): raw for raw in record.made for part in self._components(raw)}
-        strays = {}
+        strays: dict[str, Any] = {}
         for component in _touched(graphs):
-            if id(component.handle) in seen:
-                continue
-            raw = mirrored.get(id(component.handle), component)
-            strays[_name(raw)] = raw
-            seen |= self._add(_name(raw), raw)
+            if id(component.handle) not in seen:
+                raw = mirrored.get(id(component.handle), component)
+                strays[_unique(_name(raw), strays)] = raw
+                seen |= {id(part.handle) for part in self._components(raw)}
+        undo_shared(strays.values())
+        for path, raw in strays.items():
+            self._add(path, raw)
         outside = [path for path, raw in strays.items() if len(self._components(raw)) < strategy.num_replicas_in_sync]
         if outside:
             raise NotInScope(
@@ -83,7 +85,6 @@ class State:
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
         origins.check(strays, record)
-        self.others = tuple(strays)
 
     def will_train(self) -> None:
         """Say that the variables are about to change."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ from sweep.store.disk import process
 from sweep.store.records import decode, encode
 
 MANIFEST = "sweep_manifest.json"
+_DELETED = ".deleted-"
 
 
 class Damaged(Exception):
@@ -107,14 +109,30 @@ def trim(folder: Path, keep: int) -> None:
 
 
 def delete(results_folder: Path, trial: int) -> None:
-    """Free the space of a trial's checkpoints."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(of_trial(results_folder, trial))
+    """Free the space of a trial's checkpoints, for good though a worker that was given up may still write there.
+
+    Never raises: what cannot be deleted now, `clean` tries again in the next session.
+    """
+    doomed = of_trial(results_folder, trial)
+    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
+    with suppress(OSError):
+        doomed.rename(aside)  # at once: whoever writes into it writes into what is being deleted
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def clean(results_folder: Path) -> None:
+    """Delete what `delete` could not."""
+    for path in (results_folder / "checkpoints").glob(f"{_DELETED}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def size(folder: Path) -> int:
     """The bytes of all files of a trial's checkpoints."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):  # deleted by its writer just now
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def _loss(checkpoint: Path) -> float:

@@ -21,8 +21,17 @@ class Driver(Protocol):
     def next(self) -> Order | None:
         """The next trial; None when there is none to start, unless a worker is lost."""
 
+    def begun(self, trial: int) -> None:
+        """Hear that a worker begins a trial: from now on its time counts."""
+
+    def tick(self) -> list[int]:
+        """Look at the clock, in every turn; the trials just ended of which the workers are to be killed."""
+
     def take(self, trial: int, progress: Progress) -> bool:
         """Hear of a step; whether the trial goes on."""
 
-    def lose(self, trial: int, reason: str) -> bool:
-        """Hear that a trial's worker is gone; whether the trial comes again as the next one."""
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        """Hear that a trial's worker is gone, perhaps with its node; whether the trial goes on with another for that.
+
+        It is called for every spoilt worker as well.
+        """

@@ -21,11 +21,13 @@ from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import Manifest
 from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
+from sweep.errors import printable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
 from sweep.store.records import encode
 
 STEP_S = 1.0
+STOP_FILE = ".stop-"
 
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
@@ -40,6 +42,7 @@ class Job:
     results_folder: Path
     objective: str
     maximize: bool
+    session: str = ""  # tells the driver's own stop file from any other
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
@@ -53,8 +56,8 @@ class Job:
 
     @property
     def stop_file(self) -> Path:
-        """Its existence asks all workers to end their trials as interrupted after the present epoch."""
-        return self.results_folder / "stop"
+        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
+        return self.results_folder / f"{STOP_FILE}{self.session}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +144,9 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except (
-            Exception,
-            SystemExit,
-            KeyboardInterrupt,
-        ) as caught:  # the border to the user's code: all of it is kept with the trial
+        except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {one_line(caught)}", traceback.format_exc()
+            reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             return Progress(tuple(epochs), None, facts, self._told(), data_known=known)
@@ -215,9 +214,11 @@ class Worker:
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
+        decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
         if trial.saver.is_due([*map(self._loss, epochs)]):
-            # One that may be pruned now, and its checkpoints deleted, waits.
-            self._save(trial, epochs, beside=trial.done not in trial.order.decision_epochs)
+            self._save(trial, epochs, beside=not decided)
+        elif decided:
+            trial.saver.settle()
         return Status.RUNNING, "", None
 
     def _begin(self, trial: _Trial) -> None:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, reporting, running, status
+from sweep.cli import analysis, doctor, planning, repairing, reporting, running, status
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -46,6 +46,8 @@ for _command in (
     running.resume,
     analysis.list_sweeps,
     status.status,
+    status.stop,
+    repairing.repair,
     analysis.compare,
     analysis.best,
     reporting.report,

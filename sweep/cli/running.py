@@ -83,6 +83,7 @@ def run(
     metavar="KEY=VALUE",
     help="Change when the sweep ends, as in budget.hours=8; repeatable.",
 )
+@click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @options.no_memo
 @options.backend
 def resume(
@@ -90,6 +91,7 @@ def resume(
     results: Path,
     run_cap: int | None,
     assignments: tuple[str, ...],
+    retry_failed: bool,
     no_memo: bool,
     address: str | None,
     max_concurrent: int | None,
@@ -112,6 +114,7 @@ def resume(
         reuse=not no_reuse,
         inline=inline,
         memo=not no_memo,
+        retry_failed=retry_failed,
     )
     outcome = session.resume(reopened, source, how, _viewer(reopened.spec, how, quiet, verbose))
     _conclude(outcome, quiet=quiet)

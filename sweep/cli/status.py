@@ -1,4 +1,4 @@
-"""``status``: where one sweep stands."""
+"""``status`` and ``stop``: where one sweep stands, and how it is ended from elsewhere."""
 
 from __future__ import annotations
 
@@ -44,6 +44,18 @@ def status(sweep: str, results: Path, as_json: bool) -> None:
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo(printable("\n".join(lines)))
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
+@click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
+def stop(sweep: str, results: Path, trial: int | None, now: bool) -> None:
+    """Stop a running sweep, to be resumed later, or one of its trials."""
+    from sweep.runner import stopping
+
+    click.echo(stopping.stop(results, sweep, trial, now=now))
 
 
 def _open(trials: object) -> bool:

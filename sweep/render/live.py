@@ -56,6 +56,7 @@ class LiveView:
         self._sign = 1.0 if goal == "maximize" else -1.0
         self._varying = varying
         self._open: dict[int, _Open] = {}
+        self._failed: dict[int, _Open] = {}  # which may be tried again
         self._running: set[int] = set()
         self._ended: dict[Status, int] = dict.fromkeys(Status, 0)
         self._best: tuple[float, int, Params] | None = None
@@ -146,10 +147,15 @@ class LiveView:
                 self._running.add(event.trial)
             case TrialEnded():
                 self._running.discard(event.trial)
+                if event.again and event.trial in self._failed:
+                    self._open[event.trial] = self._failed.pop(event.trial)
+                    self._ended[Status.FAILED] -= 1
                 if event.status is Status.INTERRUPTED:
                     return self._open.get(event.trial)
                 trial = self._open.pop(event.trial, None)
                 if trial is not None:
+                    if event.status is Status.FAILED:
+                        self._failed[event.trial] = trial
                     self._ended[event.status] += 1
                     self._compare(event, trial)
                 return trial

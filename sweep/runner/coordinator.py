@@ -6,16 +6,17 @@ and coordinator back to where they were. It knows no Ray, no TensorFlow and no t
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 
+from sweep.backends.saving import one_line
 from sweep.backends.worker import Order, Progress
-from sweep.contract import Assignment, Devices
-from sweep.errors import StoreError, TrainableError, did_you_mean
+from sweep.contract import Devices
+from sweep.errors import StoreError, TrainableError
 from sweep.events import (
     EpochReported,
     Event,
@@ -28,10 +29,15 @@ from sweep.events import (
 )
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
+from sweep.runner.terms import Terms
+from sweep.runner.watch import Watch
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.log import Log
+
+UNWANTED = "stopped on request"
+MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
 
 
 @dataclass
@@ -46,10 +52,13 @@ class _Open:
     diverged: str | None = None
     interrupted: bool = False
     restarts: int = 0  # in this session, of lost workers
+    lost_nodes: int = 0  # in this session
+    retries: int = 0  # after failures
+    unwanted: bool = False  # somebody asked that it be stopped
 
 
 class Coordinator:
-    """Drives one sweep for a backend, which calls `next`, `take` and `lose` and obeys their answers."""
+    """Drives one sweep for a backend, which calls the methods of `Driver` and obeys their answers."""
 
     def __init__(
         self,
@@ -60,43 +69,60 @@ class Coordinator:
         log: Log,
         listen: Callable[[Event], None],
         memo: Memo | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
-        self._objective = spec.objectives[0]
-        self._devices = devices
+        self._terms = Terms(spec, devices)
         self._searcher = searcher
         self._scheduler = scheduler
         self._log = log
         self._listen = listen
         self._memo = memo
         self._limits = Limits(spec, devices.gpus)
+        self._watch = Watch(spec.resources, clock)
         self._open: dict[int, _Open] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
+        self._failed: dict[int, _Open] = {}
+        self._reopened: set[int] = set()  # failed ones that are tried again: searcher and scheduler have had their end
+        self._doomed: list[int] = []  # ended trials of which workers are to be killed
+        self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._count = 0
+        self._started: set[int] = set()
+        self._missing: deque[int] = deque()  # trials that a repaired log has lost
+        self._is_open = False  # all of the log has been replayed
         self.exhausted = False  # the searcher has no more trials
+        self._all_started = False  # the searcher has no more, or the cap is reached
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
 
     @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
-        return len(self._out)
+        return len(self._out) + len(self._dying)
 
-    def open(self, events: Iterable[Event] = ()) -> None:
-        """Start a session; with the events of the log so far, one that resumes."""
+    def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False) -> int:
+        """Start a session; with the events of the log so far, one that resumes; the number of trials tried again."""
         resumed = False
         for event in events:
             resumed = True
             self._learn(event)
+        self._is_open = True
+        self._missing.extend(sorted(set(range(self._count)) - self._started))
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
+        failed = [*self._failed.values()] if retry_failed else []
+        self._emit(
+            [replace(self._end(trial, Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
+        )
         self._again.extend(sorted(self._open))
+        return len(failed)
 
     def next(self) -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
@@ -111,23 +137,46 @@ class Coordinator:
             if trial.started.trial in self._open and not self.stopping:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
-                return self._order(trial, answer.data if answer else None)
+                known_data = answer.data if answer else None
+                return self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
         return None
+
+    def begun(self, trial: int) -> None:
+        """Hear that a worker begins a trial: from now on its time counts."""
+        if trial in self._out:
+            self._watch.begin(trial)
+
+    def tick(self) -> list[int]:
+        """Look at the clock; the trials that have ended so that their workers must be killed."""
+        if self._watch.is_due():
+            self.on_tick()
+            self._limits.drive(self._watch.session_s, self._watch.under_way_s)
+            if self._limits.reached:
+                self.stop(self._limits.reached)
+            for trial, reason in self._watch.overdue():
+                self._dismiss(self._open[trial], Status.FAILED, reason)
+        doomed, self._doomed = self._doomed, []
+        return doomed
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
+        self._watch.hear(trial, len(progress.epochs))
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
-        end = progress.end
+        end = progress.end and self._terms.spared(progress.end, there.retries)
         if progress.fault:
             self._fail(progress.fault)
-        if not self._names_objective(fresh) or not self._hear(there, fresh, end):
+        if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := self._overdue(there)):
             self._emit([replace(overdue, facts=progress.facts)])
+        elif there.unwanted and trial in self._open:
+            self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
+        elif end and end.again and trial not in self._out:
+            self._wait(trial, spoilt=progress.spoilt)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -135,15 +184,31 @@ class Coordinator:
                 self._again.appendleft(trial)
         return trial in self._out
 
-    def lose(self, trial: int, reason: str) -> bool:
-        """A trial's worker is gone; whether another one takes the trial over, as it does a few times."""
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        """A trial's worker is gone; whether another one takes the trial over, as it does a few times.
+
+        A lost node is rarely the trial's fault, and does not count as one of these.
+        """
+        if trial in self._dying:
+            self._dying.discard(trial)
+            self._again.append(trial)
+            return False
         there = self._open.get(trial)
         if there is None or trial not in self._out:
             return False
-        there.restarts += 1
-        if there.restarts > self._spec.max_restarts:
-            self._emit([self._end(there, Status.FAILED, f"{reason}, after {there.restarts - 1} restarts", Facts())])
+        self._watch.end(trial)
+        there.restarts += not with_node
+        there.lost_nodes += with_node
+        if there.unwanted:
+            self._emit([self._end(there, Status.PRUNED, UNWANTED, Facts())])
             return False
+        if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
+            times = there.restarts + there.lost_nodes - 1
+            end = self._end(there, Status.FAILED, f"{reason}, after {times} restarts", Facts())
+            end = self._terms.spared(end, there.retries)
+            if self._emit([end]) and end.again:
+                self._again.append(trial)
+            return end.again
         self._out.discard(trial)
         self._again.appendleft(trial)
         return True
@@ -154,35 +219,56 @@ class Coordinator:
             self.stopping = reason
             self.on_stop()
 
+    def stop_trial(self, trial: int, *, now: bool = False) -> None:
+        """End one trial for good, after its present epoch or ``now``."""
+        there = self._open.get(trial)
+        if there is None:
+            return
+        there.unwanted = True
+        if now or trial not in self._out:
+            self._dismiss(there, Status.PRUNED, UNWANTED)
+
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
-        reason = self.stopping or "the sweep ended"
+        finished = not self.stopping and not self._open and self._all_started
+        reason = "finished" if finished else self.stopping or "the backend gave up"
         open_ends = [
             self._end(trial, Status.INTERRUPTED, reason, Facts())
             for trial in self._open.values()
             if not trial.interrupted
         ]
-        self._emit([*open_ends, SessionEnded(time=time.time(), reason=self.stopping or "finished")])
+        self._emit([*open_ends, SessionEnded(time=time.time(), reason=reason)])
+
+    def crash(self, error: BaseException) -> None:
+        """End the session as a kill would: what is known of the trials may not be what is in the log."""
+        with suppress(StoreError):
+            reason = f"crashed: {type(error).__name__}: {one_line(error)}"
+            self._log.append([SessionEnded(time=time.time(), reason=reason)])
+
+    def _dismiss(self, trial: _Open, status: Status, reason: str) -> None:
+        """End a trial without waiting for its worker, if one has it."""
+        number = trial.started.trial
+        end = self._terms.spared(self._end(trial, status, reason, Facts()), trial.retries)
+        if number in self._out:
+            self._doomed.append(number)
+        if number in self._again:
+            self._again.remove(number)
+        if self._emit([end]) and end.again:
+            self._wait(number, spoilt=True)
+        self._out.discard(number)  # also where the log could not be written
+        self._watch.end(number)
 
     def _start(self) -> _Open | None:
         """Log a new trial; None when there is none to start."""
-        number = self._count
-        if self._limits.cap is not None and number >= self._limits.cap:
+        number = self._missing.popleft() if self._missing else self._count
+        self._all_started = self.exhausted or (self._limits.cap is not None and number >= self._limits.cap)
+        if self._all_started:
             return None
-        params = None if self.exhausted else self._searcher.suggest(number)
+        params = self._searcher.suggest(number)
         if params is None:
-            self.exhausted = True
+            self.exhausted = self._all_started = True
             return None
-        repeat = number % self._spec.repeats
-        started = TrialStarted(
-            trial=number,
-            trial_id=f"{self._spec.name}-{number:05d}",
-            params=params,
-            seed=self._spec.seed + repeat,
-            repeat=repeat,
-            time=time.time(),
-        )
-        return self._open[number] if self._emit([started]) else None
+        return self._open[number] if self._emit([self._terms.start(number, params)]) else None
 
     def _recall(self, trial: _Open) -> Answer | None:
         return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
@@ -192,7 +278,7 @@ class Coordinator:
         if self._memo and answer.checkpoint and not self._memo.hand_over(answer, trial.started.trial):
             return False
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
-        if not self._names_objective(epochs) or not self._hear(trial, epochs):
+        if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = self._overdue(trial)
         if answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
@@ -204,7 +290,7 @@ class Coordinator:
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._divergence(epoch)):
+            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._terms.divergence(epoch)):
                 if not self._emit(part):
                     return False
                 part = []
@@ -216,6 +302,7 @@ class Coordinator:
         """Log, then act; whether it is logged. Nothing is acted upon that is not."""
         if not events:
             return True
+        events = self._watch.stamp(events)
         try:
             self._log.append(events)
         except StoreError as error:
@@ -234,42 +321,55 @@ class Coordinator:
 
     def _learn(self, event: Event) -> None:
         """Change all state by one event, whether it is new or replayed."""
-        self._searcher.observe(event)
-        verdict = self._scheduler.observe(event)
+        if isinstance(event, TrialEnded) and event.again and event.trial in self._failed:
+            self._reopened.add(event.trial)
+            self._open[event.trial] = replace(self._failed.pop(event.trial), decisions=(), restarts=0, retries=-1)
+        verdict = None
+        if isinstance(event, SessionStarted | SessionEnded) or event.trial not in self._reopened:
+            self._searcher.observe(event)
+            verdict = self._scheduler.observe(event)
         self._limits.observe(event)
         match event:
             case TrialStarted():
-                self._count = event.trial + 1
+                self._count = max(self._count, event.trial + 1)
+                self._started.add(event.trial)
                 epochs = self._spec.trial_epochs(event.params)
                 self._open[event.trial] = _Open(event, epochs, self._scheduler.decision_epochs(epochs))
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged = self._divergence(event)
+                trial.diverged = self._terms.divergence(event)
                 trial.interrupted = False
+                if not self._is_open:
+                    self._watch.recall(event.trial, event.time_s)
             case TrialEnded(status=Status.INTERRUPTED):
                 self._out.discard(event.trial)
                 self._open[event.trial].interrupted = True
+                self._open[event.trial].retries += event.again
+                self._watch.end(event.trial)
             case TrialEnded():
                 self._out.discard(event.trial)
-                del self._open[event.trial]
+                self._watch.end(event.trial)
+                trial = self._open.pop(event.trial)
+                if event.status is Status.FAILED:
+                    self._failed[event.trial] = trial
                 self.completed += event.status is Status.COMPLETED
             case _:
                 pass
 
-    def _order(self, trial: _Open, known_data: str | None) -> Order:
-        started = trial.started
-        assignment = Assignment(
-            trial=started.trial,
-            params=started.params,
-            seed=started.seed,
-            epochs=trial.epochs,
-            devices=self._devices,
-            training=self._spec.training,
-            objective=self._objective.name,
-            maximize=self._objective.goal == "maximize",
-        )
-        return Order(assignment, trial.decisions, self.to_beat(), known_data)
+    def _lacks_objective(self, epochs: Sequence[EpochReported]) -> bool:
+        wrong = self._terms.wrong(epochs)
+        if wrong:
+            self.error = wrong
+            self.stop(str(wrong))
+        return wrong is not None
+
+    def _wait(self, trial: int, *, spoilt: bool) -> None:
+        """Let a trial be tried again, but not before its spoilt worker is gone: `lose` tells."""
+        if spoilt:
+            self._dying.add(trial)
+        else:
+            self._again.append(trial)
 
     def _overdue(self, trial: _Open) -> TrialEnded | None:
         """The end that a killed driver could not write any more."""
@@ -283,22 +383,3 @@ class Coordinator:
 
     def _end(self, trial: _Open, status: Status, reason: str, facts: Facts) -> TrialEnded:
         return TrialEnded(trial=trial.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
-
-    def _divergence(self, epoch: EpochReported) -> str | None:
-        for name in ("loss", self._objective.name):
-            value = epoch.metrics.get(name)
-            if value is not None and not math.isfinite(value):
-                return f"{name} is {value} in epoch {epoch.epoch}"
-        return None
-
-    def _names_objective(self, epochs: list[EpochReported]) -> bool:
-        for epoch in epochs:
-            for objective in self._spec.objectives:
-                if objective.name not in epoch.metrics:
-                    self.error = TrainableError(
-                        f"{self._spec.trainable} reports no metric {objective.name!r}, which is the sweep's; "
-                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
-                    )
-                    self.stop(str(self.error))
-                    return False
-        return True

@@ -28,14 +28,18 @@ class Limits:
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
         self._gpus = gpus
-        self._spent_s = 0.0  # driving time of all sessions
+        self._earlier_s = 0.0  # driving time of the sessions before
+        self._session_s = 0.0  # and of this one
+        self._is_timed = False  # the log has the driver's own clock for this session
         self._last_time: float | None = None
         self._trained_s = 0.0
+        self._under_way_s = 0.0  # training that no epoch has come of yet
         self._epochs = 0
         self._since_better = 0
         self._failures: list[Params] = []  # configurations that failed one after the other
         self._last_failure = ""
         self._open: dict[int, _Open] = {}
+        self._failed: dict[int, _Open] = {}  # which may be tried again
         self._best_loss: float | None = None
         self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
 
@@ -44,23 +48,31 @@ class Limits:
         """The limit that is reached, as a reason to stop."""
         return self._hit_target() or self._spent() or self._plateau() or self._at_fault()
 
+    def drive(self, session_s: float, under_way_s: float) -> None:
+        """Look at the driver's clock: this session's time, and what running trials have trained since they reported."""
+        self._is_timed, self._session_s, self._under_way_s = True, session_s, under_way_s
+
     def observe(self, event: Event) -> None:
         """Count an event in."""
         match event:
             case SessionStarted(time=now):
-                self._last_time = now
+                self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
+                self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been mended
             case TrialStarted():
+                self._clock(event)
                 self._open[event.trial] = _Open(event.params)
             case EpochReported():
-                self._clock(event.time)
+                self._clock(event)
                 self._hear(event)
             case TrialEnded():
-                self._clock(event.time)
+                self._clock(event)
+                if event.again and event.trial in self._failed:
+                    self._open[event.trial] = self._failed.pop(event.trial)
                 if event.status is not Status.INTERRUPTED:
                     self._finish(event, self._open.pop(event.trial))
-            case SessionEnded(time=now):
-                self._clock(now)
+            case SessionEnded():
+                self._clock(event)
             case _:
                 pass
 
@@ -76,9 +88,11 @@ class Limits:
                 self._hit = trial.loss, event.trial
 
     def _finish(self, event: TrialEnded, trial: _Open) -> None:
-        if event.status is not Status.FAILED:
+        if event.status is Status.FAILED:
+            self._failed[event.trial] = trial
+        else:
             self._failures.clear()
-        elif trial.params not in self._failures:
+        if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
             self._last_failure = event.reason
         if event.status not in (Status.COMPLETED, Status.PRUNED):
@@ -90,10 +104,13 @@ class Limits:
         else:
             self._since_better += 1
 
-    def _clock(self, now: float) -> None:
-        if self._last_time is not None:
-            self._spent_s += max(now - self._last_time, 0.0)
-        self._last_time = max(now, self._last_time or now)
+    def _clock(self, event: TrialStarted | EpochReported | TrialEnded | SessionEnded) -> None:
+        if event.driven_s is not None:
+            self._is_timed, self._session_s = True, event.driven_s
+        elif not self._is_timed:  # the log of an earlier release: by the clocks of the nodes
+            last, now = self._last_time or event.time, event.time
+            self._session_s += max(now - last, 0.0)
+            self._last_time = max(now, last)
 
     def _hit_target(self) -> str | None:
         objective, target = self._objective, self._target
@@ -117,9 +134,9 @@ class Limits:
 
     def _spent(self) -> str | None:
         budget = self._budget
-        gpu_hours = self._trained_s * self._gpus / 3600
+        gpu_hours = (self._trained_s + self._under_way_s) * self._gpus / 3600
         for limit, spent, unit in (
-            (budget.hours, self._spent_s / 3600, "hours"),
+            (budget.hours, (self._earlier_s + self._session_s) / 3600, "hours"),
             (budget.gpu_hours, gpu_hours, "GPU hours"),
             (budget.epochs, self._epochs, "epochs"),
         ):

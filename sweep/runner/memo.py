@@ -154,7 +154,7 @@ class Memo:
     def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = tuple(
-            replace(epoch, trial=trial, memo=epoch.memo or source)
+            replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
             for epoch in store_log.read_at(entry.log, entry.epochs)
             if isinstance(epoch, EpochReported)
         )

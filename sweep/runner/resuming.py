@@ -13,8 +13,8 @@ from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 
 CHANGEABLE = (
-    *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts"),
-    *("checkpoint", "resources.max_concurrent"),
+    *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
+    *("checkpoint", "resources.max_concurrent", "resources.trial_hours", "resources.epoch_minutes"),
 )
 """Keys that change when a sweep ends and how it is run, but nothing of what was trained."""
 

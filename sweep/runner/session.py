@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,20 +14,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import inline, memory, sharing
-from sweep.backends.worker import Job
+from sweep.backends import checkpoints, inline, memory, sharing
+from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, interruption, memo, noise, planning, warm_start
+from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
 from sweep.runner.resuming import Reopened
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store import provenance
+from sweep.store import provenance, requests
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.writer import TableWriter
@@ -42,6 +43,7 @@ class Options:
     reuse: bool = True
     inline: bool = False
     memo: bool = True
+    retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
 
 
@@ -128,6 +130,7 @@ def _drive(
         results_folder=folder.path.resolve(),
         objective=objective.name,
         maximize=objective.goal == "maximize",
+        session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
         shared=None if options.inline else sharing.name(folder.path),
@@ -136,8 +139,8 @@ def _drive(
     )
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())
-        job.stop_file.unlink(missing_ok=True)
-        sharing.clean(folder.path)  # what a killed session has left
+        requests.clear(folder)
+        _clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
         try:
             _note_changes(folder, spec, source, folders, watching)
@@ -154,8 +157,7 @@ def _drive(
                 return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
             watching.close()
-            job.stop_file.unlink(missing_ok=True)
-            sharing.clean(folder.path)
+            _clean(folder.path)
 
 
 def _session(
@@ -202,6 +204,13 @@ def _session(
         def second() -> None:
             leave("stopped at once")
 
+        def asked() -> None:
+            nonlocal interrupted
+            interrupted = True
+            view.say("stopping after the running epochs, as `sweep stop` asks")
+
+        coordinator.on_tick = partial(stopping.obey, folder, coordinator, asked, second)
+
         history = list(store_log.read(folder.log))
         view.replay(history)
         for event in history:
@@ -209,13 +218,17 @@ def _session(
         writer = TableWriter(folder)
         try:
             with interruption.handled(first, second):
-                coordinator.open(history)
+                again = coordinator.open(history, retry_failed=options.retry_failed)
+                if options.retry_failed:
+                    view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 del history
                 try:
                     if not coordinator.stopping:
                         train(coordinator, job)
-                finally:
-                    coordinator.close()
+                except BaseException as crash:
+                    coordinator.crash(crash)
+                    raise
+                coordinator.close()
         finally:
             full = _closed(writer)
     if coordinator.error:
@@ -235,6 +248,13 @@ def _closed(writer: TableWriter) -> str | None:
     except StoreError as error:
         return str(error)
     return None
+
+
+def _clean(folder: Path) -> None:
+    for path in folder.glob(f"{STOP_FILE}*"):
+        path.unlink(missing_ok=True)
+    sharing.clean(folder)
+    checkpoints.clean(folder)
 
 
 def _touch(stop_file: Path) -> None:

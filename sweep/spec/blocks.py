@@ -74,6 +74,12 @@ class Resources(Block):
         0.0, description="GPUs per trial: a share of one below 1, or a whole number of them."
     )
     max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
+    trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")
+    epoch_minutes: Amount | None = Field(
+        None,
+        description="Minutes without an epoch after which a trial is ended as failed; by default ten minutes and ten "
+        "times its longest epoch, and for its first epoch an hour and ten times the longest first one of the session.",
+    )
 
 
 class Budget(Block):

@@ -36,6 +36,7 @@ class Spec:
     stop_when: StopWhen | None
     max_failures: int
     max_restarts: int
+    retries: int
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
     start_with: tuple[Params, ...] = ()
@@ -85,6 +86,7 @@ class Spec:
             "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,
+            "retries": self.retries,
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],

@@ -107,6 +107,7 @@ class _Resolution:
             stop_when=file.stop_when,
             max_failures=file.max_failures,
             max_restarts=file.max_restarts,
+            retries=file.retries,
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
             start_with=self.starts,

@@ -109,6 +109,7 @@ class SweepFile(Block):
     )
     max_failures: Count = Field(5, description="Failed trials after which the sweep ends.")
     max_restarts: Annotated[int, Field(ge=0)] = Field(3, description="Restarts of a trial whose worker was lost.")
+    retries: Annotated[int, Field(ge=0)] = Field(0, description="Times that a failed trial is tried again.")
     checkpoint: Checkpoint = Field(Checkpoint(), description="How often trials are saved.", examples=[{"every_s": 60}])
     warm_start: Folders = Field((), description="Earlier sweeps that the search learns from: their names or folders.")
     apiVersion: JsonValue = _SERVER

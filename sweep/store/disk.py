@@ -41,6 +41,16 @@ def replacing(path: Path) -> Iterator[Path]:
                 aside.unlink(missing_ok=True)
 
 
+def settle(folder: Path) -> None:
+    """Let the names in a folder survive a loss of power, where the file system can promise that."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def _room(path: Path) -> str:
     """What is free on the disk of ``path``, as the end of a message."""
     disk = path.absolute()

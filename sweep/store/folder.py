@@ -73,6 +73,11 @@ class ResultsFolder:
         return self.path / "checkpoints"
 
     @property
+    def requests(self) -> Path:
+        """What other processes ask of the one that runs the sweep."""
+        return self.path / "requests"
+
+    @property
     def report(self) -> Path:
         return self.path / "report.html"
 

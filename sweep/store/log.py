@@ -14,28 +14,34 @@ from pathlib import Path
 from types import TracebackType
 
 from sweep.errors import StoreError
-from sweep.events import Event, TrialEnded
-from sweep.store.disk import storing
+from sweep.events import Event, SessionEnded, TrialEnded
+from sweep.store.disk import settle, storing
+from sweep.store.folder import ResultsFolder
 from sweep.store.records import NotJson, decode, encode
 
 
 class Log:
     """The one writer of a log; hold the folder's lock. Not for several threads at once.
 
-    With ``fsync`` each end of a trial also survives a loss of power, at the price of a disk's latency.
+    With ``fsync`` what was written until the last end of a trial also survives a loss of power, at the price of a
+    disk's latency: 0.2 ms instead of 0.02 on ext4 on a virtual disk.
     """
 
-    def __init__(self, path: Path, *, fsync: bool = False) -> None:
+    def __init__(self, path: Path, *, fsync: bool = True) -> None:
         self.path = path
         self._fsync = fsync
         self._torn_at: int | None = None
         with storing(path):
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
             try:
-                os.ftruncate(self._file, _good_bytes(self._file))
+                good_bytes = _good_bytes(self._file)
+                os.ftruncate(self._file, good_bytes)
             except (OSError, StoreError) as error:
                 os.close(self._file)
                 raise StoreError(f"{path}: {error}") from error
+        if fsync and not good_bytes:
+            settle(path.parent)
+            settle(path.parent.parent)
 
     def append(self, events: Sequence[Event]) -> None:
         """Write all events or, raising `StoreError`, none; they survive the death of this process."""
@@ -48,7 +54,7 @@ class Log:
             try:
                 while data:  # one write, but for a disk that fills up
                     data = data[os.write(self._file, data) :]
-                if self._fsync and any(isinstance(event, TrialEnded) for event in events):
+                if self._fsync and any(isinstance(event, TrialEnded | SessionEnded) for event in events):
                     os.fsync(self._file)
             except BaseException:  # also an interrupt: all or none
                 self._torn_at = start
@@ -109,7 +115,9 @@ def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:
         file.seek(offset)
         for line in file:
             if damage is not None:  # a damaged record that is not the last one
-                raise StoreError(_place(path, offset, damage)) from damage
+                name = ResultsFolder(path.parent).address
+                way_out = f"keep what can be read with: python -m sweep repair {name}"
+                raise StoreError(f"{_place(path, offset, damage)}; {way_out}") from damage
             if not line.endswith(b"\n"):
                 return
             try:

@@ -96,13 +96,14 @@ class TrialRows:
         return row
 
     def end(self, event: TrialEnded) -> None:
-        """The first final state stays; an interruption is followed by what became of the trial."""
+        """The first final state stays, unless the trial is tried again; an interruption is followed by another end."""
         row = self._find(event.trial)
-        if self.texts["status"].get(row) not in _UNFINISHED:
+        if self.texts["status"].get(row) not in _UNFINISHED and not event.again:
             return
+        self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
-            *(("status", event.status.value), ("status_reason", event.reason), ("error", event.error)),
+            *(("status", event.status.value), ("status_reason", event.reason)),
             *(("node", facts.node), ("devices", facts.devices), ("strategy", facts.strategy)),
             *(("precision", facts.precision), ("checkpoint", facts.checkpoint)),
             *(("data", facts.data), ("memo", event.memo)),

@@ -40,6 +40,10 @@ class Counting:
                     raise Diverged("the loss became NaN")
                 case "none":
                     metrics["score"] = None
+                case "KeyboardInterrupt":
+                    raise KeyboardInterrupt("no more")
+                case "GeneratorExit":
+                    raise GeneratorExit("no more")
                 case "numpy":
                     metrics["score"] = np.float32(0.5)
                 case "oom" if self.given.accumulate < 4:

@@ -140,7 +140,7 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     assert reasons == {
         "exit": "worker lost: exit code 9",
         "kill": "worker lost: killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out",
-        "term": "SystemExit: 1",  # which Ray makes of SIGTERM
+        "term": "worker lost: killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out",
         "interrupt": "KeyboardInterrupt: ",
         "colour": "ValueError: red \\x07bell",
         "live": "",

@@ -22,6 +22,7 @@ metric: {name: loss, goal: minimize}
 parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
 epochs: 40
 checkpoint: {every_s: 0.3}
+max_restarts: 0
 """
 SLOW = """
 import walk

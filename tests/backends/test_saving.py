@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from counting import Counting
 
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver
+from sweep.backends.saving import DiskFault, Saver, one_line
 
 
 class Held(Counting):
@@ -97,3 +98,31 @@ def test_when_a_checkpoint_is_due(tmp_path: Path) -> None:
     rare = saver(tmp_path, every_s=math.inf)
     assert [rare.is_due(losses) for losses in ([3.0], [4.0], [2.0, 3.0], [1.0, 0.5])] == [True, False, False, True]
     assert not saver(tmp_path, every_s=60.0, pause_s=60.0).is_due([1.0])
+
+
+def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def write() -> None:
+        while not over.is_set():
+            with suppress(OSError):
+                folder = checkpoints.of_trial(tmp_path, 3) / "writing-1"
+                folder.mkdir(parents=True, exist_ok=True)
+                for number in range(9):
+                    (folder / str(number)).touch()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(300):
+            checkpoints.delete(tmp_path, 3)
+    finally:
+        over.set()
+        writer.join()
+    checkpoints.delete(tmp_path, 3)
+    checkpoints.clean(tmp_path)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_what_an_error_says_is_told_in_one_readable_line() -> None:
+    assert one_line(RuntimeError("\x1b[31mred \udcff\nand more")) == "red \\udcff"

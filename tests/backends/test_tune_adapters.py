@@ -24,7 +24,13 @@ class NoDriver:
     def take(self, trial: int, progress: Any) -> bool:
         raise AssertionError
 
-    def lose(self, trial: int, reason: str) -> bool:
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        raise AssertionError
+
+    def begun(self, trial: int) -> None:
+        raise AssertionError
+
+    def tick(self) -> list[int]:
         raise AssertionError
 
 
@@ -132,11 +138,15 @@ class Driver:
         self.out.discard(trial)
         self.peak = sum(type(thing) is Trial for thing in gc.get_objects())
         return False
-    def lose(self, trial, reason):
+    def lose(self, trial, reason, with_node=False):
         if trial in self.out:
             self.lost.append([trial, reason])
             self.out.discard(trial)
         return False
+    def begun(self, trial):
+        pass
+    def tick(self):
+        return []
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver = Driver()

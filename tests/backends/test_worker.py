@@ -208,6 +208,13 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
 
 
+def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
+    (job.results_folder / "stop").touch()
+    dataclasses.replace(job, session="another").stop_file.touch()
+    _, end, _ = whole(Worker(job), order())
+    assert end.status is Status.COMPLETED
+
+
 def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:
     job = dataclasses.replace(job, checkpoint_every_s=99.0)
     whole(Worker(job), order(to_beat=10.0))
@@ -264,3 +271,18 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     checkpoints.delete(job.results_folder, 3)
     worker.step()
     assert kept(job) == []
+
+
+def test_no_decision_is_taken_over_a_checkpoint_that_is_being_written(job: Job) -> None:
+    worker = Worker(dataclasses.replace(job, trainable="counting:Slow", checkpoint_every_s=1.0))
+    worker.take(order("1 waits", decisions=(2,)))
+    assert numbers(worker.step().epochs) == [1]
+    assert kept(job) == []
+    assert numbers(worker.step().epochs) == [2]
+    assert kept(job) == ["epoch-000001"]  # now the driver may prune, and delete
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, GeneratorExit])
+def test_what_is_no_exception_fails_the_trial_alone(job: Job, raised: type[BaseException]) -> None:
+    _, end, _ = whole(Worker(job), order(f"2 {raised.__name__}"))
+    assert (end.status, end.reason) == (Status.FAILED, f"{raised.__name__}: no more")

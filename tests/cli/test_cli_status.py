@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -70,3 +73,28 @@ def test_only_limits_change_on_resume(project: Path) -> None:
     assert code == 2
     assert output.count("error: --set") == 2
     assert call("status", "nosuch")[0] == 2
+
+
+def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
+    walk = (project / "walk.py").read_text()
+    (project / "walk.py").write_text(walk + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n")
+    changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
+    run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
+    log = project / "results" / "first" / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "epoch_reported" in log.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert call("stop", "first", "--trial", "0") == (0, "trial 0 is pruned: stopped on request\n")
+    assert call("stop", "first", "--trial", "5")[0] == 2
+    code, output = call("stop", "first")
+    assert (code, output) == (0, "first is stopped; go on with: python -m sweep resume first\n")
+    assert run.wait(10) == 130
+    found = json.loads(call("status", "first", "--json")[1])
+    assert (found["trials"], found["state"]) == ({"pruned": 1, "interrupted": 1}, "stopped on request")
+    again = subprocess.Popen([sys.executable, "-m", "sweep", "resume", "first", "--inline", "-q"])
+    while not (project / "results" / "first" / "lock").read_text().startswith(f"process {again.pid} "):
+        time.sleep(0.05)
+    assert call("stop", "first", "--now")[0] == 0
+    assert again.wait(10) == 130
+    assert call("stop", "first")[0] == 2

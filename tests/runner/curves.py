@@ -84,12 +84,18 @@ def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo
 
 
 def resume(
-    project: Path, *assignments: str, watcher: Watcher | None = None, name: str = "curves", memo: bool = True
+    project: Path,
+    *assignments: str,
+    watcher: Watcher | None = None,
+    name: str = "curves",
+    memo: bool = True,
+    retry_failed: bool = False,
 ) -> session.Outcome:
     view = watcher or Watcher()
     reopened = resuming.reopen(project / "results", name, assignments)
     source = inspect(reopened.spec.trainable, reopened.import_folders)
-    return session.resume(reopened, source, session.Options(inline=True, memo=memo), lambda folder, terminal: view)
+    how = session.Options(inline=True, memo=memo, retry_failed=retry_failed)
+    return session.resume(reopened, source, how, lambda folder, terminal: view)
 
 
 def ends(folder: ResultsFolder) -> dict[int, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sweep.backends.worker import Progress
@@ -16,6 +17,7 @@ from sweep.spec import Spec, parse
 from sweep.store import log as store_log
 from sweep.store.log import Log
 
+METHODS = ("grid", "random", "sobol", "tpe", "nsga2")
 FILE = """
 name: simulated
 trainable: none:None
@@ -36,10 +38,26 @@ def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
     return parse(FILE.format(method=method, rule=rule, seed=seed, repeats=repeats, count=count), "f.yaml")
 
 
-def coordinator(given: Spec, log: Log) -> Coordinator:
+def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
     searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
-    return Coordinator(given, Devices(), searcher, scheduler, log, lambda event: None)
+    return Coordinator(given, Devices(), searcher, scheduler, log, lambda event: None, clock=clock)
+
+
+class Clock:
+    """Goes on when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begin(tmp_path: Path, *more: str, clock: Callable[[], float] = time.monotonic) -> tuple[Coordinator, Log]:
+    """A coordinator of a sweep with more lines in its file, and its log."""
+    text = FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    log = Log(tmp_path / "log.jsonl")
+    return coordinator(parse(text + "\n".join(more), "f.yaml"), log, clock), log
 
 
 def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated import METHODS
 
 from sweep.backends.worker import Progress
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
-from sweep.store.log import Log
 
-METHODS = ("grid", "random", "sobol", "tpe", "nsga2")
 RULES = (
     "{type: asha, min_iter: 1, eta: 2}",
     "{type: hyperband, min_iter: 2, eta: 2}",
@@ -74,16 +72,8 @@ def _position(events: list[Event], told: list[tuple[object, ...]]) -> int:
     return next(n for n in range(len(events) + 1) if len(simulated.story(events[:n])) == len(told))
 
 
-def _begin(tmp_path: Path, *more: str) -> tuple[Any, Log]:
-    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    from sweep.spec import parse
-
-    log = Log(tmp_path / "log.jsonl")
-    return simulated.coordinator(parse(text + "\n".join(more), "f.yaml"), log), log
-
-
 def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     assert [driver.next().assignment.trial for _ in range(2)] == [0, 1]
     driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
@@ -93,7 +83,7 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
     log.close()
     events = list(store_log.read(log.path))
     assert [e.trial for e in events if isinstance(e, TrialEnded) and e.status is Status.INTERRUPTED] == [0, 1]
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(events)
     assert (again.running, again.stopping) == (0, None)
     assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
@@ -101,11 +91,11 @@ def test_what_is_still_running_is_interrupted_and_gone_on_with_first(tmp_path: P
 
 
 def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
     log.close()  # killed: the trial has no end
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
     again.stop("interrupted")
     again.close()
@@ -114,40 +104,8 @@ def test_every_trial_that_did_not_end_is_interrupted_when_nothing_goes_on(tmp_pa
     assert [(end.trial, end.status) for end in ends] == [(0, Status.INTERRUPTED)]
 
 
-@pytest.mark.parametrize(
-    ("limit", "larger", "reason"),
-    [
-        ("budget: {epochs: 4}", "budget: {epochs: 8}", "budget of 4 epochs"),
-        ("stop_when: {no_improvement: 1}", "stop_when: {no_improvement: 9}", "no improvement in 1 trials"),
-    ],
-)
-def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str, larger: str, reason: str) -> None:
-    driver, log = _begin(tmp_path, limit)
-    driver.open()
-    driver.next(), driver.next()
-    for trial, last in ((0, 2), (1, 2)) if "budget" in limit else ((0, 9), (1, 9)):
-        for epoch in range(1, last + 1):
-            score = float(trial) + 0.1
-            report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
-            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
-            driver.take(trial, Progress((report,), done))
-    assert driver.stopping == reason
-    driver.close()
-    log.close()
-    events = list(store_log.read(log.path))
-    same, log = _begin(tmp_path, limit)
-    same.open(events)
-    assert (same.stopping, same.next()) == (reason, None)
-    log.close()
-    more, log = _begin(tmp_path, larger)
-    more.open(events)
-    assert more.stopping is None
-    assert more.next().assignment.trial == (0 if "budget" in limit else 2)
-    log.close()
-
-
 def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next(), driver.next()
     whole, append = log.path.read_bytes(), log.append
@@ -165,14 +123,14 @@ def test_a_log_that_cannot_be_written_stops_everything_and_loses_nothing(tmp_pat
     assert log.path.read_bytes() == whole
     log.append = append
     log.close()
-    again, log = _begin(tmp_path)
+    again, log = simulated.begin(tmp_path)
     again.open(list(store_log.read(log.path)))
     assert [again.next().assignment.trial for _ in range(3)] == [0, 1, 2]
     log.close()
 
 
 def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path, "max_restarts: 2")
+    driver, log = simulated.begin(tmp_path, "max_restarts: 2")
     driver.open()
     for _ in range(3):
         assert driver.next().assignment.trial == 0
@@ -187,7 +145,7 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
 
 
 def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path) -> None:
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver.open()
     driver.next()
     driver.stop("interrupted")
@@ -206,8 +164,56 @@ def test_mended_code_is_given_another_chance(tmp_path: Path) -> None:
     ]
     failed = [TrialEnded(trial=n, status=Status.FAILED, reason="no", time=1.0) for n in range(2)]
     begun = SessionStarted(time=1.0, resumed=False, version="1")
-    driver, log = _begin(tmp_path)
+    driver, log = simulated.begin(tmp_path)
     driver._spec = replace(driver._spec, max_failures=2)
     driver.open([begun, *started, *failed, SessionEnded(time=2.0, reason="the code is at fault")])
     assert driver.stopping is None
     log.close()
+
+
+def test_a_trial_that_hangs_is_ended_and_its_worker_killed(tmp_path: Path) -> None:
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, "resources: {epoch_minutes: 1}", clock=clock)
+    driver.open()
+    driver.next(), driver.next()
+    driver.begun(0), driver.begun(1)
+    for _ in range(5):
+        clock.now += 15
+        driver.take(1, simulated.progress(driver._open[1].started, 1, 9))
+        doomed = driver.tick()
+    assert doomed == [0]
+    assert not driver.lose(0, "worker lost: killed")
+    assert (driver.running, driver.tick()) == (1, [])
+    assert driver.next().assignment.trial == 2
+    log.close()
+    ends = [event for event in store_log.read(log.path) if isinstance(event, TrialEnded)]
+    assert [(end.trial, end.status, end.reason) for end in ends] == [
+        (0, Status.FAILED, "no epoch within 1 minutes (resources.epoch_minutes)")
+    ]
+
+
+@pytest.mark.parametrize("now", [True, False])
+def test_a_trial_is_stopped_on_request(tmp_path: Path, now: bool) -> None:
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, clock=clock)
+    driver.open()
+    driver.next(), driver.next()
+    driver.stop_trial(1, now=now)
+    driver.stop_trial(7)
+    clock.now += 1
+    assert driver.tick() == ([1] if now else [])
+    assert not driver.take(1, simulated.progress(driver._open[0].started, 1, 9))
+    assert driver.next().assignment.trial == 2
+    driver.lose(2, "worker lost")
+    driver.stop_trial(2)  # between two workers
+    assert driver.next().assignment.trial == 3
+    driver.stop_trial(3)
+    assert not driver.lose(3, "worker lost")
+    driver.close()
+    log.close()
+    ends = {event.trial: event for event in store_log.read(log.path) if isinstance(event, TrialEnded)}
+    assert {trial: end.status for trial, end in ends.items()} == {
+        **dict.fromkeys((1, 2, 3), Status.PRUNED),
+        0: Status.INTERRUPTED,
+    }
+    assert {ends[trial].reason for trial in (1, 2, 3)} == {"stopped on request"}

@@ -11,7 +11,9 @@ from curves import FILE, Watcher, ends, resume, run
 
 import sweep
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Event
+from sweep.events import EpochReported, Event, SessionEnded
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
 
 
 def test_a_grid_completes(project: Path) -> None:
@@ -102,6 +104,54 @@ def test_interrupted_and_resumed_is_uninterrupted(project: Path) -> None:
     resumed = sweep.load(outcome.folder.path)
     assert resumed.metrics["metric.score"].tolist() == whole.metrics["metric.score"].tolist()
     assert resumed.trials["status"].tolist() == ["completed"] * 3
+
+
+class _Breaks(Watcher):
+    """A fault of our own."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 2):
+            raise RuntimeError("a bug")
+
+
+def test_a_crash_does_not_finish_a_sweep(project: Path) -> None:
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(project, watcher=_Breaks())
+    folder = ResultsFolder(project / "results" / "curves")
+    assert _endings(folder) == ["crashed: RuntimeError: a bug"]
+    assert resume(project).completed == 3
+    assert _endings(folder) == ["crashed: RuntimeError: a bug", "finished"]
+
+
+def _endings(folder: ResultsFolder) -> list[str]:
+    return [event.reason for event in store_log.read(folder.log) if isinstance(event, SessionEnded)]
+
+
+def test_failed_trials_are_tried_again_once_the_fault_is_mended(project: Path) -> None:
+    text = (
+        (project / "curve.py")
+        .read_text()
+        .replace("self.a == -1", "pathlib.Path(__file__ + '.broken').read_text() == str(self.a)")
+        .replace("import json", "import pathlib, json")
+    )
+    (project / "mended.py").write_text(text)
+    broken = project / "mended.py.broken"
+    broken.write_text("1")
+    outcome = run(project, FILE.replace("curve:", "mended:"))
+    assert ends(outcome.folder) == {0: "completed", 1: "failed", 2: "completed"}
+    assert resume(project).completed == 2
+    broken.write_text("")
+    watcher = Watcher()
+    again = resume(project, retry_failed=True, watcher=watcher)
+    assert (again.completed, watcher.said) == (3, ["1 failed trial is tried again"])
+    loaded = sweep.load(outcome.folder.path)
+    assert loaded.trials["status"].tolist() == ["completed"] * 3
+    assert loaded.trials["error"].isna().all()
+    assert loaded.trials["epochs"].tolist() == [4, 4, 4]
+    assert not loaded.metrics.duplicated(["trial", "epoch"]).any()
+    assert loaded.best()["param.a"].tolist() == [1]
+    assert (outcome.folder.checkpoints / "00001").is_dir()
 
 
 def test_resume_extends(project: Path) -> None:

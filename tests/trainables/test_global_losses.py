@@ -21,17 +21,20 @@ WEIGHTS = RANDOM.uniform(0.5, 2.0, size=(7, 5)).astype(np.float32)
 X[1, 2:] = X[4, 1:] = 0.0  # what the mask leaves out
 
 
+BATCH = (X[:1], Y[:1], WEIGHTS[:1])
+
+
 def model_with(loss: Any, *, masked: bool, **compiled: Any) -> keras.Model:
     first = [keras.layers.Masking()] if masked else []
     model = keras.Sequential([keras.Input((5, 4)), *first, keras.layers.Dense(2)])
     model.compile("sgd", loss=loss, **compiled)
-    keras_corrections.build_symbolically(model, (X[:1], Y[:1], WEIGHTS[:1]))
+    keras_corrections.build_symbolically(model, BATCH)
     return model
 
 
 def in_parts(model: keras.Model, cuts: list[int], weight: Any) -> float:
     """The global loss out of slices of the batch, one after the other, as micro-batches compute it."""
-    losses = global_losses.install(model, {})
+    losses = global_losses.install(model, {}, BATCH, whole=False)
     size = tf.constant(len(X))
     edges = list(zip([0, *cuts], [*cuts, len(X)], strict=True))
 
@@ -65,10 +68,10 @@ def test_parts_make_the_whole(reduction: str, masked: bool, weight: Any, cuts: l
 def test_a_loss_without_reduction_is_refused() -> None:
     model = model_with(keras.losses.MeanSquaredError(reduction="none"), masked=False)
     with pytest.raises(ValueError, match="reduction 'none', expected a mean or a sum"):
-        global_losses.install(model, {})
+        global_losses.install(model, {}, BATCH, whole=False)
 
 
 def test_a_weight_for_no_output_is_refused() -> None:
     model = model_with("mse", masked=False)
     with pytest.raises(ValueError, match="loss_weights names other, the model's losses are: "):
-        global_losses.install(model, {"other": 2.0})
+        global_losses.install(model, {"other": 2.0}, BATCH, whole=False)

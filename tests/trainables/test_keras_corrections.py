@@ -113,8 +113,8 @@ def test_all_draws_of_keras_go_through_the_functions_we_wrap() -> None:
         assert "seed" in inspect.signature(getattr(keras.src.backend.random, name)).parameters
     size, start, stop = tf.constant(4), tf.constant(1), tf.constant(3)
     layer = keras.layers.Dropout(0.5)
-    full = Slice(size, tf.constant(0), size, 2, Draws(1, 2, size, tf.constant(0), size))
-    part = Slice(size, start, stop, 2, Draws(1, 2, size, start, stop))
+    full = Slice(size, tf.constant(0), size, 2, draws=Draws(1, 2, size, tf.constant(0), size))
+    part = Slice(size, start, stop, 2, draws=Draws(1, 2, size, start, stop))
 
     with slices.entered(full):
         whole = tf.function(lambda x: layer(x, training=True)).get_concrete_function(tf.TensorSpec((None, 3)))

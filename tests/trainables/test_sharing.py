@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Mark
-from trainables import data, sharing
+from trainables import data, sharing, traces
 from trainables.sharing import shared
 from trainables.sources import DataError, Rows
 
@@ -117,7 +117,8 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
 
     workers = [Author(), Author()]
     for worker in workers:
-        shared(tmp_path, NONE, worker.data, worker)
+        before = traces.of(worker, frozenset())
+        shared(tmp_path, NONE, worker.data, lambda: traces.changed(before, traces.of(worker, frozenset())))  # noqa: B023
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 
 

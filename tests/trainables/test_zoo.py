@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -121,7 +120,6 @@ def processes() -> Iterator[Processes]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(name: str, processes: Processes) -> None:
-    found = ENTRIES[name]
     with tempfile.TemporaryDirectory() as folder:
         busy = processes.submit(used, name, folder)
         fresh = {kind: processes.submit(straight, name, kind) for kind in ("a", "b")}
@@ -131,15 +129,12 @@ def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(nam
             assert outcome.status == "completed", f"{kind}: {outcome.reason}"
         assert expected["a"].metrics != expected["b"].metrics
         for position, (kind, outcome) in enumerate(zip(USED, outcomes, strict=True)):
-            if found.refused and outcome.status == "failed" and kind != "raised":
-                assert re.search(found.refused, outcome.reason), outcome.reason
-            elif kind in expected:
+            if kind in expected:
                 assert outcome == expected[kind], f"{kind} after {USED[:position]}: {outcome.reason}"
-        assert found.refused or {"failed", "interrupted", "pruned"} <= {outcome.status for outcome in outcomes}
-        if paused.metrics:
-            resumed = processes.submit(resume, name, folder).result()
-            assert [*paused.metrics, *resumed.metrics] == expected["a"].metrics
-            assert resumed.state == expected["a"].state
+        assert {"failed", "interrupted", "pruned"} <= {outcome.status for outcome in outcomes}
+        resumed = processes.submit(resume, name, folder).result()
+        assert [*paused.metrics, *resumed.metrics] == expected["a"].metrics
+        assert resumed.state == expected["a"].state
 
 
 def test_the_zoo_is_large() -> None:

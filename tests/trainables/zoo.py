@@ -30,7 +30,7 @@ class Entry:
     training: Mapping[str, Value] = field(default_factory=dict)
     fit: str = ""  # why `Model.fit` gives other numbers
     replicas: str = ""  # how several replicas are refused
-    refused: str = ""  # how a second trial with another seed is refused
+    rated: bool = True  # whether trials may bring a learning rate
     tolerance: float = 1e-6
     skip_metrics: tuple[str, ...] = ()  # that Keras averages over batches instead of examples
 

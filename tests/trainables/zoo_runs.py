@@ -98,7 +98,9 @@ def _worker(name: str, folder: str) -> Worker:
 
 def _assignment(name: str, number: int, kind: str) -> Assignment:
     found = ENTRIES[name]
-    params = {"batch_size": 16, **found.params, **KINDS[kind]}
+    params = {"batch_size": 16, **KINDS[kind], **found.params}
+    if not found.rated:
+        params.pop("learning_rate", None)
     seed = params.pop("seed")
     assert isinstance(seed, int)
     return Assignment(

@@ -18,6 +18,7 @@ from sweep.backends.ray_tune.adapters import (
     survive_memory_kills,
     take_waiting_processes,
 )
+from sweep.backends.ray_tune.clock import DriverClock
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.worker import Job
 from sweep.contract import Devices
@@ -50,7 +51,7 @@ def run(
             search_alg=DriverSearcher(driver, job, room, reuse=reuse),
             scheduler=DriverScheduler(driver, notice),
             stop=DriverStopper(driver),
-            callbacks=[Silence()],
+            callbacks=[Silence(), DriverClock(driver)],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve

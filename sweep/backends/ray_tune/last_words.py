@@ -19,6 +19,10 @@ from sweep.backends.worker import Job
 from sweep.errors import printable
 from sweep.store.disk import process
 
+NODE_LOST = {  # a worker of a node that answers is found dead
+    "its node has died": "its node is gone",
+    "is temporarily unavailable": "its node does not answer",
+}
 _SIGNALS = {
     "Segmentation fault": "SIGSEGV",
     "Aborted": "SIGABRT",
@@ -65,10 +69,8 @@ def record(job: Job) -> Callable[[int], None]:
 def cause(job: Job, trial: int, error: str) -> str:
     """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
     error = printable(error)
-    if "its node has died" in error or "node was terminated" in error:
-        return "its node is gone"
-    if "is temporarily unavailable" in error:
-        return "its node does not answer"
+    if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
+        return lost
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
     if known := _of_words(_taken(job, trial)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from contextlib import suppress
@@ -27,6 +28,9 @@ class TrialWorker(tune.Trainable):
         """Note the first order."""
         job: Job = config["job"]
         order: Order = config["order"]
+        with suppress(ValueError):  # not in the main thread
+            # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks

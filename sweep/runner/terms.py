@@ -1,0 +1,76 @@
+"""What a sweep's file says of each of its trials: how it is trained, and which reports end it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sweep.backends.worker import Order
+from sweep.contract import Assignment, Devices
+from sweep.errors import TrainableError, did_you_mean
+from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted
+from sweep.spec import Spec
+
+
+class Terms:
+    """The terms on which all trials of a sweep are trained."""
+
+    def __init__(self, spec: Spec, devices: Devices) -> None:
+        self._spec, self._devices, self._objective = spec, devices, spec.objectives[0]
+
+    def order(
+        self, started: TrialStarted, decisions: tuple[int, ...], to_beat: float | None, known_data: str | None
+    ) -> Order:
+        """A trial as a worker gets it."""
+        assignment = Assignment(
+            trial=started.trial,
+            params=started.params,
+            seed=started.seed,
+            epochs=self._spec.trial_epochs(started.params),
+            devices=self._devices,
+            training=self._spec.training,
+            objective=self._objective.name,
+            maximize=self._objective.goal == "maximize",
+        )
+        return Order(assignment, decisions, to_beat, known_data)
+
+    def start(self, number: int, params: Params) -> TrialStarted:
+        """A trial that begins now."""
+        repeat = number % self._spec.repeats
+        return TrialStarted(
+            trial=number,
+            trial_id=f"{self._spec.name}-{number:05d}",
+            params=params,
+            seed=self._spec.seed + repeat,
+            repeat=repeat,
+            time=time.time(),
+        )
+
+    def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
+        """A trial's end, or an interruption where it is a failure and has not been tried again often enough."""
+        most = self._spec.retries
+        if end.status is not Status.FAILED or retries >= most:
+            return end
+        reason = f"{end.reason}; tried again, {retries + 1} of {most}"
+        return replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
+
+    def divergence(self, epoch: EpochReported) -> str | None:
+        """Why a trial has diverged with this epoch, if it has."""
+        for name in ("loss", self._objective.name):
+            value = epoch.metrics.get(name)
+            if value is not None and not math.isfinite(value):
+                return f"{name} is {value} in epoch {epoch.epoch}"
+        return None
+
+    def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
+        """What ends the whole sweep: an epoch without an objective."""
+        for epoch in epochs:
+            for objective in self._spec.objectives:
+                if objective.name not in epoch.metrics:
+                    return TrainableError(
+                        f"{self._spec.trainable} reports no metric {objective.name!r}, which is the sweep's; "
+                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
+                    )
+        return None

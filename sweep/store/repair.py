@@ -1,0 +1,145 @@
+"""Makes a damaged log readable again: what can be read of it is kept, what cannot is told, nothing is invented.
+
+A loss of power can leave a hole of zeros, or of nothing, where a disk had not written yet. Records behind it may speak
+of trials whose beginning is lost in it: they are left out as well, for a log that says so could not be.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweep.errors import StoreError
+from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
+from sweep.store.disk import replacing, storing
+from sweep.store.folder import ResultsFolder
+from sweep.store.records import NotJson, decode
+from sweep.store.writer import TableWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What became of a log."""
+
+    kept: int  # records
+    losses: tuple[str, ...]  # in words, with their lines
+    original: Path | None  # where the damaged log lies; None: it is whole, and untouched
+
+
+def repair(folder: ResultsFolder) -> Repaired:
+    """Repair a sweep's log; its tables are made anew.
+
+    Raises `InputError` while the sweep runs, `StoreError` where the log cannot be read at all or is no log of this
+    version.
+    """
+    with folder.lock():
+        with storing(folder.log):
+            content = folder.log.read_bytes()
+        records, losses = _read(folder.log, content)
+        if not losses:
+            return Repaired(len(records), (), None)
+        original = _set_aside(folder.log)
+        with replacing(folder.log) as path, path.open("wb") as file:
+            file.writelines(record + b"\n" for record in records)
+            file.flush()
+            os.fsync(file.fileno())
+        TableWriter(folder).close()
+    return Repaired(len(records), tuple(losses), original)
+
+
+def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
+    records: list[bytes] = []
+    losses: list[str] = []
+    story = _Story()
+    *lines, torn = content.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        try:
+            parts = [*_parts(line)]
+        except StoreError as error:
+            raise StoreError(f"{log}:{number}: {error}") from error
+        for part, event in parts:
+            gap = story.gap(event)
+            flaw = f"{len(part)} bytes are no record" if event is None else story.take(event)
+            losses += [f"line {number}: {why}" for why in (gap, flaw) if why]
+            if flaw is None:
+                records.append(part)
+    if torn:
+        losses.append(f"line {len(lines) + 1}: {len(torn)} bytes are the beginning of a record")
+    return records, [*losses, *story.missing()]
+
+
+def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
+    """The records of a line and what is none; zeros may have joined several lines."""
+    try:
+        yield line, decode(line)
+    except NotJson:
+        parts = [part for part in re.split(rb"\0+", line) if part]
+        if parts in ([], [line]):
+            yield line, None
+        else:
+            for part in parts:
+                yield from _parts(part)
+
+
+@dataclass(slots=True)
+class _Story:
+    """What has been told of each trial, to judge what follows."""
+
+    epochs: dict[int, int] = field(default_factory=dict)  # the last one, by trials that were started
+    ended: dict[int, Status] = field(default_factory=dict)
+
+    def take(self, event: Event) -> str | None:
+        """Go on with an event, unless it cannot follow: then the reason."""
+        match event:
+            case TrialStarted(trial=trial) if trial in self.epochs:
+                return f"trial {trial} was started before"
+            case EpochReported(trial=trial) | TrialEnded(trial=trial) if trial not in self.epochs:
+                return f"trial {trial} was never started"
+            case EpochReported(trial=trial, epoch=epoch) if epoch <= self.epochs[trial]:
+                return f"epoch {epoch} of trial {trial} was reported before"
+            case EpochReported(trial=trial) if trial in self.ended:
+                return f"trial {trial} has ended before"
+            case TrialEnded(trial=trial) if trial in self.ended and not self._reopens(event):
+                return f"trial {trial} has ended before"
+            case TrialStarted(trial=trial):
+                self.epochs[trial] = 0
+            case EpochReported(trial=trial, epoch=epoch):
+                self.epochs[trial] = epoch
+            case TrialEnded(trial=trial, status=Status.INTERRUPTED):
+                self.ended.pop(trial, None)
+            case TrialEnded(trial=trial, status=status):
+                self.ended[trial] = status
+            case _:
+                pass
+        return None
+
+    def gap(self, event: Event | None) -> str | None:
+        """The epochs that are missing before an event."""
+        if not isinstance(event, EpochReported) or event.trial not in self.epochs:
+            return None
+        first, last = self.epochs[event.trial] + 1, event.epoch - 1
+        return f"before it, epochs {first} to {last} of trial {event.trial} are missing" if first <= last else None
+
+    def _reopens(self, event: TrialEnded) -> bool:
+        return event.again and self.ended[event.trial] is Status.FAILED
+
+    def missing(self) -> list[str]:
+        """The trials that must have been there; a resumed sweep trains them."""
+        known = range(max(self.epochs, default=-1) + 1)
+        return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in self.epochs]
+
+
+def _set_aside(log: Path) -> Path:
+    number = 1
+    while (aside := log.with_name(f"{log.name}.damaged-{number}")).exists():
+        number += 1
+    with storing(aside):
+        try:
+            os.link(log, aside)
+        except OSError:  # a file system without links
+            shutil.copyfile(log, aside)
+    return aside

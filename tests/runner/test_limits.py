@@ -1,0 +1,95 @@
+"""What ends a whole sweep: budgets by the driver's own clock, over all sessions, and no improvement."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import simulated
+
+from sweep.backends.worker import Progress
+from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.runner.limits import Limits
+from sweep.spec import parse
+from sweep.store import log as store_log
+
+
+def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
+    clock = simulated.Clock()
+    driver, log = simulated.begin(tmp_path, "budget: {hours: 1}", clock=clock)
+    driver.open()
+    driver.next()
+    driver.begun(0)
+    clock.now += 3599
+    assert (driver.tick(), driver.stopping) == ([], None)
+    clock.now += 2
+    assert (driver.tick(), driver.stopping) == ([], "budget of 1 hours")
+    log.close()
+
+
+def test_gpu_hours_count_what_is_under_way() -> None:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    limits = Limits(parse(text + "budget: {gpu_hours: 3}\nresources: {gpus: 2}\n", "f.yaml"), gpus=2)
+    limits.drive(3600, 3600)
+    assert limits.reached is None
+    limits.drive(5400, 5400)
+    assert limits.reached == "budget of 3 GPU hours"
+
+
+def test_a_nodes_clock_spends_no_budget_and_killed_sessions_do(tmp_path: Path) -> None:
+    clock = simulated.Clock()
+    for killed in range(3):
+        driver, log = simulated.begin(tmp_path, "budget: {hours: 1}", clock=clock)
+        driver.open(list(store_log.read(log.path)))
+        assert driver.stopping is None
+        driver.next()
+        ahead = EpochReported(trial=0, epoch=killed + 1, metrics={"score": 1.0}, time=time.time() + 7200, time_s=0.1)
+        clock.now += 1500
+        assert driver.take(0, Progress((ahead,)))
+        log.close()
+    driver, log = simulated.begin(tmp_path, "budget: {hours: 1}", clock=clock)
+    driver.open(list(store_log.read(log.path)))
+    assert driver.stopping == "budget of 1 hours"
+    log.close()
+
+
+def test_a_log_of_the_last_release_keeps_its_hours(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, "budget: {hours: 1}")
+    begun = SessionStarted(time=1.0, resumed=False, version="0.1.0")
+    trial = TrialStarted(trial=0, trial_id="t0", params={"a": 0.1, "b": 1}, seed=0, repeat=0, time=1.0)
+    driver.open([begun, trial, SessionEnded(time=3700.0, reason="interrupted")])
+    assert driver.stopping == "budget of 1 hours"
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("limit", "larger", "reason"),
+    [
+        ("budget: {epochs: 4}", "budget: {epochs: 8}", "budget of 4 epochs"),
+        ("stop_when: {no_improvement: 1}", "stop_when: {no_improvement: 9}", "no improvement in 1 trials"),
+    ],
+)
+def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str, larger: str, reason: str) -> None:
+    driver, log = simulated.begin(tmp_path, limit)
+    driver.open()
+    driver.next(), driver.next()
+    for trial, last in ((0, 2), (1, 2)) if "budget" in limit else ((0, 9), (1, 9)):
+        for epoch in range(1, last + 1):
+            score = float(trial) + 0.1
+            report = EpochReported(trial=trial, epoch=epoch, metrics={"score": score}, time=1.0, time_s=0.1)
+            done = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0) if epoch == 9 else None
+            driver.take(trial, Progress((report,), done))
+    assert driver.stopping == reason
+    driver.close()
+    log.close()
+    events = list(store_log.read(log.path))
+    same, log = simulated.begin(tmp_path, limit)
+    same.open(events)
+    assert (same.stopping, same.next()) == (reason, None)
+    log.close()
+    more, log = simulated.begin(tmp_path, larger)
+    more.open(events)
+    assert more.stopping is None
+    assert more.next().assignment.trial == (0 if "budget" in limit else 2)
+    log.close()

@@ -1,0 +1,108 @@
+"""Sweeps that are stopped from elsewhere."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from curves import FILE, TRAINABLE, Watcher, ends, resume, run
+
+import sweep
+from sweep.errors import InputError
+from sweep.events import EpochReported, Event
+from sweep.runner import stopping
+from sweep.store.folder import ResultsFolder
+
+RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
+LONG = FILE.replace("epochs: 4", "epochs: 100").replace("curve:Curve", "slow_curve:Curve") + RULE
+
+
+@pytest.fixture
+def slow(project: Path) -> Path:
+    """Trials of a second."""
+    text = TRAINABLE.replace("import json", "import time, json").replace(
+        "self.done += 1", "self.done += 1; time.sleep(0.01)"
+    )
+    (project / "slow_curve.py").write_text(text)
+    return project
+
+
+class Asks(Watcher):
+    """Once trial 1 has reported, calls a function in another thread."""
+
+    def __init__(self, ask: Callable[[], str]) -> None:
+        super().__init__()
+        self.answers: list[str] = []
+        self.thread = threading.Thread(target=lambda: self.answers.append(ask()))
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and event.trial == 1 and self.thread.ident is None:
+            self.thread.start()
+
+
+def test_a_sweep_is_stopped_and_goes_on(slow: Path) -> None:
+    results = slow / "results"
+    watcher = Asks(lambda: stopping.stop(results, "curves", None, now=False))
+    outcome = run(slow, LONG, watcher)
+    watcher.thread.join(10)
+    assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
+    assert watcher.answers == [f"curves is stopped; go on with: python -m sweep resume {results / 'curves'}"]
+    assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
+    again = resume(slow)
+    assert (again.completed, again.stopped) == (3, None)
+
+
+def test_one_trial_is_stopped_for_good(slow: Path) -> None:
+    watcher = Asks(lambda: stopping.stop(slow / "results", "curves", 1, now=False))
+    outcome = run(slow, LONG, watcher)
+    watcher.thread.join(10)
+    assert watcher.answers == ["trial 1 is pruned: stopped on request"]
+    assert (outcome.completed, outcome.interrupted) == (2, False)
+    assert ends(outcome.folder) == {0: "completed", 1: "pruned", 2: "completed"}
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["status_reason"].tolist() == ["", "stopped on request", ""]
+    assert 0 < trials["epochs"][1] < 100
+
+
+class Stray(Watcher):
+    """Leaves files in the results folder that look like a driver's own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        for name in ("stop", ".stop-", ".stop-0123456789ab"):
+            (self.folder / name).touch()
+
+
+def test_a_stop_that_nobody_asked_for_does_no_harm(project: Path) -> None:
+    outcome = run(project, watcher=Stray(project / "results" / "curves"))
+    assert (outcome.completed, ends(outcome.folder)) == (3, dict.fromkeys(range(3), "completed"))
+
+
+def test_there_must_be_something_to_stop(project: Path) -> None:
+    outcome = run(project)
+    with pytest.raises(
+        InputError, match="curves: is not running, there is nothing to stop; see python -m sweep status"
+    ):
+        stopping.stop(project / "results", "curves", None, now=False)
+    with outcome.folder.lock():
+        for trial, words in (
+            (9, "there is no trial 9 yet; trials so far: 3, from 0"),
+            (1, "trial 1 has ended already"),
+        ):
+            with pytest.raises(InputError, match=words):
+                stopping.stop(project / "results", "curves", trial, now=False)
+
+
+def test_what_was_asked_of_an_earlier_session_is_forgotten(project: Path) -> None:
+    outcome = run(project, FILE + "run_cap: 1\n")
+    folder = ResultsFolder(outcome.folder.path)
+    folder.requests.mkdir()
+    (folder.requests / "stop").touch()
+    assert resume(project, "run_cap=3").completed == 3
