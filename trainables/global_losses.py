@@ -50,9 +50,8 @@ class GlobalLoss:
         values = keras.ops.convert_to_tensor(self.loss.call(y_true, y_pred), dtype)
         ignored = getattr(values, "_keras_mask", None)  # `ignore_class`
         mask = ignored if mask is None else mask if ignored is None else mask & ignored
-        self.counts_first = mask is not None or (
-            self.reduction == "mean_with_sample_weight" and sample_weight is not None
-        )
+        weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
+        self.counts_first = self.reduction != "sum" and (mask is not None or weighed)
         if values.shape.rank == 0 and sample_weight is not None:
             raise Refused(
                 f"loss {self.name!r} gives one number for a batch, which sample and class weights cannot weigh; "

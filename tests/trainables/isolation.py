@@ -23,7 +23,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.cifar_resnet import CifarResNet
 
 T = TypeVar("T")
-EPOCHS = 2
+EPOCHS = 3
 
 KINDS: dict[str, dict[str, Value]] = {
     "plain": {"learning_rate": 0.003, "seed": 1},
@@ -32,8 +32,10 @@ KINDS: dict[str, dict[str, Value]] = {
     "half": {"learning_rate": 0.003, "seed": 1, "precision": "mixed_bfloat16"},
     "diverged": {"learning_rate": 1e30, "seed": 3},
     "failed": {"frozen_layers": 999, "seed": 4},
+    "raised": {"learning_rate": 0.3, "seed": 5},
+    "interrupted": {"learning_rate": 0.3, "seed": 6},
 }
-"""What sets trials apart: the first three share a compiled program, pruned is twin stopped half way."""
+"""What sets trials apart: most share a compiled program; pruned, raised and interrupted ones end half way."""
 
 REFERENCES = ("plain", "twin", "half")
 DEFAULTS: dict[str, Value] = {"optimizer": "adamw", "batch_size": 64, "dropout": 0.2, "augmentation": "medium"}
@@ -101,12 +103,21 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
     worker.take(Order(assignment, decision_epochs=(1,)))
     metrics: list[dict[str, float]] = []
     while True:
+        if metrics and kind == "raised":
+            worker._loaded()._trial.gauges.begin = _fail  # type: ignore[attr-defined]
+        if kind == "interrupted":
+            worker._job.stop_file.touch() if metrics else worker._job.stop_file.unlink(missing_ok=True)
         progress = worker.step()
         metrics += [dict(epoch.metrics) for epoch in progress.epochs]
         if progress.end is not None:
+            worker._job.stop_file.unlink(missing_ok=True)
             return Outcome(progress.end.status, metrics, progress.end.error)
         if kind == "pruned":
             return Outcome("pruned", metrics)
+
+
+def _fail() -> None:
+    raise RuntimeError("in the middle")
 
 
 class Processes:

@@ -240,7 +240,7 @@ def test_examples_of_mixed_shapes() -> None:
 
     signature = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32))
     split = data.split(tf.data.Dataset.from_generator(examples, output_signature=signature), ONE, "training data")
-    with pytest.raises(DataError, match="cannot be read or batched"):
+    with pytest.raises(DataError, match=r"cannot be read or batched"):
         list(split.chunks(2, None, 0))
 
 
@@ -255,3 +255,48 @@ def test_a_dataset_that_changes_its_size() -> None:
     assert len(_seen(split, None, 1)) == 10
     with pytest.raises(DataError, match="9 examples, expected 10"):
         _seen(split, None, 2)
+
+
+def batched(**options: Any) -> Any:
+    return tf.data.Dataset.from_tensor_slices((np.zeros((8, 2), np.float32), np.zeros(8, np.int32))).batch(4, **options)
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        batched(),
+        batched(drop_remainder=True),
+        batched(drop_remainder=True).map(lambda x, y: (x + 1, y)).cache().prefetch(1),
+        batched(drop_remainder=True, num_parallel_calls=2).shuffle(3).take(1),
+    ],
+)
+def test_batches_are_refused_also_where_their_size_is_known(dataset: Any) -> None:
+    with pytest.raises(DataError, match="a dataset of batches, expected single examples"):
+        data.split(dataset, ONE, "training data")
+
+
+def test_batches_that_were_taken_apart_are_examples() -> None:
+    assert data.split(batched(drop_remainder=True).unbatch(), ONE, "training data").size == 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ((np.array([["a"], ["b"]]), np.zeros(2)), "an array of texts, expected numbers; .*StringLookup"),
+        ((np.array(["a", "b"], object), np.zeros(2)), "an array of texts"),
+        (tf.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])), "a dataset of texts, .*TextVectorization"),
+        ((np.array([[1], [1, 2]], object), np.zeros(2)), r"pad them: keras\.utils\.pad_sequences"),
+    ],
+)
+def test_texts_and_rows_of_several_lengths_say_the_way_out(wrong: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        data.split(wrong, ONE, "training data")
+
+
+def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
+    dataset = tf.data.Dataset.from_generator(
+        lambda: iter([(np.zeros(2), 0), (np.zeros(3), 1)]),
+        output_signature=(tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int32)),
+    )
+    with pytest.raises(DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"):
+        list(data.split(dataset, ONE, "training data").chunks(2, None, 0))

@@ -51,7 +51,7 @@ def _expected(fresh: dict[str, list[Outcome]]) -> dict[str, Outcome]:
 
 def _compare(order: list[str], found: Future[list[Outcome]], expected: dict[str, Outcome]) -> None:
     for position, (kind, outcome) in enumerate(zip(order, found.result(), strict=True)):
-        if kind == "diverged":
-            assert outcome.status == "diverged"
+        if kind in ("diverged", "interrupted") or (kind, outcome.status) == ("raised", "failed"):
+            assert outcome.status == {"raised": "failed"}.get(kind, kind), outcome.error
         else:
             assert outcome == expected[kind], f"{kind} after {order[:position]}"

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import keras
 import pytest
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.live import Live
+from trainables.live import Live, settle
 
 pytestmark = pytest.mark.keras
 
@@ -59,3 +62,14 @@ def test_accepts_trials_that_have_all_its_parameters() -> None:
     live.number("b", default=0.0)
     assert live.accepts(Hyperparameters({"a": 2.0}))
     assert not live.accepts(Hyperparameters({"b": 2.0}))
+
+
+@pytest.mark.filterwarnings("ignore:__array__:DeprecationWarning")  # Keras's own, in saving
+def test_a_model_with_live_numbers_says_how_it_is_saved(tmp_path: Path) -> None:
+    rate = Live(Hyperparameters({"dropout": 0.25})).number("dropout")
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dropout(rate)])
+    with pytest.raises(TypeError, match=r"call trainables\.live\.settle\(model\) before model\.save\(\)"):
+        model.save(tmp_path / "model.keras")
+    settle(model)
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").layers[-1].rate == 0.25

@@ -30,6 +30,11 @@ class OwnAverages(BatchNorm):
         return keras.optimizers.SGD(0.05, use_ema=True, ema_momentum=0.8)
 
 
+@entry(fast=True, params={"ema_momentum": 0.8}, fit="fit does not validate with averages")
+class Averaged(BatchNorm):
+    pass
+
+
 @entry(fast=True)
 class OwnDecay(Animal):
     def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
