@@ -2,9 +2,11 @@
 
     python benchmarks/memory.py                                      # 1,000 trials of one structure
     python benchmarks/memory.py --trials 100 --structures 20         # every trial compiles anew
+    python benchmarks/memory.py --trials 10 --mapped 2000            # beside data that all workers of a machine share
 
-Prints the resident memory of the process, and of TensorFlow's devices if there are GPUs, after each tenth of the
-trials, and the growth from the middle to the end, when all that is kept between trials is there.
+Prints the memory that is the process's own, by which workers are replaced, all that is resident, and that of
+TensorFlow's devices if there are GPUs, after each tenth of the trials, and the growth from the middle to the end, when
+all that is kept between trials is there.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import os
 import tempfile
 import time
 from pathlib import Path
+
+import numpy as np
 
 from sweep.backends import memory
 from sweep.backends.worker import Job, Order, Worker
@@ -28,22 +32,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=1000)
     parser.add_argument("--structures", type=int, default=1, help="how many different networks take turns")
+    parser.add_argument("--mapped", type=int, default=0, metavar="MB", help="of a file that is mapped and read")
     parser.add_argument("--gpus", type=int, default=0)
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     found: list[float] = []
-    print(f"{'trials':>8}{'MB':>10}{'GPU MB':>10}{'s a trial':>12}")
+    print(f"{'trials':>8}{'own MB':>10}{'resident':>10}{'GPU MB':>10}{'s a trial':>12}")
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(
             Job("memory", "trainables.digits_cnn:DigitsCNN", (ROOT,), Path(folder), "val_loss", maximize=False)
         )
+        shared = _mapped(Path(folder) / "shared", given.mapped)
         began, part = time.perf_counter(), max(given.trials // 10, 1)
         for trial in range(given.trials):
             _train(worker, trial, 8 + trial % given.structures, given.gpus)
             if (trial + 1) % part == 0:
                 found.append(memory.used() / 1e6)
                 seconds, began = (time.perf_counter() - began) / part, time.perf_counter()
-                print(f"{trial + 1:8}{found[-1]:10.1f}{_on_gpus(given.gpus):10.1f}{seconds:12.3f}", flush=True)
+                figures = (found[-1], _resident(), _on_gpus(given.gpus))
+                print(f"{trial + 1:8}{''.join(f'{mb:10.1f}' for mb in figures)}{seconds:12.3f}", flush=True)
+        del shared
     middle = len(found) // 2
     growth = (found[-1] - found[middle - 1]) / (part * (len(found) - middle)) * 1000
     print(f"growth from the middle to the end: {growth:.1f} kB a trial")
@@ -56,6 +64,22 @@ def _train(worker: Worker, trial: int, filters: int, gpus: int) -> None:
     progress = worker.step()
     if progress.end is None or progress.end.status is not Status.COMPLETED:
         raise SystemExit(f"trial {trial}: {progress.end}")
+
+
+def _mapped(path: Path, megabytes: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None:
+    """So much data as the workers of a machine share it: a file, of which each page is in memory."""
+    if not megabytes:
+        return None
+    with path.open("wb") as file:
+        for _ in range(megabytes):
+            file.write(bytes(10**6))
+    mapped = np.memmap(path, np.uint8, "r")
+    print(f"{mapped.size / 1e6:.0f} MB are mapped, their sum is {mapped.sum()}")
+    return mapped
+
+
+def _resident() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def _on_gpus(gpus: int) -> float:

@@ -41,6 +41,7 @@ class Measured:
     epochs: int
     wall_s: float
     first_epoch_s: float
+    prompt_s: float  # from the end of the last trial to the exit, where a log tells
     peak_mb: float
     load: float  # of the machine when the row began, one minute's mean
 
@@ -90,13 +91,14 @@ def _measured(row: str, trials: int, epochs: int) -> Measured:
             watch = _Watch(process.pid, first)
             code = process.wait()
             wall_s = time.perf_counter() - began
+            prompt_s = time.time() - _last_end(folder)
             watch.stop()
             out.seek(0), err.seek(0)
             if code:
                 raise subprocess.CalledProcessError(code, command, stderr=err.read())
             if row in ("fit", "imports"):  # not from start to exit
                 wall_s = json.loads(out.read())["wall_s"]
-    return Measured(row, trials, epochs, wall_s, watch.first_s, watch.peak_bytes / 1e6, load)
+    return Measured(row, trials, epochs, wall_s, watch.first_s, prompt_s, watch.peak_bytes / 1e6, load)
 
 
 def sweep_command(trials: int, epochs: int, results: Path) -> list[str]:
@@ -110,6 +112,13 @@ def sweep_command(trials: int, epochs: int, results: Path) -> list[str]:
 
 def _has_epoch(results: Path) -> bool:
     return any(b'{"event":"epoch' in path.read_bytes() for path in results.glob("*/log.jsonl"))
+
+
+def _last_end(results: Path) -> float:
+    """When the last trial ended, in seconds since 1970; NaN without a log."""
+    lines = [line for path in results.glob("*/log.jsonl") for line in path.read_text().splitlines()]
+    ends = [json.loads(line)["time"] for line in lines if '"event":"trial_ended"' in line]
+    return max(ends, default=float("nan"))
 
 
 class _Watch:
@@ -162,7 +171,17 @@ def _table(found: list[Measured]) -> str:
     """One line per row and size: times, ratios to `sweep` and to `fit`, and what one more trial costs."""
     at = {(one.row, one.trials): one for one in found}
     sizes = sorted({one.trials for one in found})
-    lines = [f"{'':12}{'trials':>7}{'wall s':>9}{'x fit':>8}{'x sweep':>9}{'first s':>9}{'s/trial':>9}{'peak MB':>9}"]
+    heads = {
+        "trials": 7,
+        "wall s": 9,
+        "x fit": 8,
+        "x sweep": 9,
+        "first s": 9,
+        "prompt s": 9,
+        "s/trial": 9,
+        "peak MB": 9,
+    }
+    lines = [" " * 12 + "".join(head.rjust(width) for head, width in heads.items()) + "  peak MB"]
     for size in sizes:
         for row in ROWS:
             if (row, size) in at:
@@ -171,7 +190,7 @@ def _table(found: list[Measured]) -> str:
                 marginal = _marginal(one, at.get((row, sizes[0])))
                 lines.append(
                     f"{row:12}{size:7}{one.wall_s:9.1f}{ratios[0]:>8}{ratios[1]:>9}"
-                    f"{one.first_epoch_s:9.1f}{marginal:>9}{one.peak_mb:9.0f}"
+                    f"{one.first_epoch_s:9.1f}{one.prompt_s:9.2f}{marginal:>9}{one.peak_mb:9.0f}"
                 )
     lines.append(f"epochs per trial: {found[0].epochs if found else '-'}; cores: {os.cpu_count()}")
     return "\n".join(lines)

@@ -74,6 +74,7 @@ class Facts:
     checkpoint: str | None = None  # relative to the results folder
     accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
     data: str | None = None  # fingerprint of the data, where the trainable takes one
+    structure: str | None = None  # what was read in building its program, by `hyperparameters.to_json`
     extends: bool = False  # its epochs are those that a trial of more epochs would begin with
 
 

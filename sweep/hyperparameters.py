@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -21,6 +22,29 @@ class Mark(Enum):
 
 Reads: TypeAlias = "dict[str, Value | Mark | tuple[str, ...]]"
 """What was read, by name; where `below` was asked, the names."""
+
+
+def to_json(reads: Reads) -> str:
+    """Reads as text, the same for the same reads: a value in a list of one, a mark by its name, names as they are."""
+    told = {
+        name: was.value if isinstance(was, Mark) else {"below": list(was)} if isinstance(was, tuple) else [was]
+        for name, was in reads.items()
+    }
+    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+
+
+def from_json(text: str) -> Reads:
+    """The inverse of `to_json`."""
+    reads: Reads = {}
+    for name, told in json.loads(text).items():
+        match told:
+            case [value]:
+                reads[name] = value
+            case {"below": [*names]}:
+                reads[name] = tuple(map(str, names))
+            case _:
+                reads[name] = Mark(told)
+    return reads
 
 
 class Hyperparameters:

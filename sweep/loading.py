@@ -33,10 +33,10 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
     except Exception as error:
         reason = str(error).splitlines() or [""]
         raise InputError.one(where, f"{target} cannot be imported: {type(error).__name__}: {reason[0]}") from error
-    missing = [method for method in methods if not callable(getattr(found, method, None))]
+    missing = [method for method in methods if not hasattr(found, method)]
     if not callable(found) or (isinstance(found, type) and missing):
-        what = f"lacks the methods {', '.join(missing)}" if missing else "cannot be called"
-        raise InputError.one(where, f"{target} {what}", f"expected a class with those of {contract}: docs/extending.md")
+        what = f"lacks {', '.join(missing)}" if missing else "cannot be called"
+        raise InputError.one(where, f"{target} {what}", f"expected a class with all of {contract}: docs/extending.md")
     return found
 
 

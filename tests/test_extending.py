@@ -67,7 +67,7 @@ def conformance(project: Path) -> subprocess.CompletedProcess[str]:
 def test_the_page_s_tests_pass(project: Path) -> None:
     done = conformance(project)
     assert done.returncode == 0, done.stdout
-    assert "15 passed" in done.stdout
+    assert "16 passed" in done.stdout
 
 
 def test_a_part_that_breaks_the_contract_fails_them(project: Path) -> None:
@@ -100,8 +100,8 @@ def test_a_sweep_with_both_is_planned_run_and_resumed(project: Path) -> None:
     [
         ("method: nowhere:Climb", "error: method: nowhere:Climb cannot be imported: ModuleNotFoundError: No module"),
         ("method: my_search:Climber", "method: my_search:Climber cannot be imported: AttributeError"),
-        ("method: my_search:Halfway", "method: my_search:Halfway lacks the methods learn, suggest; expected a class"),
-        ("early_terminate: my_search:Climb", "my_search:Climb lacks the methods decision_epochs; expected a class"),
+        ("method: my_search:Halfway", "method: my_search:Halfway lacks foresees, learn, suggest; expected a class"),
+        ("early_terminate: my_search:Climb", "my_search:Climb lacks decision_epochs; expected a class"),
         ("method: my_search:Broken", "error: method: my_search:Broken failed: RuntimeError: no such thing"),
     ],
 )

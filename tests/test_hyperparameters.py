@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.hyperparameters import Hyperparameters, Mark, Reads
+from sweep.hyperparameters import Hyperparameters, Mark, Reads, from_json, to_json
 
 HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
 
@@ -81,3 +81,20 @@ def test_values_of_other_types_do_not_agree(one, other) -> None:
     with hp.recording(reads):
         hp.get("x", 0)
     assert Hyperparameters({"x": other}).agree(reads) is (type(one) is type(other) and one == other)
+
+
+def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
+    hp, reads = Hyperparameters({"units": [8, 4], "rate": 1.0, "on": True, "aug.kind": "x", "aug.size": 1}), {}
+    with hp.recording(reads):
+        assert "rate" in hp
+        assert "momentum" not in hp
+        assert hp.get("decay", 0.5) == 0.5
+        assert hp.below("aug") == ("kind", "size")
+        assert (hp.units, hp.on) == ([8, 4], True)
+    assert from_json(to_json(reads)) == reads
+    assert to_json(dict(reversed(reads.items()))) == to_json(reads)
+    read = from_json(to_json(reads))
+    assert hp.agree(read)
+    for other in ({"on": 1}, {"units": [8, 5]}, {"decay": 0.5}, {"momentum": 1}, {"aug.more": 1}):
+        assert not Hyperparameters({**hp._params, **other}).agree(read)
+    assert Hyperparameters({**hp._params, "rate": 2.0}).agree(read)

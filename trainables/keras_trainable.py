@@ -16,7 +16,7 @@ from typing import Any
 import keras
 
 from sweep.contract import Assignment, Facts, Report
-from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables import (
     checkpoint,
     class_weights,
@@ -154,6 +154,7 @@ class KerasTrainable(Author):
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
             extends=trial.extends,
+            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
 
     # ---- how it is done

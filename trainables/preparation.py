@@ -79,16 +79,14 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             compiled = _compiled_by(author, model)
             optimizer = (compiled or {}).pop("optimizer", None) or author.optimizer(hp)
         own = compiled is not None or type(author).optimizer is not Author.optimizer
-        parts = Parts(
-            model=model,
-            optimizer=optimizer,
-            options=compiled
-            if compiled is not None
-            else {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)},
-            loss_weights={} if compiled is not None else author.loss_weights(hp),
-            made=tuple(record.made[first:]),
-            record=record,
-        )
+        if compiled is None:
+            options = {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
+            loss_weights = author.loss_weights(hp)
+        else:
+            options, loss_weights = compiled, {}
+        live = set(map(id, author.live.variables))
+        made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
+        parts = Parts(model, optimizer, options, loss_weights, made, record)
     return Made(parts, keeps_rate=own and ("learning_rate" in reads or "learning_rate" not in hp))
 
 

@@ -18,8 +18,8 @@ class Driver(Protocol):
     def stopping(self) -> str | None:
         """The reason why no more trials are given out and the running ones end early."""
 
-    def next(self) -> Order | None:
-        """The next trial; None when there is none to start, unless a worker is lost."""
+    def next(self, worker: str = "") -> Order | None:
+        """The next trial, for the worker of this name; None when there is none to start, unless a worker is lost."""
 
     def begun(self, trial: int) -> None:
         """Hear that a worker begins a trial: from now on its time counts."""

@@ -47,7 +47,6 @@ class Job:
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
     profile: bool = False  # of the first trial
-    memory_bytes: int | None = None  # a worker that has more is replaced after its trial
 
     @property
     def shared_folder(self) -> Path | None:
@@ -81,9 +80,10 @@ class Progress:
     end: TrialEnded | None = None
     facts: Facts = field(default_factory=Facts)
     notices: tuple[str, ...] = ()
-    spoilt: bool = False  # the worker must not be used again
+    spoilt: str | None = None  # why the worker must not be used again
     fault: str | None = None  # why the whole sweep cannot go on
     data_known: bool = False  # the trial begins with the data of `Order.known_data`
+    worker: str = ""  # the name of the worker, where there are several
 
 
 @dataclass(slots=True)
@@ -108,11 +108,15 @@ class _Trial:
 
 
 class Worker:
-    """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them."""
+    """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them.
 
-    def __init__(self, job: Job, *, reuse: bool = True) -> None:
+    A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced.
+    """
+
+    def __init__(self, job: Job, *, reuse: bool = True, memory_bytes: int | None = None) -> None:
         self._job = job
         self._reuse = reuse
+        self._memory_bytes = memory_bytes
         self._trainable: Trainable | None = None
         self._trial: _Trial | None = None
         self._notices: list[str] = []
@@ -156,8 +160,15 @@ class Worker:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
         end = TrialEnded(trial=trial.number, status=status, reason=reason, time=time.time(), error=error, facts=facts)
-        full = self._job.memory_bytes is not None and memory.used() > self._job.memory_bytes
-        return Progress(tuple(epochs), end, facts, self._told(), failed or full, fault)
+        spoilt = f"its trial ended as {status}" if failed else self._full()
+        return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
+
+    def _full(self) -> str | None:
+        """Why there is no room for another trial."""
+        used, most = memory.used(), self._memory_bytes
+        if most is None or used <= most:
+            return None
+        return f"it has {used / 1e9:.1f} GB of memory of its own, its part of the machine is {most / 1e9:.1f} GB"
 
     def _told(self) -> tuple[str, ...]:
         told, self._notices = tuple(self._notices), []

@@ -127,3 +127,9 @@ class SearcherConformance(ABC):
         for event in log:
             if isinstance(event, TrialStarted):
                 assert_belongs(event.params, SPACE)
+
+    def test_what_foresees_suggests_the_same_in_any_order(self) -> None:
+        one, other = self.build(SPACE), self.build(SPACE)
+        if one.foresees:
+            forwards = [one.suggest(number) for number in range(12)]
+            assert forwards == [other.suggest(number) for number in reversed(range(12))][::-1]

@@ -32,7 +32,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.contract.Searcher"
-        own = load_part(spec.method, folders, "method", ("learn", "suggest", "observe"), contract)
+        own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
         method = _made("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
 

@@ -30,6 +30,7 @@ from sweep.events import (
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
 from sweep.runner.terms import Terms
+from sweep.runner.upcoming import Upcoming
 from sweep.runner.watch import Watch
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
@@ -88,11 +89,8 @@ class Coordinator:
         self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
-        self._count = 0
-        self._started: set[int] = set()
-        self._missing: deque[int] = deque()  # trials that a repaired log has lost
+        self._upcoming = Upcoming(searcher, self._limits.cap)
         self._is_open = False  # all of the log has been replayed
-        self.exhausted = False  # the searcher has no more trials
         self._all_started = False  # the searcher has no more, or the cap is reached
         self.completed = 0
         self.stopping: str | None = None
@@ -101,6 +99,11 @@ class Coordinator:
         self.on_stop: Callable[[], None] = lambda: None
         self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the searcher had no more trials, before any cap."""
+        return self._upcoming.exhausted
 
     @property
     def running(self) -> int:
@@ -114,7 +117,6 @@ class Coordinator:
             resumed = True
             self._learn(event)
         self._is_open = True
-        self._missing.extend(sorted(set(range(self._count)) - self._started))
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
         failed = [*self._failed.values()] if retry_failed else []
@@ -124,10 +126,10 @@ class Coordinator:
         self._again.extend(sorted(self._open))
         return len(failed)
 
-    def next(self) -> Order | None:
+    def next(self, worker: str = "") -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
         while not self.stopping:
-            trial = self._open[self._again.popleft()] if self._again else self._start()
+            trial = self._open[self._again.popleft()] if self._again else self._start(worker)
             if trial is None:
                 return None
             answer = self._recall(trial)
@@ -164,6 +166,7 @@ class Coordinator:
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
         self._watch.hear(trial, len(progress.epochs))
+        self._upcoming.heard(trial, progress)
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
         end = progress.end and self._terms.spared(progress.end, there.retries)
         if progress.fault:
@@ -176,7 +179,7 @@ class Coordinator:
         elif there.unwanted and trial in self._open:
             self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
-            self._wait(trial, spoilt=progress.spoilt)
+            self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data or "")
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -197,6 +200,7 @@ class Coordinator:
         if there is None or trial not in self._out:
             return False
         self._watch.end(trial)
+        self._upcoming.lost(trial)
         there.restarts += not with_node
         there.lost_nodes += with_node
         if there.unwanted:
@@ -251,6 +255,7 @@ class Coordinator:
         end = self._terms.spared(self._end(trial, status, reason, Facts()), trial.retries)
         if number in self._out:
             self._doomed.append(number)
+            self._upcoming.lost(number)
         if number in self._again:
             self._again.remove(number)
         if self._emit([end]) and end.again:
@@ -258,16 +263,13 @@ class Coordinator:
         self._out.discard(number)  # also where the log could not be written
         self._watch.end(number)
 
-    def _start(self) -> _Open | None:
+    def _start(self, worker: str) -> _Open | None:
         """Log a new trial; None when there is none to start."""
-        number = self._missing.popleft() if self._missing else self._count
-        self._all_started = self.exhausted or (self._limits.cap is not None and number >= self._limits.cap)
-        if self._all_started:
+        chosen = self._upcoming.choose(worker)
+        self._all_started = chosen is None
+        if chosen is None:
             return None
-        params = self._searcher.suggest(number)
-        if params is None:
-            self.exhausted = self._all_started = True
-            return None
+        number, params = chosen
         return self._open[number] if self._emit([self._terms.start(number, params)]) else None
 
     def _recall(self, trial: _Open) -> Answer | None:
@@ -331,8 +333,7 @@ class Coordinator:
         self._limits.observe(event)
         match event:
             case TrialStarted():
-                self._count = max(self._count, event.trial + 1)
-                self._started.add(event.trial)
+                self._upcoming.started(event.trial)
                 epochs = self._spec.trial_epochs(event.params)
                 self._open[event.trial] = _Open(event, epochs, self._scheduler.decision_epochs(epochs))
             case EpochReported():
@@ -349,6 +350,7 @@ class Coordinator:
                 self._watch.end(event.trial)
             case TrialEnded():
                 self._out.discard(event.trial)
+                self._upcoming.ended(event.trial)
                 self._watch.end(event.trial)
                 trial = self._open.pop(event.trial)
                 if event.status is Status.FAILED:

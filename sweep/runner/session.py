@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn, Protocol, TextIO
 
-from sweep.backends import checkpoints, inline, memory, sharing
+from sweep.backends import checkpoints, inline, sharing
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoreError
@@ -135,7 +135,6 @@ def _drive(
         checkpoint_keep=spec.checkpoint.keep,
         shared=None if options.inline else sharing.name(folder.path),
         profile=options.profile,
-        memory_bytes=None if options.inline else memory.bound(spec.resources.cpus),
     )
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())

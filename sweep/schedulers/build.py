@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from sweep.schedulers.asha import AshaScheduler
 from sweep.schedulers.contract import Factory, Scheduler
 from sweep.schedulers.hyperband import HyperbandScheduler
+from sweep.schedulers.median import MedianScheduler
 from sweep.schedulers.none import NoScheduler
 from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
@@ -23,7 +25,7 @@ def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factor
             return NoScheduler()
         case Hyperband():
             return HyperbandScheduler(rule, objective, epochs)
-        case Asha() | Median():
-            from sweep.schedulers.ray_schedulers import RayScheduler  # a second and a half to import
-
-            return RayScheduler(rule, objective, epochs)
+        case Asha():
+            return AshaScheduler(rule, objective, epochs)
+        case Median():
+            return MedianScheduler(rule, objective, epochs)

@@ -7,9 +7,9 @@ decides once, when the trial reports it (W&B looks again whenever it polls).
 
 from __future__ import annotations
 
-from bisect import insort
-
-from sweep.events import EpochReported, Event
+from sweep.events import Event
+from sweep.schedulers.losses import Losses
+from sweep.schedulers.ranks import Ranks
 from sweep.schedulers.reasons import reason
 from sweep.space import termination
 from sweep.space.objectives import Objective
@@ -25,29 +25,28 @@ class HyperbandScheduler:
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._losses: dict[int, list[float]] = {e: [] for e in termination.decision_epochs(rule, epochs)}
-        self._last: dict[int, int] = {}
+        self._losses = Losses(objective)
+        self._reached = {
+            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in termination.decision_epochs(rule, epochs)
+        }
         self._best: dict[int, float] = {}
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return termination.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
-        if not isinstance(event, EpochReported) or event.epoch <= self._last.get(event.trial, 0):
+        heard = self._losses.of(event)
+        if heard is None:
             return None
-        value = self._objective.value(event.metrics)
-        if value is None:
+        trial, epoch, loss = heard
+        best = self._best[trial] = min(loss, self._best.get(trial, loss))
+        reached = self._reached.get(epoch)
+        if reached is None:
             return None
-        self._last[event.trial] = event.epoch
-        loss = self._objective.sign * value
-        best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
-        if event.epoch not in self._losses:
-            return None
-        losses = self._losses[event.epoch]
-        insort(losses, loss)
-        cutoff = losses[int(len(losses) / self._rule.eta)]
+        reached.add(loss)
         judged = loss if self._rule.strict else best
-        if judged <= cutoff:
+        cutoff = reached.upper
+        if cutoff is None or judged <= cutoff:
             return None
         sign = self._objective.sign
-        return reason("hyperband", self._objective, sign * judged, event.epoch, sign * cutoff)
+        return reason("hyperband", self._objective, sign * judged, epoch, sign * cutoff)

@@ -56,7 +56,11 @@ def _learning(method: str | Factory, space: Space, objectives: tuple[Objective, 
             from sweep.searchers.optuna_search import OptunaSearcher
 
             return OptunaSearcher("tpe", space, objectives, seed)
-        case "gp" | "cmaes" | "nsga2":
+        case "cmaes":
+            from sweep.searchers.cmaes_search import CmaesSearcher
+
+            return CmaesSearcher(space, objectives, seed)
+        case "gp" | "nsga2":
             from sweep.searchers.optuna_search import OptunaSearcher
 
             return OptunaSearcher(method, space, objectives, seed)

@@ -18,6 +18,10 @@ class Searcher(Protocol):
     observed so far and on nothing else: who learns and observes the same again, suggests the same.
     """
 
+    @property
+    def foresees(self) -> bool:
+        """Whether suggestions depend on no event: then they may be asked for, and their trials start, in any order."""
+
     def learn(self, past: Iterable[Record]) -> int:
         """Learn from ended trials of other sweeps, before any event; returns how many of these count.
 

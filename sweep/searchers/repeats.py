@@ -28,6 +28,10 @@ class Repeated:
         self._repeats = repeats
         self._history = History()
 
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
     def learn(self, past: Iterable[Record]) -> int:
         """Each past trial counts by itself, as if it were a configuration's mean."""
         return self._inner.learn(past)

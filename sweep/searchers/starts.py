@@ -19,6 +19,10 @@ class Started:
         self._inner = inner
         self._first = first
 
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
     def learn(self, past: Iterable[Record]) -> int:
         return self._inner.learn(past)
 

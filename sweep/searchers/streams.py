@@ -20,6 +20,8 @@ class Stream:
         self._points: list[Params] = list(first)
         self._keys: set[str] = set(map(key, self._points))
 
+    foresees = True
+
     def learn(self, past: Iterable[Record]) -> int:
         """Nothing to learn."""
         return 0

@@ -106,7 +106,7 @@ class TableBuilder:
         return History(self._log_bytes, self._started, self._last, active_s, self._ended)
 
     def trials(self) -> pa.Table:
-        """One row per trial."""
+        """One row per trial, by number."""
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
@@ -153,7 +153,7 @@ class TableBuilder:
             "error": texts["error"],
         }
         encodings = {name: _JSON for name, (_, as_json) in params.items() if as_json}
-        return _table(columns, encodings)
+        return _table(columns, encodings).sort_by("trial")  # they need not start by number
 
     def metrics(self) -> pa.Table:
         """One row per trial and epoch, sorted by both."""

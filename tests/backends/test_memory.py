@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from sweep.backends import memory
-from sweep.store import provenance
 
 
 def test_what_is_allocated_is_seen() -> None:
@@ -15,9 +17,16 @@ def test_what_is_allocated_is_seen() -> None:
     assert block.any()
 
 
-def test_the_bound_is_a_worker_s_part_of_the_machine() -> None:
-    cores = provenance.cpus()
-    whole = memory.bound(cores)
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system tells only the most there ever was")
+def test_data_that_is_mapped_belongs_to_all_and_not_to_this_process(tmp_path: Path) -> None:
+    np.ones(50_000_000, np.uint8).tofile(tmp_path / "shared")
+    before = memory.used()
+    mapped = np.memmap(tmp_path / "shared", np.uint8, "r")
+    assert mapped.sum() == 50_000_000  # all its pages are in memory now
+    assert memory.used() - before < 10e6
+
+
+def test_each_worker_of_a_machine_may_have_its_part() -> None:
+    whole = memory.part(1)
     assert 1e8 < whole < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert abs(memory.bound(cores / 2) - whole / 2) <= 1
-    assert memory.bound(10 * cores) == whole
+    assert abs(memory.part(4) - whole / 4) <= 1

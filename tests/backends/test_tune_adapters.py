@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from sweep.backends.worker import Order, Progress
+from sweep.contract import Assignment
+
 pytestmark = pytest.mark.ray
 
 
@@ -18,7 +21,7 @@ class NoDriver:
 
     running, stopping = 0, None
 
-    def next(self) -> None:
+    def next(self, worker: str = "") -> None:
         raise AssertionError
 
     def take(self, trial: int, progress: Any) -> bool:
@@ -51,7 +54,7 @@ def chosen(longest_wait_s: float, *statuses: str, starting: tuple[int, ...] = ()
         _trial_to_actor={trial: int(trial.trial_id) for trial in trials},
         _actor_manager=SimpleNamespace(is_actor_started=lambda worker: worker in starting),
     )
-    scheduler = DriverScheduler(NoDriver(), lambda text: None, longest_wait_s)
+    scheduler = DriverScheduler(NoDriver(), lambda text: None, [], longest_wait_s)
     found = [scheduler.choose_trial_to_run(controller) for _ in range(2)][-1]
     return found and str(found.trial_id)
 
@@ -72,6 +75,25 @@ def test_nobody_waits() -> None:
     assert chosen(60.0, "RUNNING", "TERMINATED") is None
 
 
+def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
+    from sweep.backends.ray_tune.adapters import DriverScheduler
+
+    class Driver(NoDriver):
+        def take(self, trial: int, progress: Any) -> bool:
+            return False
+
+    said: list[str] = []
+    scheduler = DriverScheduler(Driver(), said.append, free := ["w2"])
+    trial = SimpleNamespace(config={"order": Order(Assignment(trial=7, params={}, seed=0, epochs=1))})
+    answers = [
+        scheduler.on_trial_result(None, trial, {"progress": Progress(spoilt=spoilt, worker="w")})
+        for spoilt in (None, "it is full")
+    ]
+    assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
+    assert said == ["the worker of trial 7 is replaced: it is full"]
+    assert free == ["w2"]  # it was among those until it reported once more
+
+
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     from ray.tune.execution import tune_controller
 
@@ -79,7 +101,7 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tune_controller, "_ActorClassCache", theirs := tune_controller._ActorClassCache)
     assert theirs().get(NoDriver)._default_options["runtime_env"]  # with which Ray starts other processes
-    take_waiting_processes()
+    take_waiting_processes(print)
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
     assert ours.get(NoDriver) is ours.get(NoDriver)
@@ -107,7 +129,7 @@ class Shortest:
 """
 # In a process of its own, as Ray is for a whole process.
 SCRIPT = """
-import gc, json, os
+import gc, json, os, time
 from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
@@ -123,7 +145,7 @@ class Driver:
     @property
     def running(self):
         return len(self.out)
-    def next(self):
+    def next(self, worker=""):
         if len(self.ended) > 50 and len(self.since_loss) > 1:  # however long a worker takes to start
             return None
         self.given += 1
@@ -149,14 +171,17 @@ class Driver:
         return []
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
-driver = Driver()
+driver, said = Driver(), []
 with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
-    backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=lambda text: None)
+    backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=said.append)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
+    aside = ray._private.worker._global_node.all_processes["monitor"][0].process
+    ended = time.monotonic()
+end_s = time.monotonic() - ended
 print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.since_loss),
                   "trials": driver.peak, "lost": driver.lost,
-                  "folders": folders}))
+                  "folders": folders, "end_s": end_s, "aside": aside.poll(), "said": said}))
 """
 
 
@@ -176,6 +201,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
     assert sorted([*found["ended"], 9]) == list(range(1, found["given"] + 1))
     assert found["lost"] == [[9, "worker lost: exit code 9"]]
+    assert found["said"] == ["the worker of trial 7 is replaced: its trial ended as failed"]
     assert found["trials"] <= 5
     assert found["folders"] <= 20
 
@@ -183,3 +209,9 @@ def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_short_trials_start_all_workers(found: dict[str, Any]) -> None:
     assert found["workers"] == 2  # though the trial of one failed, and another died
+
+
+@pytest.mark.slow
+def test_ray_ends_without_waiting_for_what_no_trial_needs(found: dict[str, Any]) -> None:
+    assert found["end_s"] < 1.5  # of itself it waits a second each for its dashboard and its monitor
+    assert found["aside"] == -9

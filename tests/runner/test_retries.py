@@ -15,21 +15,21 @@ from sweep.store.log import Log
 
 
 def _failed(trial: int, *, spoilt: bool) -> Progress:
-    return Progress((), TrialEnded(trial=trial, status=Status.FAILED, reason="no", time=1.0, error="E"), spoilt=spoilt)
+    end = TrialEnded(trial=trial, status=Status.FAILED, reason="no", time=1.0, error="E")
+    return Progress((), end, spoilt="its trial ended as failed" if spoilt else None)
 
 
 @pytest.mark.parametrize("spoilt", [True, False])
 def test_a_failed_trial_is_tried_again_so_often_and_over_sessions(tmp_path: Path, spoilt: bool) -> None:
     driver, log = simulated.begin(tmp_path, "retries: 3")
     driver.open()
-    for _ in range(2):
+    for other in (1, 2):
         assert driver.next().assignment.trial == 0
         driver.take(0, _failed(0, spoilt=spoilt))
         if spoilt:  # not before its worker is gone
-            assert (driver.running, driver.next().assignment.trial) == (1, 1)
-            driver.take(1, simulated.progress(driver._open[1].started, 9, 9))
+            assert (driver.running, driver.next().assignment.trial) == (1, other)
+            driver.take(other, simulated.progress(driver._open[other].started, 9, 9))
             assert not driver.lose(0, "this worker is replaced")
-            driver._count = 1
     log.close()
     again, log = simulated.begin(tmp_path, "retries: 3")
     again.open(list(store_log.read(log.path)))

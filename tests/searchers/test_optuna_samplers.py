@@ -12,7 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweep.conformance.logs import drive, ended, epoch, started, trial
 from sweep.events import Event, Params, Status, TrialStarted
-from sweep.searchers.optuna_search import Method, OptunaSearcher
+from sweep.searchers.optuna_samplers import Method, common
+from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -144,3 +145,38 @@ def test_optuna_is_silent_and_left_as_it_was(
     assert not caplog.records
     assert capfd.readouterr().err == ""
     assert optuna.logging.get_verbosity() == verbosity
+
+
+def test_tpe_keeps_away_from_where_another_trial_runs() -> None:
+    def distance(seed: int, status: Status) -> float:
+        """Of the next suggestion from a trial that was suggested for the same place."""
+        searcher = OptunaSearcher("tpe", LINE, LOSS, seed)
+        for number in range(20):
+            point = {"x": number / 10 - 1}
+            for event in trial(number, point, Status.COMPLETED, [abs(point["x"] - 0.3)]):
+                searcher.observe(event)
+        for number in range(20, 26):
+            for event in trial(number, {"x": 0.3 + (number - 22) / 1000}, status, []):
+                searcher.observe(event)
+        return abs((searcher.suggest(26) or {})["x"] - 0.3)
+
+    seeds = range(10)
+    assert fmean(distance(s, Status.RUNNING) for s in seeds) > 1.5 * fmean(distance(s, Status.FAILED) for s in seeds)
+
+
+@pytest.mark.parametrize("method", ["tpe", "nsga2"])
+def test_what_trials_have_in_common_is_what_optuna_would_find(method: Method) -> None:
+    space = Space(
+        (
+            Parameter("z", Uniform(0, 1)),
+            Parameter("fixed", Constant(3)),
+            Parameter("one", Uniform(2, 2)),
+            Parameter("a", Categorical(("s", "t"))),
+            Parameter("double", Tied(Expression.parse("2 * z"))),
+        )
+    )
+    searcher = OptunaSearcher(method, space, LOSS, 0)
+    drive(searcher, 3, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
+    found = optuna.search_space.intersection_search_space(searcher.study().trials)
+    assert list(common(space)) == ["a", "z"]
+    assert common(space) == {name: known for name, known in found.items() if not known.single()}

@@ -13,6 +13,7 @@ from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.searchers.optuna_storage import ToldTrials
 from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Uniform, key
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
@@ -157,6 +158,29 @@ def test_a_missing_package_is_named_with_its_extra() -> None:
         build("gp", SPACE, LOSS, 0)
 
 
-def test_cmaes_is_for_one_objective() -> None:
-    with pytest.raises(InputError, match="one objective only"):
-        build("cmaes", SPACE, BOTH, 0)
+@pytest.mark.parametrize("method", ["tpe", "nsga2"])
+def test_the_study_that_lives_on_is_the_one_made_anew_of_the_log(method: str) -> None:
+    searcher, log = OptunaSearcher(method, PLANE, LOSS, 0), list[Event]()
+    statuses = [*([Status.COMPLETED] * 3), Status.DIVERGED, Status.PRUNED, Status.FAILED]
+    running: list[list[Event]] = []
+    for number in range(60):
+        begin, *rest = trial(number, searcher.suggest(number) or {}, statuses[number % 6], [60.0 - number, number % 7])
+        running.append(rest)
+        for event in [begin, *(running.pop(0) if number > 3 else [])]:  # four at a time
+            searcher.observe(event)
+            log.append(event)
+        if number % 10 == 9:
+            anew = OptunaSearcher(method, PLANE, LOSS, 0)
+            for event in log:
+                anew.observe(event)
+            assert anew.suggest(number + 1) == searcher.suggest(number + 1)
+            assert anew.study().trials == searcher.study().trials
+
+
+def test_a_suggestion_tells_the_study_only_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    tell = ToldTrials.tell
+    monkeypatch.setattr(ToldTrials, "tell", lambda self, number, one: (told.append(number), tell(self, number, one))[1])
+    searcher = OptunaSearcher("tpe", PLANE, LOSS, 0)
+    drive(searcher, 100, lambda number, params: trial(number, params, Status.COMPLETED, [2.0, 0.5]))
+    assert len(told) <= 2 * 100  # each as it is asked for, and once it has ended

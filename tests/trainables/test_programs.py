@@ -35,6 +35,28 @@ def test_the_program_used_longest_ago_makes_room() -> None:
     assert {dict(structure.reads)["units"] for structure, _ in trainable._programs._held} == {1, *range(3, 10)}
 
 
+class Live(Small):
+    """All numbers that may be live, a metric with state, and dropout."""
+
+    def model(self, hp: Any) -> keras.Model:
+        hidden = keras.layers.Dense(8, activation="tanh")
+        return keras.Sequential(
+            [keras.Input((6,)), hidden, keras.layers.Dropout(self.dropout(hp)), keras.layers.Dense(3)]
+        )
+
+
+@pytest.mark.parametrize("kind", [Small, Live])
+def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
+    trainable, programs = kind(), []
+    for seed in (0, 1, 0, 2):
+        given = assignment(
+            seed=seed, epochs=1, weight_decay=0.1 + seed, dropout=0.1 * seed, ema_momentum=0.9, label_smoothing=0.1
+        )
+        assert metrics(train(trainable, given)) == metrics(train(kind(), given))
+        programs.append(trainable._begun().program)
+    assert len(set(map(id, programs))) == 1
+
+
 class Folds(Small):
     """What `data` reads decides what the model has built in."""
 

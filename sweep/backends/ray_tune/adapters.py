@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.air.execution._internal import actor_manager
 from ray.exceptions import OutOfMemoryError, RayActorError
-from ray.tune.execution import tune_controller
 from ray.tune.experiment import Trial
-from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.backends.driver import Driver
-from sweep.backends.ray_tune import last_words
+from sweep.backends.ray_tune import last_words, private
 from sweep.backends.worker import Job, Order, Progress
 
 LONGEST_WAIT_S = 60.0
@@ -33,21 +30,27 @@ class _NotSaved:
 
 
 class DriverSearcher(_NotSaved, Searcher):
-    """Gives Tune the driver's next trial, never more at a time than there is room for."""
+    """Gives Tune the driver's next trial, never more at a time than there is room for.
 
-    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], *, reuse: bool) -> None:
+    ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
+    """
+
+    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], free: list[str], *, reuse: bool) -> None:
         super().__init__()
         self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
+        self._free = free
 
     def suggest(self, trial_id: str) -> Any:
         """A config that holds the order; FINISHED when there will be none, None to be asked again later.
 
         While a trial runs, it may come again: its worker may be lost.
         """
-        order = self._driver.next() if self._driver.running < self._room() else None
+        has_room = self._driver.running < self._room()
+        order = self._driver.next(self._free[0] if self._free else "") if has_room else None
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
-        return {"order": order, "job": self._job, "reuse": self._reuse}
+        del self._free[:1]
+        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room()}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""
@@ -62,10 +65,18 @@ class DriverSearcher(_NotSaved, Searcher):
 class DriverScheduler(_NotSaved, FIFOScheduler):
     """Hands each step to the driver and turns its answer into Tune's."""
 
-    def __init__(self, driver: Driver, notice: Callable[[str], None], longest_wait_s: float = LONGEST_WAIT_S) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        notice: Callable[[str], None],
+        free: list[str],
+        longest_wait_s: float = LONGEST_WAIT_S,
+    ) -> None:
         super().__init__()
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
+        self._free = free
         self._waiting: dict[str, float] = {}
+        self._usable: dict[private.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """The trial for the next free worker: the youngest, unless the oldest has long waited for room.
@@ -79,10 +90,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if not pending:
             return None
         now = time.monotonic()
-        self._waiting = {
-            trial.trial_id: now if _has_room(tune_controller, trial) else self._waiting.get(trial.trial_id, now)
-            for trial in pending
-        }
+        looks = self._may(private.STARTING_WORKERS, tune_controller)
+        starting = {trial.trial_id for trial in pending if looks and _has_room(tune_controller, trial)}
+        names = [trial.trial_id for trial in pending]
+        self._waiting = {name: now if name in starting else self._waiting.get(name, now) for name in names}
         oldest, youngest = pending[0], pending[-1]
         return oldest if now - self._waiting[oldest.trial_id] > self._longest_wait_s else youngest
 
@@ -91,16 +102,21 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         progress: Progress = result["progress"]
         for text in progress.notices:
             self._notice(text)
+        if progress.worker in self._free:  # it was given a trial that was meant for another worker
+            self._free.remove(progress.worker)
         if self._driver.take(_number(trial), progress):
             return str(TrialScheduler.CONTINUE)
-        if progress.spoilt:
+        if progress.spoilt is not None:
+            self._notice(f"the worker of trial {_number(trial)} is replaced: {progress.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
+        self._free.append(progress.worker)
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """The driver knows already; a good moment to forget those before it."""
-        forget_ended(tune_controller)
+        if self._may(private.FORGETTING, tune_controller):
+            forget_ended(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
@@ -110,6 +126,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         with_node = any(words in error for words in last_words.NODE_LOST)
         if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
+
+    def _may(self, use: private.Use, controller: Any) -> bool:
+        """Whether a controller has the names of a use; said once if not."""
+        if use not in self._usable:
+            self._usable[use] = private.usable(use, self._notice, controller)
+        return self._usable[use]
 
 
 class DriverStopper(_NotSaved, Stopper):
@@ -125,24 +147,28 @@ class DriverStopper(_NotSaved, Stopper):
         return self._driver.stopping is not None and self._driver.running == 0
 
 
-class Silence(TrialProgressCallback):
+def silence(say: Callable[[str], None]) -> list[Any]:
     """Stands in for Tune's printer of results, which keeps each trial for ever even where it prints nothing."""
+    if not private.usable(private.SILENCE, say):
+        return []
 
-    def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
-        """The driver's listeners show what there is to see."""
+    class Silence(private.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]
+        def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
+            """The driver's listeners show what there is to see."""
 
-    def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """As above."""
+        def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            """As above."""
 
-    def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
-        """As above."""
+        def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
+            """As above."""
+
+    return [Silence()]
 
 
 def forget_ended(controller: Any) -> None:
     """Take trials that have ended out of Tune's collections, which else grow with each one.
 
-    Tune walks over all its trials in each step and writes them all down at the end, but needs none that has
-    ended. The private collections are those of Ray 2.60's ``TuneController``.
+    Tune walks over all its trials in each step and writes them all down at the end, but needs none that has ended.
     """
     trials: list[Any] = controller.get_trials()
     ended = {trial for trial in trials if trial.is_finished()}
@@ -160,30 +186,32 @@ def forget_ended(controller: Any) -> None:
             Path(trial.local_path).rmdir()
 
 
-def survive_memory_kills() -> None:
+def survive_memory_kills(say: Callable[[str], None]) -> None:
     """Let Tune take a worker that Ray's memory monitor has killed for a lost one.
 
     Tune of Ray 2.60 expects two kinds of error from a worker; at this third one it would end all trials. The names that
     its modules have for the first kind are made to mean both.
     """
-    both = (RayActorError, OutOfMemoryError)
-    actor_manager.RayActorError = both
-    tune_controller.RayActorError = both
+    if private.usable(private.MEMORY_KILLS, say):
+        for name in private.MEMORY_KILLS.names:
+            private.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
 
 
-def take_waiting_processes() -> None:
+def take_waiting_processes(say: Callable[[str], None]) -> None:
     """Let workers be the processes that Ray has started ahead for them.
 
     Tune of Ray 2.60 gives its actors environment variables, those of cloud storage among them, for which Ray
     starts other processes than those that wait. On this machine they have all of the driver's as it is.
     """
+    if not private.usable(private.WAITING_PROCESSES, say):
+        return
 
     class Plain:
         def get(self, trainable: type) -> Any:
             return actors.setdefault(trainable, ray.remote(trainable))
 
     actors: dict[type, Any] = {}
-    tune_controller._ActorClassCache = Plain
+    private.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
 
 
 def _has_room(controller: Any, trial: Any) -> bool:

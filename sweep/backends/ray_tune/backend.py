@@ -14,7 +14,7 @@ from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
     DriverStopper,
-    Silence,
+    silence,
     survive_memory_kills,
     take_waiting_processes,
 )
@@ -39,19 +39,20 @@ def run(
     Ray must be connected, ``local`` or elsewhere.
     """
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
-    survive_memory_kills()
+    survive_memory_kills(notice)
     if local:
-        take_waiting_processes()
+        take_waiting_processes(notice)
+    free: list[str] = []
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
     with last_words.kept(job), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, job, room, reuse=reuse),
-            scheduler=DriverScheduler(driver, notice),
+            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
+            scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
-            callbacks=[Silence(), DriverClock(driver)],
+            callbacks=[*silence(notice), DriverClock(driver, notice)],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve

@@ -16,7 +16,7 @@ from typing import Any
 
 import ray
 
-from sweep.backends.ray_tune import nodes, starting, token
+from sweep.backends.ray_tune import nodes, private, starting, token
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError, printable
@@ -43,6 +43,8 @@ _LOCAL_SETTINGS = {
     "RAY_worker_niceness": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
 }
+_SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
+_ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
 
 LOOK_S = 2.0  # between looks at which machines there are
 
@@ -123,27 +125,30 @@ def connect(
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    with _hushed(), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
-        logs = ray.get_runtime_context().get_session_name()
-        sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
+    with _hushed(say), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
+        context = ray.get_runtime_context()
+        if private.usable(private.LOGS, say, context):
+            logs = context.get_session_name()
+            sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         yield Cluster(local=address is None)
 
 
 @contextmanager
-def _hushed() -> Iterator[None]:
+def _hushed(say: Callable[[str], None]) -> Iterator[None]:
     """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
 
-    `last_words` says it in a line. The private name is that of Ray 2.60; without it, Ray writes to the terminal.
+    `last_words` says it in a line.
     """
-    theirs = getattr(ray._private.worker, "print_to_stdstream", None)
-    if theirs is None:
+    if not private.usable(private.WORDS, say):
         yield
         return
-    ray._private.worker.print_to_stdstream = _to_debug_log
+    worker = private.module("ray._private.worker")
+    theirs = worker.print_to_stdstream
+    worker.print_to_stdstream = _to_debug_log
     try:
         yield
     finally:
-        ray._private.worker.print_to_stdstream = theirs
+        worker.print_to_stdstream = theirs
 
 
 def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
@@ -186,12 +191,13 @@ def _started(
                 log_to_driver=False,
                 logging_level="ERROR",
             )
-            _watch(over, lost)
+            if private.usable(private.WATCH, say):
+                _watch(over, lost)
             yield
         finally:
             end_starting()
             over.set()
-            ray.shutdown()
+            _end(say)
 
 
 def _knock(address: str) -> None:
@@ -207,10 +213,22 @@ def _knock(address: str) -> None:
         ) from error
 
 
+def _end(say: Callable[[str], None]) -> None:
+    """Shut a local Ray down; it would wait a second each for what is aside, and that has nothing to put away."""
+    if ray.is_initialized() and private.usable(private.FASTER_END, say):
+        processes = private.module("ray._private.worker")._global_node.all_processes
+        aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
+        for process in aside:
+            process.kill()
+        for process in aside:
+            process.wait()
+    ray.shutdown()
+
+
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
     """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
-    node = ray._private.worker._global_node
-    servers = [info.process for kind in ("gcs_server", "raylet") for info in node.all_processes[kind]]
+    node = private.module("ray._private.worker")._global_node
+    servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
     def watch() -> None:
         while not over.wait(1.0):

@@ -14,6 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.backends import sharing
+from sweep.backends.ray_tune import private
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
 
@@ -46,12 +47,10 @@ def alive() -> tuple[Node, ...]:
 
 
 def promised() -> tuple[tuple[Node, int], ...]:
-    """Kinds of machines that an autoscaler can bring, and how many of each; nothing where there is none.
-
-    What it tells of is private to Ray 2.60; where that is missing, only machines that are there count.
-    """
-    ask = getattr(ray._private.state.state, "get_cluster_config", lambda: None)
-    config = ask()
+    """Kinds of machines that an autoscaler can bring, and how many of each; nothing where there is none."""
+    if private.missing(private.PROMISES):  # then only machines that are there count
+        return ()
+    config = private.module("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
     return tuple(
         (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)

@@ -10,10 +10,7 @@ from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
-from ray._private import ray_constants
-from ray._private.node import Node
-
-from sweep.backends.ray_tune import token
+from sweep.backends.ray_tune import private, token
 
 _NICENESS = 10  # what is started aside shall not take the cores from workers that start
 
@@ -24,8 +21,14 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
 
     Yields a function that ends that thread's starting, done or not: to be called before Ray is shut down.
     ``say`` is told, from that thread, where the dashboard is, or what did not start; ``meanwhile`` is called
-    while the rest starts. The methods of ``Node`` that are stood in for are those of Ray 2.60.
+    while the rest starts, or before where this Ray cannot be hastened.
     """
+    if not private.usable(private.FASTER_START, say):
+        meanwhile()
+        yield lambda: None
+        return
+    node_class: Any = private.module("ray._private.node").Node
+    ray_constants: Any = private.module("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     aside: Queue[Callable[[], None] | None] = Queue()
     ending = threading.Event()
@@ -68,14 +71,14 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
         stand_in.__name__: stand_in
         for stand_in in (start_monitor, start_api_server, start_log_monitor, start_ray_processes)
     }
-    here = {name: getattr(Node, name) for name in stand_ins}
+    here = {name: getattr(node_class, name) for name in stand_ins}
     for name, stand_in in stand_ins.items():
-        setattr(Node, name, stand_in)
+        setattr(node_class, name, stand_in)
     threading.Thread(target=work, name="sweep-ray-start", daemon=True).start()
     try:
         yield end
     finally:
         for name, method in here.items():
-            setattr(Node, name, method)
+            setattr(node_class, name, method)
         ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
         aside.put(None)  # not before the end: what it has started dies with the thread

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import socket
 import time
+import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 
+from sweep.backends import memory
 from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
 
 
@@ -36,9 +42,11 @@ class TrialWorker(tune.Trainable):
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
         self._began = last_words.record(job)
-        self._worker = Worker(job, reuse=config["reuse"])
+        neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
+        self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
         self._take(order)
         self._spoilt = False
+        self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -68,9 +76,21 @@ class TrialWorker(tune.Trainable):
         if not self._job.results_folder.is_dir():  # a node that has joined since the sweep began
             return {"progress": self._without_results()}
         progress = self._worker.step()
-        self._spoilt = progress.spoilt
-        return {"progress": progress}
+        self._spoilt = progress.spoilt is not None
+        return {"progress": dataclasses.replace(progress, worker=self._id)}
 
     def __repr__(self) -> str:
         """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
         return getattr(self, "_name", type(self).__name__)
+
+
+def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
+    """How many trials run at once on a node with these resources, of the ``room`` that there are on all nodes."""
+    rooms = [node.get(name, 0.0) / asked for name, asked in (("CPU", devices.cpus), ("GPU", devices.gpus)) if asked]
+    return max(min(room, *map(int, rooms)), 1)
+
+
+def _resources_here() -> Mapping[str, float]:
+    """Of the node on which this worker runs."""
+    here = ray.get_runtime_context().get_node_id()
+    return next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})

@@ -1,0 +1,79 @@
+"""How often structures are compiled: trials that go to workers which hold their structure, or by number as they come.
+
+    python benchmarks/affinity.py                   # two minutes on two CPU cores
+
+Both rows run a grid of 27 trials and three structures on a Ray of their own; in the second the trainable keeps to
+itself what it read, so that the driver cannot tell the structures apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import sweep
+from sweep.contract import Facts
+from sweep.hyperparameters import to_json
+from trainables.digits_cnn import DigitsCNN
+
+ROOT = Path(__file__).parents[1]
+FILE = """
+name: affinity
+trainable: affinity:{trainable}
+method: grid
+metric: {{name: val_accuracy, goal: maximize}}
+parameters:
+  learning_rate: {{values: [1e-2, 3e-3, 1e-3]}}
+  weight_decay: {{values: [1e-1, 1e-2, 1e-3]}}
+  filters: {{values: [8, 16, 32]}}
+  optimizer: {{value: adamw}}
+  batch_size: {{value: 64}}
+epochs: {epochs}
+resources: {{cpus: 1}}
+"""
+
+
+class Told(DigitsCNN):
+    """Reports what was read in building its program."""
+
+    def facts(self) -> Facts:
+        return dataclasses.replace(super().facts(), structure=to_json(self._begun().structure.reads))
+
+
+class Untold(DigitsCNN):
+    """Reports nothing of the kind."""
+
+    def facts(self) -> Facts:
+        return dataclasses.replace(super().facts(), structure=None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=5)
+    given = parser.parse_args()
+    for name in ("Told", "Untold"):
+        with tempfile.TemporaryDirectory(prefix="affinity-") as scratch:
+            file = Path(scratch) / "affinity.yaml"
+            file.write_text(FILE.format(trainable=name, epochs=given.epochs))
+            command = [sys.executable, "-m", "sweep", "run", str(file), "--results", scratch, "--no-memo"]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks"), str(ROOT)])}
+            began = time.perf_counter()
+            ran = subprocess.run(command, cwd=scratch, env=environment, check=True, capture_output=True, text=True)
+            wall_s = time.perf_counter() - began
+            trials = sweep.load(Path(scratch) / "affinity").trials
+        compile_s = trials["overhead.compile_s"].fillna(0.0)
+        print(
+            f"{name:7} {len(trials)} trials: {int((compile_s > 0).sum())} compiled, in {compile_s.sum():.1f} s; "
+            f"{ran.stdout.count(' is replaced')} workers replaced; {wall_s:.1f} s in all",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""What we use of Ray beyond its interface, in one list: the next release may take any of it away.
+
+Each use says what is lost without it. Where one of its names is missing it is left out, with a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import ray
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Names as ``module:attribute.attribute``, or ``:attribute`` of the object at hand, and the loss without them."""
+
+    names: tuple[str, ...]
+    loss: str
+
+
+FASTER_START = Use(
+    (
+        "ray._private.node:Node.start_monitor",
+        "ray._private.node:Node.start_api_server",
+        "ray._private.node:Node.start_log_monitor",
+        "ray._private.node:Node.start_ray_processes",
+        "ray._private.ray_constants:RAY_DASHBOARD_STARTUP_TIMEOUT_S",
+    ),
+    "Ray starts more slowly",
+)
+WATCH = Use(("ray._private.worker:_global_node.all_processes",), "if Ray dies, the sweep may hang")
+FASTER_END = Use(WATCH.names, "Ray ends more slowly")
+MEMORY_KILLS = Use(
+    (
+        "ray.air.execution._internal.actor_manager:RayActorError",
+        "ray.tune.execution.tune_controller:RayActorError",
+    ),
+    "a worker that Ray's memory monitor kills ends the sweep",
+)
+WAITING_PROCESSES = Use(("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly")
+SILENCE = Use(("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial")
+FORGETTING = Use(
+    (
+        ":get_live_trials",
+        ":_stopped_trials",
+        ":_failed_trials",
+        ":_trials_to_cache",
+        ":_trial_metadata",
+    ),
+    "the driver grows and slows down with each trial",
+)
+STARTING_WORKERS = Use(
+    (":_trial_to_actor", ":_actor_manager.is_actor_started"),
+    "a worker that takes more than a minute to start may be ended before it ever runs",
+)
+WORDS = Use(("ray._private.worker:print_to_stdstream",), "what it says about lost workers is written in between")
+PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
+
+LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
+
+KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
+
+OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE, WORDS, PROMISES)
+OF_A_STARTED_RAY = (WATCH, FASTER_END)
+OF_ITS_CONTEXT = (LOGS,)
+OF_TUNES_TRIALS = (KILLING,)
+OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
+
+
+def missing(use: Use, owner: object = None) -> list[str]:
+    """The names of a use that this Ray does not have."""
+    return [name for name in use.names if not _is_there(name, owner)]
+
+
+def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
+    """Whether all names are there; else says what that costs."""
+    absent = missing(use, owner)
+    if absent:
+        say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
+    return not absent
+
+
+def module(name: str) -> Any:
+    """A module of Ray that is not for everyone, without a type."""
+    return import_module(name)
+
+
+def _is_there(name: str, owner: object) -> bool:
+    path, _, attributes = name.partition(":")
+    try:
+        found = import_module(path) if path else owner
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except (ImportError, AttributeError):
+        return False
+    return True

@@ -1,0 +1,181 @@
+"""Search by CMA-ES with restarts: Hansen (2016), "The CMA Evolution Strategy: A Tutorial", arXiv:1604.00772.
+
+Where a generation spans next to nothing, or its values no longer differ, another distribution begins at a random place
+with twice the population (IPOP: Auger and Hansen, CEC 2005): one that has converged would only repeat itself.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import numpy as np
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what it can do beside with packages that are not there
+    import cmaes
+
+from sweep.errors import InputError
+from sweep.events import Event, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.searchers.history import History, Record
+from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
+from sweep.space.domains import Categorical, contains, key
+from sweep.space.draws import from_unit, to_unit
+from sweep.space.objectives import Objective
+from sweep.space.space import Parameter, Space
+
+_JUDGED = (Status.COMPLETED, Status.PRUNED)
+_WIDTH = 1 / 6  # of a first distribution, as a share of each range
+_SMALL = 1e-3  # a generation that spans less of each range has converged
+_ATTEMPTS = 20  # then random draws, which need not be near to what was tried
+_FEWEST_SOURCES = 10  # of which a warm start takes the best tenth
+
+Point = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+class CmaesSearcher:
+    """Suggests draws of a normal distribution that follows the better half of each generation.
+
+    It adapts the numbers that every trial has; choices and conditional parameters are drawn at random. Completed and
+    pruned trials count with their last value, those that diverged or ran out of memory as worse than any, failed ones
+    by the objective's `impute`, else not at all. A generation is over with the first trials that fill it; one that
+    ends later no longer counts, so that no worker waits.
+    """
+
+    foresees = False
+
+    def __init__(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
+        if len(objectives) > 1:
+            raise InputError.one("method", "cmaes optimizes one objective only", "method: nsga2, or tpe")
+        self._space = space
+        self._objective = objectives[0]
+        self._seed = seed
+        self._adapted = [parameter for parameter in space.parameters if _is_adapted(parameter)]
+        self._history = History()
+        self._tried: set[str] = set()
+        self._past: list[tuple[Point, float]] = []
+        self._generations: dict[int, tuple[int, int]] = {}  # of open trials: number of restarts, and generation
+        self._solutions: list[tuple[Point, float]] = []  # of the present generation
+        self._restarts = 0
+        self._optimizer: cmaes.CMA | None = None
+
+    def learn(self, past: Iterable[Record]) -> int:
+        count = 0
+        for record in past:
+            params = self._space.adopt(record.params)
+            loss = self._loss(record)
+            if params is None or (record.status in _JUDGED and not math.isfinite(loss or 0.0)):
+                continue
+            count += 1
+            if loss is not None and math.isfinite(loss):
+                self._past.append((self._point(params), loss))
+        return count
+
+    def suggest(self, number: int) -> Params | None:
+        if number in self._history.trials:
+            return self._history.trials[number].params
+        draws = chain(self._optimizer_draws(number), uniform_draws(self._seed, number))
+        return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, TrialStarted) and event.trial not in self._history.trials:
+            self._tried.add(key(event.params))
+            if self._adapted and self._belongs(event.params):
+                self._generations[event.trial] = self._restarts, self._distribution().generation
+        self._history.observe(event)
+        if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED:
+            generation = self._generations.pop(event.trial, None)
+            if generation is not None and generation == (self._restarts, self._distribution().generation):
+                self._hear(self._history.trials[event.trial])
+
+    @property
+    def restarts(self) -> int:
+        """How often the search has begun anew."""
+        return self._restarts
+
+    def _hear(self, record: Record) -> None:
+        """Take a trial of the present generation in; the last one moves the distribution."""
+        loss, optimizer = self._loss(record), self._distribution()
+        if loss is None:
+            return
+        self._solutions.append((self._point(record.params), loss))
+        if len(self._solutions) < optimizer.population_size:
+            return
+        worst = max((loss for _, loss in self._solutions if math.isfinite(loss)), default=0.0)
+        with np.errstate(all="ignore"):
+            optimizer.tell([(point, min(loss, worst + 1.0)) for point, loss in self._solutions])
+            converged = optimizer.should_stop()
+        points = np.array([point for point, _ in self._solutions])
+        self._solutions.clear()
+        if converged or np.all(np.ptp(points, axis=0) < _SMALL):
+            self._restarts += 1
+            self._optimizer = self._begun(2 * optimizer.population_size)
+
+    def _optimizer_draws(self, number: int) -> Iterator[Draw]:
+        if not self._adapted:
+            return
+        seeds = np.random.SeedSequence([self._seed, number, self._restarts]).generate_state(2)
+        optimizer, others = self._distribution(), np.random.Generator(np.random.Philox(int(seeds[0])))
+        optimizer.reseed_rng(int(seeds[1]))
+        for _ in range(_ATTEMPTS):
+            units = dict(zip((parameter.name for parameter in self._adapted), optimizer.ask().tolist(), strict=True))
+
+            def draw(parameter: Parameter, units: dict[str, float] = units) -> Value:
+                return from_unit(parameter.domain, units.get(parameter.name, others.random()))
+
+            yield draw
+
+    def _distribution(self) -> cmaes.CMA:
+        if self._optimizer is None:
+            self._optimizer = self._begun(None)
+        return self._optimizer
+
+    def _begun(self, population: int | None) -> cmaes.CMA:
+        """A new distribution: in the middle or where earlier sweeps were best, after a restart anywhere."""
+        dimensions = len(self._adapted)
+        seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
+        mean, width, covariance = np.full(dimensions, 0.5), _WIDTH, None
+        if self._restarts:
+            mean = np.random.Generator(np.random.Philox(seed)).random(dimensions)
+        elif self._past:
+            repeated = self._past * -(-_FEWEST_SOURCES // len(self._past))  # the best tenth is the best one
+            mean, width, covariance = cmaes.get_warm_start_mgd(repeated)
+        return cmaes.CMA(
+            mean=mean,
+            sigma=max(width, 1e-10),
+            cov=covariance,
+            bounds=np.array([[0.0, 1.0]] * dimensions),
+            n_max_resampling=10 * dimensions,
+            population_size=population,
+            seed=seed,
+        )
+
+    def _point(self, params: Params) -> Point:
+        return np.array([to_unit(parameter.domain, params[parameter.name]) for parameter in self._adapted])
+
+    def _belongs(self, params: Params) -> bool:
+        return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
+
+    def _loss(self, record: Record) -> float | None:
+        """What a trial counts as; infinite for worse than any, None for nothing."""
+        by_epoch = [self._objective.value(metrics) for _, metrics in sorted(record.epochs.items())]
+        losses = [self._objective.sign * value for value in by_epoch if value is not None]
+        if record.status in _JUDGED:
+            last = self._objective.value(record.last)
+            return math.inf if last is None else self._objective.sign * last
+        match self._objective.impute:
+            case None if record.status is Status.FAILED:
+                return None
+            case "latest" if losses:
+                return losses[-1]
+            case "best" if losses:
+                return min(losses)
+        return math.inf
+
+
+def _is_adapted(parameter: Parameter) -> bool:
+    if not parameter.drawn or parameter.when or isinstance(parameter.domain, Categorical):
+        return False
+    return from_unit(parameter.domain, 0.0) != from_unit(parameter.domain, 1 - 1e-9)  # it has more than one value

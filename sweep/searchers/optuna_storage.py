@@ -1,0 +1,135 @@
+"""Where Optuna's study lives: in a list of trials that the searcher keeps true, without copies."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Container, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.storages import BaseStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+NAME = "sweep"
+_ID = 0
+
+
+class ToldTrials(BaseStorage):
+    """One study; a trial's id is its number.
+
+    `tell` puts a trial at its place; what Optuna itself asks for comes behind these, until `forget` drops it.
+    """
+
+    def __init__(self, directions: Sequence[StudyDirection]) -> None:
+        self._directions = list(directions)
+        self._trials: list[FrozenTrial] = []
+        self.notes: dict[str, Any] = {}  # what samplers note about the study
+
+    def tell(self, number: int, trial: FrozenTrial) -> None:
+        """Put a trial at its place, which is there or the next one."""
+        trial.number = trial._trial_id = number
+        self._trials[number : number + 1] = [trial]
+
+    def forget(self, number: int) -> None:
+        """Drop a trial and all behind it."""
+        del self._trials[number:]
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        running = TrialState.RUNNING
+        self.tell(len(self._trials), template_trial or frozen(running, None, {}, {}, {}, {}, datetime.now(UTC), None))
+        return len(self._trials) - 1
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        return self._trials[trial_id]
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        if states == (TrialState.WAITING,):  # asked for before each trial, and never there
+            return []
+        trials = [trial for trial in self._trials if states is None or trial.state in states]
+        return copy.deepcopy(trials) if deepcopy else trials
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        trial = self._trials[trial_id]
+        trial.params = {**trial.params, param_name: distribution.to_external_repr(param_value_internal)}
+        trial.distributions = {**trial.distributions, param_name: distribution}
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        trial = self._trials[trial_id]
+        trial.state = state
+        if values is not None:
+            trial.values = list(values)
+        if state.is_finished():
+            trial.datetime_complete = datetime.now(UTC)
+        return True
+
+    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+        self._trials[trial_id].intermediate_values[step] = intermediate_value
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._trials[trial_id].user_attrs = {**self._trials[trial_id].user_attrs, key: value}
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        self._trials[trial_id].system_attrs = {**self._trials[trial_id].system_attrs, key: value}
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        return _ID
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        return NAME
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        return self._directions
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return {}
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return self.notes
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        self.notes = {**self.notes, key: value}
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        raise NotImplementedError("a sweep's study has no attributes of users")
+
+    def get_all_studies(self) -> list[Any]:
+        raise NotImplementedError("there is one study")
+
+    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
+        raise NotImplementedError("there is one study")
+
+    def delete_study(self, study_id: int) -> None:
+        raise NotImplementedError("the study ends with its sweep")
+
+
+def frozen(
+    state: TrialState,
+    values: list[float] | None,
+    params: dict[str, Any],
+    distributions: dict[str, BaseDistribution],
+    by_epoch: dict[int, float],
+    notes: dict[str, Any],
+    started: datetime,
+    ended: datetime | None,
+) -> FrozenTrial:
+    """A trial in Optuna's words, without a number."""
+    return FrozenTrial(
+        number=-1,
+        trial_id=-1,
+        state=state,
+        value=None,
+        values=values,
+        params=params,
+        distributions=distributions,
+        intermediate_values=by_epoch,
+        datetime_start=started,
+        datetime_complete=ended,
+        user_attrs={},
+        system_attrs=notes,
+    )

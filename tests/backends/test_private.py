@@ -1,0 +1,151 @@
+"""Ray's private names: each is there, and a Ray without one is slower and not broken."""
+
+from __future__ import annotations
+
+import inspect
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import ray
+from ray.runtime_context import RuntimeContext
+
+from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune.private import Use
+
+pytestmark = pytest.mark.ray
+
+NAMES = [name for use in private.OF_RAY for name in use.names]
+STAND_INS = [*private.MEMORY_KILLS.names, *private.WAITING_PROCESSES.names, *private.SILENCE.names]
+CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names]
+
+
+def test_every_use_is_in_a_list() -> None:
+    uses = {value for value in vars(private).values() if isinstance(value, Use)}
+    lists = [value for name, value in vars(private).items() if name.startswith("OF_")]
+    assert uses == {use for listed in lists for use in listed}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_this_ray_has(name: str) -> None:
+    assert private.missing(Use((name,), "")) == []
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_the_controller_of_this_tune_has(name: str, controller: Any) -> None:
+    assert private.missing(Use((name,), ""), controller) == []
+
+
+def test_a_started_ray_has_processes_to_watch() -> None:
+    from ray._private import worker
+    from ray._private.node import Node
+
+    assert hasattr(worker, "_global_node")  # None, as none is started here
+    assert "self.all_processes" in inspect.getsource(Node.__init__)
+
+
+def test_the_context_of_this_ray_has_the_session_s_name() -> None:
+    assert all(private.missing(use, RuntimeContext) == [] for use in private.OF_ITS_CONTEXT)
+
+
+@pytest.mark.parametrize("use", private.OF_TUNES_TRIALS)
+def test_a_trial_of_this_tune_has(use: Use) -> None:
+    from ray.tune.experiment import Trial
+
+    trial = Trial("none", stub=True)
+    assert private.missing(use, trial) == []
+
+
+def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
+    from sweep.backends.ray_tune.clock import DriverClock
+
+    order = SimpleNamespace(assignment=SimpleNamespace(trial=3))
+    trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())
+    said = list[str]()
+    DriverClock(SimpleNamespace(tick=lambda: [3]), said.append).on_step_end(1, [trial])
+    assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {private.KILLING.loss}"]
+
+
+@pytest.fixture
+def controller(monkeypatch: pytest.MonkeyPatch) -> Any:
+    from ray.tune.execution.tune_controller import TuneController
+    from ray.tune.search import BasicVariantGenerator
+
+    monkeypatch.setenv("TUNE_MAX_PENDING_TRIALS_PG", "1")  # else it asks a running Ray
+    return TuneController(search_alg=BasicVariantGenerator(), storage=None, resource_manager_factory=lambda: None)
+
+
+def without(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
+    """A Ray that lacks one name; the line that tells so."""
+    path, _, attributes = name.partition(":")
+    *parents, last = attributes.split(".")
+    owner: Any = import_module(path)
+    for parent in parents:
+        owner = getattr(owner, parent)
+    monkeypatch.delattr(owner, last)
+    return f"Ray {ray.__version__} has no {path}.{attributes}: "
+
+
+@pytest.mark.parametrize("name", private.FASTER_START.names)
+def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune import starting
+
+    line = without(monkeypatch, name)
+    node = import_module("ray._private.node").Node
+    before, said, done = dict(vars(node)), list[str](), list[bool]()
+    with starting.hastened(said.append, lambda: done.append(True)) as end:
+        assert dict(vars(node)) == before
+        end()
+    assert (said, done) == ([line + private.FASTER_START.loss], [True])
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune import adapters
+
+    said = list[str]()
+    for path, _, attribute in (other.partition(":") for other in STAND_INS):
+        monkeypatch.setattr(f"{path}.{attribute}", getattr(import_module(path), attribute))  # put back afterwards
+    line = without(monkeypatch, name)
+    adapters.survive_memory_kills(said.append)
+    adapters.take_waiting_processes(said.append)
+    callbacks = adapters.silence(said.append)
+    assert [text for text in said if text.startswith(line)] == said != []
+    assert bool(callbacks) == (name not in private.SILENCE.names)
+
+
+class Trial(NamedTuple):
+    """What is looked at of a trial of Tune."""
+
+    trial_id: str
+    status: str
+    local_path: str = "/nowhere"
+
+    def is_finished(self) -> bool:
+        return self.status == "TERMINATED"
+
+
+@pytest.mark.parametrize("name", CONTROLLERS)
+def test_a_controller_without_a_name_is_left_alone_and_that_is_said_once(name: str) -> None:
+    from sweep.backends.ray_tune.adapters import DriverScheduler
+
+    ended, waiting = Trial("1", "TERMINATED"), Trial("2", "PENDING")
+    whole = SimpleNamespace(
+        get_trials=lambda: [ended, waiting],
+        get_live_trials=set,
+        _stopped_trials=set(),
+        _failed_trials=set(),
+        _trials_to_cache=set(),
+        _trial_metadata={},
+        _trial_to_actor=SimpleNamespace(get=lambda trial: None),
+        _actor_manager=SimpleNamespace(is_actor_started=lambda worker: True),
+    )
+    delattr(whole, name[1:].partition(".")[0])
+    said = list[str]()
+    scheduler = DriverScheduler(SimpleNamespace(), said.append, [])
+    for _ in range(2):
+        assert scheduler.choose_trial_to_run(whole) is waiting
+        scheduler.on_trial_complete(whole, ended, {})
+    (line,) = said
+    assert line.startswith(f"Ray {ray.__version__} has no {name[1:]}: ")
