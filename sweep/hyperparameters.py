@@ -6,11 +6,50 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sweep.events import Params, Value
 
 _T = TypeVar("_T")
+
+
+class Watched(dict[str, Value]):
+    """Parameters that tell which of them were read; a copy of the mapping as a whole reads all of them."""
+
+    def __init__(self, params: Params, seen: set[str]) -> None:
+        super().__init__(params)
+        self.seen = seen
+
+    def __getitem__(self, name: str) -> Value:
+        self.seen.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.seen.add(str(name))
+        return super().__contains__(name)
+
+    def __iter__(self) -> Iterator[str]:
+        self.seen.update(super().keys())
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.seen.add(name)
+        return super().get(name, default)
+
+    def keys(self) -> Any:
+        self.seen.update(super().keys())
+        return super().keys()
+
+    def values(self) -> Any:
+        self.seen.update(super().keys())
+        return super().values()
+
+    def items(self) -> Any:
+        self.seen.update(super().keys())
+        return super().items()
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Value]]]:
+        return dict, (dict(dict.items(self)),)  # elsewhere nobody watches
 
 
 class Mark(Enum):
@@ -55,7 +94,7 @@ class Hyperparameters:
     """
 
     def __init__(self, params: Params) -> None:
-        self._params = dict(params)
+        self._params, self._seen = _taken(params)
         self._records: list[Reads] = []
 
     def __getitem__(self, name: str) -> Value:
@@ -75,7 +114,7 @@ class Hyperparameters:
         return value
 
     def __contains__(self, name: str) -> bool:
-        present = name in self._params
+        present = self.peek(name) is not Mark.ABSENT
         for record in self._records:
             record.setdefault(name, Mark.PRESENT if present else Mark.ABSENT)
         return present
@@ -109,6 +148,7 @@ class Hyperparameters:
     def below(self, name: str) -> tuple[str, ...]:
         """The names of the parameters below a nested name, without it; none where there are none."""
         names = tuple(key for key in self._params if key.startswith(f"{name}."))
+        self._seen.update(names)
         for record in self._records:
             record[name] = names
         return tuple(key.removeprefix(f"{name}.") for key in names)
@@ -142,11 +182,13 @@ class Hyperparameters:
 
     def peek(self, name: str) -> Value | Mark:
         """The value, or `Mark.ABSENT`, without a trace in any record."""
+        self._seen.add(name)
         return self._params.get(name, Mark.ABSENT)
 
     def _same(self, name: str, then: Value | Mark | tuple[str, ...]) -> bool:
         now = self.peek(name)
         if isinstance(then, tuple):
+            self._seen.update(then)
             return tuple(key for key in self._params if key.startswith(f"{name}.")) == then
         if then is Mark.PRESENT:
             return now is not Mark.ABSENT
@@ -160,6 +202,13 @@ class Hyperparameters:
 
     def _missing(self, name: str) -> str:
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"
+
+
+def _taken(given: Params) -> tuple[dict[str, Value], set[str]]:
+    """A copy of what is given, and where to note what is read of it."""
+    if isinstance(given, Watched):
+        return dict(dict.items(given)), given.seen
+    return dict(given), set()
 
 
 class Group:

@@ -41,8 +41,8 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
 
 
 def _found(target: str, folders: Iterable[Path]) -> Any:
-    for folder in map(str, folders):
-        if folder not in sys.path:
-            sys.path.insert(0, folder)
+    first = list(dict.fromkeys(map(str, folders)))  # in the order in which `inspection` has looked
+    if sys.path[: len(first)] != first:
+        sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

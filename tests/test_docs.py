@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from sweep.cli import main
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
 from sweep.runner import planning
 from sweep.spec import load, parse
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+from sweep.store.tables import TableBuilder
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -31,8 +37,6 @@ def test_the_readmes_model_reads_the_parameters_of_the_readmes_file(tmp_path: Pa
 def test_the_readmes_model_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from click.testing import CliRunner
 
-    from sweep.cli import main
-
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
     (tmp_path / "wine.yaml").write_text(_blocks("yaml")[0])
     monkeypatch.chdir(tmp_path)
@@ -40,6 +44,50 @@ def test_the_readmes_model_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     result = CliRunner().invoke(main, ["run", "wine.yaml", "--inline"])
     assert result.exit_code == 0, result.output
     assert "[12/12]" in result.output
+
+
+PAGES = sorted([ROOT / "README.md", ROOT / "results" / "README.md", *(ROOT / "docs").glob("*.md")])
+
+
+def _command_lines(page: Path) -> Iterator[list[str]]:
+    """What stands behind ``python -m sweep`` in code, without the brackets of what may be left out."""
+    for line in re.findall(r"python -m sweep ([^`\n#;]*)", page.read_text()):
+        yield re.sub(r"[\[\]]|\.\.\.", "", line).split()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
+    for name, *arguments in _command_lines(page):
+        command = main.commands[name]
+        if not arguments:  # named, not typed
+            continue
+        with command.make_context(name, [{"N": "1"}.get(argument, argument) for argument in arguments]):
+            pass
+    known = {option for command in main.commands.values() for param in command.params for option in param.opts}
+    others = {"--help", "--dist"}  # of pytest
+    named = set(re.findall(r"`[^`\n]*?(--[a-z-]+)", page.read_text()))
+    assert named <= known | others, named - known - others
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "results" / "README.md"], ids=lambda p: p.parent.name)
+def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = [block for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "results/" in block]
+    assert blocks
+    for name in ("lr_wd_aug", "last_week"):
+        info = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}]}
+        folder = ResultsFolder.create(tmp_path / "results", name, "", info)
+        with Log(folder.log) as log:
+            params = {"augmentation": "low"}
+            log.append([TrialStarted(trial=0, trial_id="t", params=params, seed=0, repeat=0, time=1.0)])
+            metrics = {"val_accuracy": 0.5}
+            log.append([EpochReported(trial=0, epoch=1, metrics=metrics, time=2.0, time_s=1.0)])
+            log.append([TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=3.0)])
+        builder = TableBuilder.of(folder)
+        builder.follow(folder.log)
+        builder.write(folder)
+    monkeypatch.chdir(tmp_path)
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), {})
 
 
 def test_the_tree_names_what_is_there() -> None:

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.hyperparameters import Hyperparameters, Mark, Reads, from_json, to_json
+from sweep.hyperparameters import Hyperparameters, Mark, Reads, Watched, from_json, to_json
 
 HP = {"rate": 0.1, "units": 8, "kind": "relu", "on": True, "aug.kind": "flip", "aug.deep.p": 0.5}
 
@@ -98,3 +101,27 @@ def test_reads_as_text_and_back_agree_with_the_same_trials() -> None:
     for other in ({"on": 1}, {"units": [8, 5]}, {"decay": 0.5}, {"momentum": 1}, {"aug.more": 1}):
         assert not Hyperparameters({**hp._params, **other}).agree(read)
     assert Hyperparameters({**hp._params, "rate": 2.0}).agree(read)
+
+
+@pytest.mark.parametrize(
+    ("use", "seen"),
+    [
+        (lambda given: given["a"], {"a"}),
+        (lambda given: given.get("z", 1), {"z"}),
+        (lambda given: "a" in given, {"a"}),
+        (dict, {"a", "b", "n.x"}),
+        (lambda given: dict(**given), {"a", "b", "n.x"}),
+        (lambda given: list(given.values()), {"a", "b", "n.x"}),
+        (lambda given: Hyperparameters(given), set()),
+        (lambda given: Hyperparameters(given).a, {"a"}),
+        (lambda given: Hyperparameters(given).n.x, {"n.x"}),
+        (lambda given: Hyperparameters(given).get("z", 1), {"z"}),
+        (lambda given: Hyperparameters(given).below("n"), {"n.x"}),
+        (lambda given: Hyperparameters(given).agree({"a": 1}), {"a"}),
+        (pickle.dumps, set()),
+    ],
+)
+def test_watched_parameters_tell_what_was_read(use: Callable[[Watched], object], seen: set[str]) -> None:
+    given = Watched({"a": 1, "b": 2, "n.x": 3}, set())
+    use(given)
+    assert given.seen == seen

@@ -24,15 +24,27 @@ EXAMPLES = 8
 TOLERANCE, TOLERANCE_OF_HALF = 1e-3, 5e-2  # of the loss, which rounding moves by less
 
 
-def check(model: keras.Model, losses: Iterable[GlobalLoss | Noted], examples: Any) -> None:
-    """Raise Refused for a loss that is no mean over the first of these ``examples``; may change the state of layers."""
+def check(
+    model: keras.Model, losses: Iterable[GlobalLoss | Noted], examples: Any, put_back: Callable[[], None]
+) -> None:
+    """Raise Refused for a loss that is no mean over the first of these ``examples``.
+
+    ``put_back`` undoes what losses and layers change of their state: parts are computed side by side, not in turn.
+    """
     some = tf.nest.map_structure(lambda leaf: leaf[:EXAMPLES], examples)
     size = len(tf.nest.flatten(some)[0])
     if size < 2:
         return
     counted = [loss.name for loss in losses if loss.counts_first]
     loss = _traced(model, some, counted)
-    whole, parts = (_mean(loss, some, edges, counted) for edges in ([0, size], [0, size // 3 or 1, size]))
+
+    def alone(*given: Any) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        try:
+            return loss(*given)
+        finally:
+            put_back()
+
+    whole, parts = (_mean(alone, some, edges, counted) for edges in ([0, size], [0, size // 3 or 1, size]))
     half = model.compute_dtype in ("float16", "bfloat16")
     tolerance = (TOLERANCE_OF_HALF if half else TOLERANCE) * max(abs(whole), 1e-3)
     if np.isfinite(whole) and abs(whole - parts) > tolerance:

@@ -60,9 +60,8 @@ class Program:
         self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
         self._graph.traced.clear()
         if not self._graph.whole:
-            self.state.will_train()
-            additivity.check(model, self._graph.losses, train.examples(additivity.EXAMPLES))
-            self.state.rewind()
+            examples = train.examples(additivity.EXAMPLES)
+            additivity.check(model, self._graph.losses, examples, self.state.rewind)
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from sweep.hyperparameters import Hyperparameters, Mark, Reads
+from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
 from trainables.sources import DataError, Rows
 
 Loaded: TypeAlias = tuple[Any, Any]
@@ -117,7 +117,7 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
         for i, leaf in enumerate(leaves):
             _write(leaf, aside / f"{i}.npy")
         structure = _described(loaded, iter(range(len(leaves))))
-        about = {"structure": structure, "reads": {name: _as_json(value) for name, value in reads.items()}}
+        about = {"structure": structure, "reads": to_json(reads)}
         (aside / "about.json").write_text(json.dumps(about))
         aside.rename(home)
     except BaseException:
@@ -128,27 +128,7 @@ def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
 def _about(home: Path) -> tuple[Any, Reads]:
     """The structure, None for what is not shared, and what was read to load it."""
     about = json.loads((home / "about.json").read_text())
-    return about["structure"], {name: _from_json(value) for name, value in about["reads"].items()}
-
-
-def _as_json(read: Any) -> dict[str, Any]:
-    match read:
-        case Mark():
-            return {"mark": read.value}
-        case tuple():
-            return {"group": list(read)}
-        case _:
-            return {"value": read}
-
-
-def _from_json(read: dict[str, Any]) -> Any:
-    match read:
-        case {"mark": mark}:
-            return Mark(mark)
-        case {"group": names}:
-            return tuple(names)
-        case _:
-            return read["value"]
+    return about["structure"], from_json(about["reads"])
 
 
 def _write(leaf: Any, file: Path) -> None:

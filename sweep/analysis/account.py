@@ -44,17 +44,17 @@ class Account:
 
 def of(folder: ResultsFolder) -> Account:
     """Read a sweep. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading, values
 
-    read = tables.read(folder)
+    read = reading.read(folder)
     sweep = of_tables(folder, read)
-    rows = tables.rows(read.trials)
+    errors = values.columns(read.trials, ["trial", "error"])
     return Account(
         sweep,
         ranking.rank([sweep]),
         costs.of_tables(folder.name, read),
         _curves(read, f"metric.{sweep.objectives[0][0]}"),
-        {int(str(row["trial"])): str(row["error"]) for row in rows if row.get("error")},
+        {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},
         folder.read_info(),
         folder.spec.read_text(encoding="utf-8"),
     )

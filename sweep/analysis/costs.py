@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,9 @@ from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
+
+COLUMNS = ("trial", "time_s", "data_wait_s")
+"""What `of_tables` looks at in the table of metrics."""
 
 STARVING = 0.2
 """A trial that waits for its data for more than this share of its training time starves its accelerator."""
@@ -28,39 +30,33 @@ class Costs:
 
 def of(folder: ResultsFolder) -> Costs:
     """The costs of a sweep as its log stands now. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading
 
-    return of_tables(folder.name, tables.read(folder))
+    return of_tables(folder.name, reading.read(folder, COLUMNS))
 
 
 def of_tables(sweep: str, read: Tables) -> Costs:
     """The costs of a sweep of which the tables have been read."""
-    from sweep.store import tables
+    from sweep.store import values
 
-    train_s, parts = 0.0, defaultdict[str, float](float)
-    for row in tables.rows(read.trials):
-        measured = 0.0
-        for name, value in row.items():
-            if name.startswith("overhead.") and isinstance(value, float):
-                parts[name.removeprefix("overhead.").removesuffix("_s")] += value
-                measured += value
-        train_s += _number(row.get("train_s"))
-        parts["wait"] += max(_number(row.get("overhead_s")) - measured, 0.0)
-    return Costs(sweep, train_s, dict(parts), _starving(read))
+    measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
+    columns = {name: values.numbers(read.trials, name) for name in measured}
+    parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
+    rest = values.numbers(read.trials, "overhead_s") - sum(columns.values())
+    wait_s = float(rest[rest > 0].sum())
+    train_s = float(values.numbers(read.trials, "train_s").sum())
+    return Costs(sweep, train_s, {**parts, "wait": wait_s}, _starving(read))
 
 
 def _starving(read: Tables) -> dict[int, float]:
-    names = ("trial", "time_s", "data_wait_s")
-    if not set(names) <= set(read.metrics.column_names):
+    if "data_wait_s" not in read.metrics.column_names:
         return {}
-    waited, trained = defaultdict[int, float](float), defaultdict[int, float](float)
-    columns = read.metrics.select(list(names)).to_pydict()
-    for trial, time_s, wait_s in zip(*(columns[name] for name in names), strict=True):
-        trained[trial] += _number(time_s)
-        waited[trial] += _number(wait_s)
-    shares = {trial: waited[trial] / trained[trial] for trial in waited if trained[trial]}
-    return {trial: share for trial, share in shares.items() if share > STARVING}
+    import numpy as np
 
+    from sweep.store import values
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else 0.0
+    trial, time_s, wait_s = (values.numbers(read.metrics, name) for name in COLUMNS)
+    trials, places = np.unique(trial, return_inverse=True)
+    trained, waited = np.bincount(places, time_s), np.bincount(places, wait_s)
+    starving = waited > STARVING * trained
+    return {int(trials[at]): float(waited[at] / trained[at]) for at in np.flatnonzero(starving) if trained[at]}

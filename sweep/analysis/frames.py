@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,8 +13,9 @@ import pandas as pd
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
 from sweep.errors import InputError
-from sweep.store import tables
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
+from sweep.store.tables import Tables
 
 _Path: TypeAlias = str | Path
 
@@ -22,16 +24,22 @@ _Path: TypeAlias = str | Path
 class LoadedSweep:
     """One sweep, or several as one: frames with the columns of results/README.md."""
 
-    sweeps: tuple[Sweep, ...]
+    folders: tuple[ResultsFolder, ...]
     trials: pd.DataFrame
     metrics: pd.DataFrame
+    _tables: tuple[Tables, ...]
+
+    @cached_property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """Trial by trial, for a ranking."""
+        return tuple(of_tables(folder, one) for folder, one in zip(self.folders, self._tables, strict=True))
 
     @property
     def info(self) -> dict[str, object]:
         """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
-        if len(self.sweeps) == 1:
-            return self.sweeps[0].folder.read_info()
-        return {sweep.folder.name: sweep.folder.read_info() for sweep in self.sweeps}
+        if len(self.folders) == 1:
+            return self.folders[0].read_info()
+        return {folder.name: folder.read_info() for folder in self.folders}
 
     def ranking(self) -> Ranking:
         """All configurations, the best first, with the statistics of their repeats."""
@@ -56,11 +64,12 @@ def load(path: _Path | Sequence[_Path]) -> LoadedSweep:
     if not paths:
         raise InputError.one("load", "no path is given", "name one sweep or more")
     folders = [ResultsFolder.open(Path("results"), one) for one in paths]
-    loaded = [tables.read(folder) for folder in folders]
+    loaded = [reading.read(folder) for folder in folders]
     return LoadedSweep(
-        tuple(of_tables(folder, one) for folder, one in zip(folders, loaded, strict=True)),
+        tuple(folders),
         _frame([one.trials.to_pandas() for one in loaded]),
         _frame([one.metrics.to_pandas() for one in loaded]),
+        tuple(replace(one, metrics=one.metrics.select([])) for one in loaded),
     )
 
 

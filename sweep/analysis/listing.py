@@ -10,7 +10,6 @@ from pathlib import Path
 from sweep.analysis.ranking import rank
 from sweep.analysis.trials import read
 from sweep.errors import StoreError
-from sweep.events import Status
 from sweep.store.folder import ResultsFolder, folders
 
 
@@ -24,7 +23,7 @@ class Listed:
     trials: Mapping[str, int]  # by status
     metric: str | None = None
     goal: str | None = None
-    best: float | None = None  # of the completed configurations, the mean of its repeats
+    best: float | None = None  # the mean of the best configuration's completed repeats
     best_trial: int | None = None
     started: float | None = None  # seconds since 1970
     duration_s: float | None = None  # without the pauses between sessions
@@ -45,7 +44,7 @@ def listed(folder: ResultsFolder) -> Listed:
     except StoreError as error:
         return Listed(name=name, path=path, state="damaged", trials={}, reason=str(error))
     ranking = rank([sweep])
-    best = next((row for row in ranking.rows if row.status is Status.COMPLETED and row.scores), None)
+    best = next(iter(ranking.best), None)
     metric, goal = sweep.objectives[0] if sweep.objectives else (None, None)
     return Listed(
         name=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, stdev
 
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
@@ -42,11 +43,12 @@ class Ranked:
     rank: int  # from 1
     sweep: str
     params: Mapping[str, Value]
-    status: Status  # the best that one of its trials reached; the scores are of the trials with this status
-    epochs: int  # the most that one of these trials was trained
+    status: Status  # the worst that one of its repeats came to; interrupted where some have not begun
+    completed: float  # share of its repeats that did, with finite objectives
+    epochs: int  # the most that a trial of the scores was trained
     scores: tuple[Score, ...]  # one per objective; empty where nothing finite was reported
     front: int | None  # with several objectives: 1 is the Pareto front, 2 the front without that ...
-    trials: tuple[Trial, ...]  # those that the scores are of, then the others
+    trials: tuple[Trial, ...]  # those that the scores are of, the completed ones if there are any; then the others
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +59,34 @@ class Ranking:
     varying: tuple[str, ...]  # the parameters that tell the configurations apart
     rows: tuple[Ranked, ...]
 
+    @property
+    def best(self) -> tuple[Ranked, ...]:
+        """The best configuration, or the Pareto front of several objectives; none before a trial has completed.
+
+        Where no configuration has completed all of its repeats, the one that comes first although some did not.
+        """
+        rows = [row for row in self.rows if row.completed and row.scores]
+        front = tuple(row for row in rows if row.front == 1)
+        return front or tuple(rows[:1])
+
 
 def rank(sweeps: Sequence[Sweep]) -> Ranking:
     """Rank by the mean of the objective: completed before pruned before unfinished before unsuccessful.
 
-    Trials that did not complete rank by epochs first, for a value after fewer epochs is no equal one. Several
-    objectives rank by Pareto front, then by the first. Raises `InputError` if the sweeps' objectives differ.
+    A configuration is judged by all of its repeats: the larger the share that completed, the better, and then by
+    the worst of them, whatever the others reached. Configurations of which none completed rank by epochs first, for
+    a value after fewer epochs is no equal one. Several objectives rank by Pareto front, then by the first. Raises
+    `InputError` if the sweeps' objectives differ.
     """
     objectives = same_objectives(sweeps)
-    rows = [_grouped(group, objectives) for sweep in sweeps for group in _groups(sweep.trials)]
+    rows = [_grouped(group, objectives, sweep.repeats) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
 
     def key(row: Ranked) -> tuple[float, ...]:
-        trained = 0 if row.status is Status.COMPLETED else -row.epochs
+        trained = 0 if row.completed else -row.epochs
         loss = _losses(row)[0] if row.scores else math.inf
-        return _ORDER[row.status], trained, fronts.get(id(row), math.inf), loss, row.trials[0].trial
+        front = fronts.get(id(row), math.inf)
+        return -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
     return Ranking(
@@ -128,9 +143,10 @@ def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     return list(groups.values())
 
 
-def _grouped(trials: Sequence[Trial], objectives: Objectives) -> Ranked:
-    status = min((trial.status for trial in trials), key=_ORDER.__getitem__)
-    counted = [trial for trial in trials if trial.status is status]
+def _grouped(trials: Sequence[Trial], objectives: Objectives, repeats: int) -> Ranked:
+    statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (repeats - len(trials))
+    best = min((trial.status for trial in trials), key=_ORDER.__getitem__)
+    counted = [trial for trial in trials if trial.status is best]
     scores = []
     for metric, goal in objectives:
         values = tuple(value for trial in counted if math.isfinite(value := trial.metrics.get(metric, math.nan)))
@@ -141,7 +157,15 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives) -> Ranked:
     complete = tuple(scores) if len(scores) == len(objectives) else ()
     first = counted[0]
     ordered = tuple(sorted(trials, key=lambda trial: _ORDER[trial.status]))
-    return Ranked(0, first.sweep, first.params, status, epochs, complete, None, ordered)
+    status = max(statuses, key=_ORDER.__getitem__)
+    share = sum(map(partial(_counts, objectives=objectives), trials)) / len(statuses)
+    return Ranked(0, first.sweep, first.params, status, share, epochs, complete, None, ordered)
+
+
+def _counts(trial: Trial, objectives: Objectives) -> bool:
+    """Whether a trial has completed, with numbers to show for it."""
+    finite = all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
+    return trial.status is Status.COMPLETED and finite
 
 
 def _losses(row: Ranked) -> list[float]:
@@ -152,5 +176,5 @@ def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, 
     """The fronts of the completed configurations, by the identity of their row."""
     if len(objectives) < 2:
         return {}
-    completed = [row for row in rows if row.status is Status.COMPLETED and row.scores]
+    completed = [row for row in rows if row.completed == 1 and row.scores]
     return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))

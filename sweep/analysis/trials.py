@@ -1,6 +1,7 @@
 """The trials of sweeps as plain rows, for the parts that compare, list and print. Knows no data frames.
 
-The Parquet library is imported when something is read, and not before."""
+The Parquet library is imported when something is read, and not before. Trials are made of whole columns, for a sweep
+may have ten thousand."""
 
 from __future__ import annotations
 
@@ -43,21 +44,27 @@ class Sweep:
     objectives: Objectives
     trials: tuple[Trial, ...]
     history: History
+    repeats: int = 1  # trials that each configuration is to have
 
 
 def read(folder: ResultsFolder) -> Sweep:
     """The sweep in a folder as its log stands now. Raises `StoreError`."""
-    from sweep.store import tables
+    from sweep.store import reading
 
-    return of_tables(folder, tables.read(folder))
+    return of_tables(folder, reading.read(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
-    """The sweep in a folder, of which the tables have been read."""
-    from sweep.store import tables
+    """The sweep in a folder, of which the table of trials has been read."""
+    from sweep.store import values
 
-    rows = tables.rows(read_tables.trials)
-    return Sweep(folder, folder.objectives(), tuple(map(_trial, rows)), read_tables.history)
+    names = read_tables.trials.column_names
+    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in ("param.", "metric.", "best.")}
+    columns = values.columns(read_tables.trials, [*_SINGLE, *groups["param."], *groups["metric."], *groups["best."]])
+    below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
+    single = (columns[name] for name in _SINGLE)
+    trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
+    return Sweep(folder, folder.objectives(), trials, read_tables.history, _repeats(folder.read_info()))
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -87,15 +94,35 @@ def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
 _ABSENT = object()
 
 
-def _trial(row: Mapping[str, object]) -> Trial:
-    def under(prefix: str) -> dict[str, object]:
-        return {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+def _repeats(info: Mapping[str, object]) -> int:
+    match info:
+        case {"spec": {"repeats": int(repeats)}}:
+            return repeats
+    return 1
 
-    known: dict[str, object] = {name: row.get(name) for name in ("duration_s", "checkpoint")}
-    known |= {name: row[name] for name in ("sweep", "trial", "trial_id", "repeat", "seed")}
-    known |= {name: row[name] for name in ("status_reason", "epochs")}
-    known |= {"params": under("param."), "metrics": under("metric."), "best": under("best.")}
-    return Trial(status=Status(str(row["status"])), **known)  # type: ignore[arg-type]  # the columns have these types
+
+_SINGLE = (
+    *("sweep", "trial", "trial_id", "repeat", "seed"),
+    *("status", "status_reason", "epochs", "duration_s", "checkpoint"),
+)
+_FIELDS = (*_SINGLE, "params", "metrics", "best")
+
+
+def _trial(row: Sequence[object]) -> Trial:
+    known = dict(zip(_FIELDS, row, strict=True))
+    known["status"] = Status(str(known["status"]))
+    return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
+
+
+def _mappings(columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int) -> Sequence[object]:
+    """For each row what it has of some columns, by the names without their prefix."""
+    short = [name.partition(".")[2] for name in names]
+    if not names:
+        return [{} for _ in range(count)]
+    return [
+        {name: value for name, value in zip(short, row, strict=True) if value is not None}
+        for row in zip(*(columns[name] for name in names), strict=True)
+    ]
 
 
 def _words(objectives: Objectives) -> str:

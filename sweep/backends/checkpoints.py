@@ -50,6 +50,12 @@ def newest_first(results_folder: Path, trial: int) -> list[Path]:
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
+def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
+    """The checkpoint of a trial's epoch, relative to the results folder; None where there is none."""
+    path = of_trial(results_folder, trial) / f"epoch-{epoch:06d}"
+    return str(path.relative_to(results_folder)) if path.is_dir() else None
+
+
 def begin(
     folder: Path, manifest: Manifest, save: Callable[[Path], Callable[[], None] | None], keep: int
 ) -> Callable[[], Path]:

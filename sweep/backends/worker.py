@@ -20,10 +20,12 @@ from typing import TypeAlias
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import Manifest
 from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
+from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
 from sweep.errors import printable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
+from sweep.space.objectives import Objective
 from sweep.store.records import encode
 
 STEP_S = 1.0
@@ -47,6 +49,8 @@ class Job:
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
     profile: bool = False  # of the first trial
+    target: float | None = None  # objective: a trial that reaches it is complete
+    unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
 
     @property
     def shared_folder(self) -> Path | None:
@@ -120,6 +124,7 @@ class Worker:
         self._trainable: Trainable | None = None
         self._trial: _Trial | None = None
         self._notices: list[str] = []
+        self._unread = Unread(job.unsure)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -159,7 +164,16 @@ class Worker:
         if failed:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
-        end = TrialEnded(trial=trial.number, status=status, reason=reason, time=time.time(), error=error, facts=facts)
+        early = status is Status.COMPLETED and trial.done < trial.epochs and self._reached(epochs) is not None
+        end = TrialEnded(
+            trial=trial.number,
+            status=status,
+            reason=reason,
+            time=time.time(),
+            error=error,
+            at_target=early,
+            facts=facts,
+        )
         spoilt = f"its trial ended as {status}" if failed else self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
@@ -206,20 +220,22 @@ class Worker:
                 return Status.INTERRUPTED, "stopped before it began", None
             self._begin(trial)
             epochs += trial.again
-            if epochs and trial.done < trial.epochs:  # nothing is trained before these were decided upon
+            if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
                 return Status.RUNNING, "", None
-            if trial.order.known_data is not None and self._loaded().facts().data == trial.order.known_data:
+            known = trial.order.known_data
+            if known is not None and not self._done(trial, epochs) and self._loaded().facts().data == known:
                 return Status.RUNNING, "", None
-        if trial.done < trial.epochs:
+        if not self._done(trial, epochs):
             trial.paused = False
             self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
+        self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:
             return Status.DIVERGED, reason, None
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
-        if trial.done >= trial.epochs:
-            return self._complete(trial, epochs, "")
+        if self._done(trial, epochs):
+            return self._complete(trial, epochs, "" if trial.done >= trial.epochs else self._reached(epochs) or "")
         if not trial.paused:
             return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}")
         if self._job.stop_file.exists():
@@ -276,7 +292,7 @@ class Worker:
         trial.done = epoch.epoch
         go_on = (
             epoch.epoch not in trial.order.decision_epochs
-            and epoch.epoch < trial.epochs
+            and not self._done(trial, epochs)
             and time.monotonic() - began < STEP_S
             and not self._divergence(epochs[-1:])
             and not self._job.stop_file.exists()
@@ -290,6 +306,14 @@ class Worker:
         if to_beat is None or (value is not None and (value > to_beat if self._job.maximize else value < to_beat)):
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
+
+    def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
+        """Whether a trial has all its epochs, or needs no more."""
+        return trial.done >= trial.epochs or self._reached(epochs) is not None
+
+    def _reached(self, epochs: list[EpochReported]) -> str | None:
+        objective = Objective(self._job.objective, "maximize" if self._job.maximize else "minimize")
+        return objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
         """The first loss or objective that is not finite, as a reason."""
@@ -332,7 +356,11 @@ class Worker:
     def _assignment(self, trial: _Trial) -> Assignment:
         profile = self._job.results_folder / "profile" if self._job.profile and trial.number == 0 else None
         return dataclasses.replace(
-            trial.order.assignment, accumulate=trial.accumulate, shared=self._job.shared_folder, profile=profile
+            trial.order.assignment,
+            params=self._unread.watched(trial.order.assignment.params),
+            accumulate=trial.accumulate,
+            shared=self._job.shared_folder,
+            profile=profile,
         )
 
     def _loaded(self) -> Trainable:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import sys
 from pathlib import Path
@@ -31,6 +29,7 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
     """Check drivers, libraries, devices, links and disk; exit code 1 if something must be mended."""
     from sweep.doctor import checklist, commands
     from sweep.doctor.findings import Level
+    from sweep.render.documents import document
     from sweep.render.findings import show_finding
     from sweep.render.terminal import console
 
@@ -41,6 +40,6 @@ def doctor(results: Path, timeout: float, address: str | None, as_json: bool) ->
         if not as_json:
             show_finding(finding, target)
     if as_json:
-        click.echo(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+        click.echo(document(found))
     if any(finding.level is Level.ERROR for finding in found):
         sys.exit(1)

@@ -45,7 +45,7 @@ def plan(
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
-    planning.check(spec, str(file), folders)
+    source = planning.check(spec, str(file), folders)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
@@ -58,6 +58,7 @@ def plan(
         warm_start.learn(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
     note_ignored(spec)
+    note_unseen(planning.not_seen_read(spec, source))
     planned = planning.plan(spec, simulate_gpus, timing, learn, folders)
     if as_json:
         click.echo(json.dumps(as_dict(planned), indent=2))
@@ -71,6 +72,12 @@ def note_ignored(spec: Spec) -> None:
         click.echo(f"note: {', '.join(spec.ignored_keys)}: without effect here", err=True)
     for note in spec.notes:
         click.echo(f"note: {note}", err=True)
+
+
+def note_unseen(names: Sequence[str]) -> None:
+    """Name the parameters that may be read or not."""
+    if names:
+        click.echo(f"note: {', '.join(names)}: not seen to be read; the first trial will show it", err=True)
 
 
 @click.command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from sweep.cli import options
-from sweep.cli.planning import note_ignored
+from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import printable
 from sweep.store.folder import require_locks
 
@@ -66,6 +66,7 @@ def run(
         profile=profile,
     )
     note_ignored(spec)
+    note_unseen(planning.not_seen_read(spec, source))
     outcome = session.run(
         spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
     )

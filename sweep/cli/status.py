@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from pathlib import Path
 
@@ -21,8 +20,8 @@ def status(sweep: str, results: Path, as_json: bool) -> None:
     """Say whether a sweep runs, what became of its trials, and which is best so far."""
     from sweep.analysis import listing
     from sweep.render import figures
+    from sweep.render.documents import document
     from sweep.runner import resuming
-    from sweep.store.records import plain
 
     reopened = resuming.reopen(results, sweep)
     folder, spec = reopened.folder, reopened.spec
@@ -31,7 +30,7 @@ def status(sweep: str, results: Path, as_json: bool) -> None:
     total = None if configurations is None else configurations * spec.repeats
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
-        click.echo(json.dumps(plain({**dataclasses.asdict(found), "total": total, "written": written}), indent=2))
+        click.echo(document({**dataclasses.asdict(found), "total": total, "written": written}))
         return
     counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
     lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]

@@ -83,11 +83,10 @@ def page(account: Account) -> str:
 
 
 def _facts(account: Account) -> Iterator[tuple[str, str]]:
-    rows, history = account.ranking.rows, account.sweep.history
+    history = account.sweep.history
     counts = ", ".join(f"{count} {status.value}" for status, count in account.counts.items())
     yield "trials", counts or "none"
-    if rows and rows[0].scores:
-        best = rows[0]
+    for best in account.ranking.best[:1]:
         yield "best", f"{score(best.scores[0].mean)} in trial {best.trials[0].trial}"
         yield "with", settings(best.params, account.ranking.varying) or "the only configuration"
     if history.started is not None:

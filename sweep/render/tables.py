@@ -141,7 +141,8 @@ def _status(row: Ranked) -> str:
     counts: dict[str, int] = {}
     for trial in row.trials:
         counts[trial.status] = counts.get(trial.status, 0) + 1
-    return row.status.value if len(counts) == 1 else _counts(counts)
+    alike = list(counts) == [row.status]
+    return row.status.value if alike else _counts(counts)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

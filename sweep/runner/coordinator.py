@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
 from sweep.backends.saving import one_line
@@ -51,6 +51,8 @@ class _Open:
     last_epoch: int = 0
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
+    reached: str | None = None  # that it has the sweep's target, in words
+    facts: Facts = field(default_factory=Facts)  # of its last interruption
     interrupted: bool = False
     restarts: int = 0  # in this session, of lost workers
     lost_nodes: int = 0  # in this session
@@ -99,11 +101,11 @@ class Coordinator:
         self.on_stop: Callable[[], None] = lambda: None
         self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
+        self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
 
     @property
     def exhausted(self) -> bool:
-        """Whether the searcher had no more trials, before any cap."""
-        return self._upcoming.exhausted
+        return self._upcoming.exhausted  # whether the searcher had no more trials, before any cap
 
     @property
     def running(self) -> int:
@@ -118,7 +120,7 @@ class Coordinator:
             self._learn(event)
         self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
-        self._emit([end for trial in self._open.values() if (end := self._overdue(trial))])
+        self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
         self._emit(
             [replace(self._end(trial, Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
@@ -133,7 +135,7 @@ class Coordinator:
             if trial is None:
                 return None
             answer = self._recall(trial)
-            if answer is not None and (answer.data is None or answer.data in self._known_data):
+            if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
                 answer = None
             if trial.started.trial in self._open and not self.stopping:
@@ -181,7 +183,7 @@ class Coordinator:
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
-            self._known_data.add(answer.data or "")
+            self._known_data.add(answer.data)
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
                 self._out.discard(trial)
                 self._again.appendleft(trial)
@@ -277,26 +279,29 @@ class Coordinator:
 
     def _answer(self, trial: _Open, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
-        if self._memo and answer.checkpoint and not self._memo.hand_over(answer, trial.started.trial):
+        kept = self._memo.hand_over(answer, trial.started.trial) if self._memo else None
+        if not (kept or answer.whole):
             return False
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
         if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = self._overdue(trial)
-        if answer.checkpoint is None and (end is None or end.status is Status.COMPLETED):
-            end = self._end(trial, Status.COMPLETED, answer.reason, Facts())
-        return end is None or self._emit([replace(end, facts=answer.facts, memo=answer.source)])
+        facts = answer.facts
+        if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
+            end, facts = self._end(trial, Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
+        return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: _Open, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
         part: list[Event] = []
         for epoch in epochs:
             part.append(epoch)
-            if epoch is not epochs[-1] and (epoch.epoch in trial.decisions or self._terms.divergence(epoch)):
+            decided = epoch.epoch in trial.decisions or self._terms.divergence(epoch) or self._terms.reached(epoch)
+            if decided and epoch is not epochs[-1]:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.verdict or trial.diverged:
+                if trial.verdict or trial.diverged or trial.reached:
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -339,13 +344,13 @@ class Coordinator:
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged = self._terms.divergence(event)
-                trial.interrupted = False
+                trial.diverged, trial.reached = self._terms.divergence(event), self._terms.reached(event)
+                trial.interrupted, trial.facts = False, Facts()
                 if not self._is_open:
                     self._watch.recall(event.trial, event.time_s)
             case TrialEnded(status=Status.INTERRUPTED):
                 self._out.discard(event.trial)
-                self._open[event.trial].interrupted = True
+                self._open[event.trial].interrupted, self._open[event.trial].facts = True, event.facts
                 self._open[event.trial].retries += event.again
                 self._watch.end(event.trial)
             case TrialEnded():
@@ -373,12 +378,20 @@ class Coordinator:
         else:
             self._again.append(trial)
 
+    def _recovered(self, trial: _Open) -> TrialEnded | None:
+        """The end that a killed driver could not write any more, with what is known of the trial."""
+        end = self._overdue(trial)
+        facts = replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
+        return replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+
     def _overdue(self, trial: _Open) -> TrialEnded | None:
-        """The end that a killed driver could not write any more."""
+        """The end that a trial's epochs have come to."""
         if trial.diverged:
             return self._end(trial, Status.DIVERGED, trial.diverged, Facts())
         if trial.last_epoch >= trial.epochs:
             return self._end(trial, Status.COMPLETED, "", Facts())
+        if trial.reached:
+            return replace(self._end(trial, Status.COMPLETED, trial.reached, Facts()), at_target=True)
         if trial.verdict:
             return self._end(trial, Status.PRUNED, trial.verdict, Facts())
         return None

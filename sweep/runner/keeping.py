@@ -45,7 +45,7 @@ class CheckpointKeeper:
                 self._last[event.trial] = event.metrics
             case TrialEnded(status=status, trial=trial) if status is not Status.INTERRUPTED:
                 value = self._objective.value(self._last.pop(trial, {}))
-                saved = status is Status.COMPLETED and event.facts.checkpoint is not None and not event.memo
+                saved = status is Status.COMPLETED and event.facts.checkpoint is not None
                 if not saved or value is None:
                     checkpoints.delete(self._folder, trial)
                 elif checkpoints.of_trial(self._folder, trial).is_dir():  # else deleted before this was replayed

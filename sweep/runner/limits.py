@@ -113,11 +113,11 @@ class Limits:
             self._last_time = max(now, last)
 
     def _hit_target(self) -> str | None:
-        objective, target = self._objective, self._target
-        if target is None or self._hit is None or self._hit[0] > objective.sign * target:
+        if self._hit is None:
             return None
         loss, trial = self._hit
-        return f"target reached: {objective.name} {objective.sign * loss:.4g} in trial {trial}"
+        reached = self._objective.reached(self._target, {self._objective.name: self._objective.sign * loss})
+        return f"{reached} in trial {trial}" if reached else None
 
     def _plateau(self) -> str | None:
         if self._patience is None or self._since_better < self._patience:

@@ -1,8 +1,8 @@
 """Trials that another sweep has trained already: same parameters, seed, epochs, code, data and versions.
 
-Only completed trials answer. One that was pruned has not all its epochs, and one that failed, diverged or
-did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are those that a longer
-trial begins with and its last checkpoint is there to go on from.
+Only completed trials answer. One that was pruned, or ended at its sweep's target, has not all its epochs, and one that
+failed, diverged or did not fit might do so no more on other hardware. One of fewer epochs answers these, if they are
+those that a longer trial begins with and its last checkpoint is there to go on from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
-"""Packages whose version decides whether two trainings are the same."""
+"""Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,13 @@ class Answer:
     source: str  # "<sweep>/<trial>", the one that was trained
     epochs: tuple[EpochReported, ...]
     facts: Facts
-    checkpoint: Path | None = None  # to train the remaining epochs from; None: there are none
+    checkpoint: Path | None  # that it ended with, if that is still there
+    whole: bool  # else the remaining epochs are to be trained from the checkpoint
 
     @property
-    def data(self) -> str | None:
-        """The fingerprint of the data that it was trained on."""
-        return self.facts.data
+    def data(self) -> str:
+        """The fingerprint of the data that it was trained on: it answers for no other."""
+        return self.facts.data or ""
 
     @property
     def reason(self) -> str:
@@ -79,14 +80,20 @@ class Memo:
         self._entries: dict[tuple[str, bool, int], list[_Entry]] = {}  # of trials that differ in their epochs alone
         self._unusable: set[Path] = set()  # checkpoints
         self._told: set[tuple[str, str]] = set()
-        identity = _identity(info)
         for other in folders(self._folder.path.parent):
-            if identity is None or other.path == self._folder.path or not other.log.exists():
+            if other.path == self._folder.path or not other.log.exists():
                 continue
             try:
                 about = other.read_info()
-                if _identity(about) == identity:
-                    self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
+                if _identity(about) != (_identity(info) or ()):
+                    continue
+                if doubt := _doubt(info):
+                    self._tell("", doubt, f"earlier sweeps answer no trials: {doubt}")
+                    continue
+                if doubt := _doubt(about):
+                    self._tell(other.name, doubt, f"{other.name} answers no trials: {doubt}")
+                    continue
+                self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
             except StoreError as error:
                 notice(f"{other.path} answers no trials: {error}")
 
@@ -99,6 +106,10 @@ class Memo:
                 continue
             try:
                 end = entry.read_end()
+                if end.facts.data is None:
+                    text = "nothing tells on what data they were trained; a trainable says it with Facts(data=...)"
+                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
+                    continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)
@@ -110,29 +121,40 @@ class Memo:
             self._tell(entry.sweep, hindrance, f"{but} are trained anew for {epochs}: {hindrance}")
         return None
 
-    def hand_over(self, answer: Answer, trial: int) -> bool:
-        """Copy the answer's checkpoint to where the trial's worker looks for one; whether that was possible.
+    def hand_over(self, answer: Answer, trial: int) -> str | None:
+        """Take over the answer's checkpoints, the last and the best; the path of the last, None where that cannot be.
 
-        The copy holds all epochs up to it, so that it fits the log whether they come to be there or not.
+        Each holds all epochs up to it, so that it fits the log whether they come to be there or not.
         """
         source = answer.checkpoint
         if source is None:
-            return False
-        objective, goal = self._folder.objectives()[0]
-        value = answer.epochs[-1].metrics.get(objective, math.nan)
-        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
+            return None
         try:
-            manifest = checkpoints.verify(source)
-            if manifest.epoch != len(answer.epochs):
-                raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-            manifest = replace(manifest, loss=loss, reports=answer.epochs)
-            folder = checkpoints.of_trial(self._folder.path, trial)
-            checkpoints.begin(folder, manifest, partial(_link, source), keep=1)()
+            for path in sorted({*source.parent.glob("epoch-*"), source}):
+                self._take_over(path, answer, trial)
         except (OSError, checkpoints.Damaged) as error:
             self._unusable.add(source)
-            self._notice(f"trial {trial} is trained from its beginning: {source} cannot be copied ({error})")
-            return False
-        return True
+            what = "has no checkpoint" if answer.whole else "is trained from its beginning"
+            self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
+            return None
+        return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+
+    def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
+        is_last = path == answer.checkpoint
+        try:
+            manifest = checkpoints.verify(path)
+        except checkpoints.Damaged:
+            if is_last:
+                raise
+            return
+        if (manifest.epoch == len(answer.epochs)) is not is_last:
+            raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
+        objective, goal = self._folder.objectives()[0]
+        value = answer.epochs[manifest.epoch - 1].metrics.get(objective, math.nan)
+        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
+        manifest = replace(manifest, loss=loss, reports=answer.epochs[: manifest.epoch])
+        folder = checkpoints.of_trial(self._folder.path, trial)
+        checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Why a trial does not answer one of so many epochs."""
@@ -158,10 +180,8 @@ class Memo:
             for epoch in store_log.read_at(entry.log, entry.epochs)
             if isinstance(epoch, EpochReported)
         )
-        kept = entry.checkpoint(end)
-        linked = os.path.relpath(kept, self._folder.path) if whole and kept else None
-        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=linked)
-        return Answer(source, epochs, facts, None if whole else kept)
+        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=None)
+        return Answer(source, epochs, facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:
         if (sweep, reason) not in self._told:
@@ -187,7 +207,8 @@ class Memo:
                     params, seed = started.pop(event.trial)
                     length = params.get("epochs", _epochs(info))
                     judged = params.get("lr_schedule") == "plateau"
-                    if event.status is Status.COMPLETED and isinstance(length, int) and (comparable or not judged):
+                    whole = event.status is Status.COMPLETED and not event.at_target
+                    if whole and isinstance(length, int) and (comparable or not judged):
                         entry.end, entry.length = begun, length
                         self._entries.setdefault(_key(params, seed), []).append(entry)
 
@@ -224,19 +245,29 @@ def _epochs(info: Mapping[str, object]) -> object:
     return spec.get("epochs") if isinstance(spec, Mapping) else None
 
 
+def _doubt(info: Mapping[str, object]) -> str | None:
+    """Why a sweep's code is not known, though all is the same that is."""
+    match info:
+        case {"source": {"changed": True}}:
+            return "it went on with other code than it began with"
+        case {"source": {"unknown": [str(reason), *_]}}:
+            return f"not all of the code is known ({reason})"
+    return None
+
+
 def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
-    """All but parameters, seed and epochs that a training depends on; None where it is not known, or has changed."""
+    """All but parameters, seed, epochs and data that a training depends on; None where it is not written down."""
     match info:
         case {
-            "source": {"trainable": trainable, "sha256": digest, **rest},
+            "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
             "spec": {
                 "training": dict(training),
                 "resources": {"gpus": gpus},
                 "metrics": [{"name": metric, "goal": goal}, *_],
             },
-            "provenance": {"packages": dict(packages)},
-        } if not rest.get("changed"):
-            versions = tuple(packages.get(name) for name in VERSIONS)
+            "provenance": {"packages": dict(packages), "python": python},
+        }:
+            versions = (python, imported, *(packages.get(name) for name in VERSIONS))
             judged_by = (metric, goal) if training.get("patience") else None
             return trainable, digest, versions, training, judged_by, gpus, info.get("simulated_gpus")
     return None

@@ -61,24 +61,24 @@ def import_folders(spec_path: Path) -> tuple[Path, ...]:
 
 
 def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
-    """The trainable's source; raises InputError if it is missing or does not read a parameter of the file."""
+    """The trainable's source; raises InputError if it is missing, or for sure does not read a parameter."""
     try:
         source = inspect(spec.trainable, folders)
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
-    if source.reads is not None:
-        known = source.reads | READ_BY_SWEEP
-        unread = [name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name)]
-        if unread:
-            raise InputError(
-                Problem(
-                    f"{where}: parameters.{name}",
-                    f"nothing in {spec.trainable} reads it",
-                    did_you_mean(name, known),
-                )
-                for name in unread
-            )
+    known = source.reads | READ_BY_SWEEP
+    unread = [name for name in not_seen_read(spec, source) if not source.may_read(name)]
+    if unread:
+        raise InputError(
+            Problem(f"{where}: parameters.{name}", f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
+            for name in unread
+        )
     return source
+
+
+def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
+    """The parameters of which the source alone does not show that they are read."""
+    return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:

@@ -135,6 +135,8 @@ def _drive(
         checkpoint_keep=spec.checkpoint.keep,
         shared=None if options.inline else sharing.name(folder.path),
         profile=options.profile,
+        target=spec.metrics[0].target,
+        unsure=planning.not_seen_read(spec, source),
     )
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())
@@ -193,6 +195,7 @@ def _session(
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
         coordinator.to_beat = keeper.to_beat
+        coordinator.kept = partial(checkpoints.of_epoch, folder.path)
 
         def first() -> None:
             nonlocal interrupted
@@ -262,7 +265,13 @@ def _touch(stop_file: Path) -> None:
 
 
 def _described(source: Source) -> dict[str, object]:
-    return {"trainable": source.trainable, "modules": sorted(source.files), "sha256": source.digest()}
+    return {
+        "trainable": source.trainable,
+        "modules": sorted(source.files),
+        "sha256": source.digest(),
+        "packages": dict(source.packages),
+        "unknown": list(source.unknown),
+    }
 
 
 def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:
@@ -292,7 +301,7 @@ def _backend(
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
-        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=view.say)
+        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
     from sweep.backends.ray_tune import cluster
 
@@ -312,8 +321,20 @@ def _backend(
                 room=room,
                 reuse=options.reuse,
                 local=found.local,
-                notice=view.say,
+                notice=_once(view.say),
             )
+
+
+def _once(say: Callable[[str], None]) -> Callable[[str], None]:
+    """Say no line twice: several workers may find the same."""
+    said: set[str] = set()
+
+    def notice(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            say(text)
+
+    return notice
 
 
 def _most(spec: Spec, options: Options) -> int | None:

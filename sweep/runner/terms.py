@@ -64,6 +64,10 @@ class Terms:
                 return f"{name} is {value} in epoch {epoch.epoch}"
         return None
 
+    def reached(self, epoch: EpochReported) -> str | None:
+        """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""
+        return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
+
     def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
         """What ends the whole sweep: an epoch without an objective."""
         for epoch in epochs:

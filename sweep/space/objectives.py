@@ -28,3 +28,10 @@ class Objective:
         """The metric's value; None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
         return value if value is not None and math.isfinite(value) else None
+
+    def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
+        """That the metric is as good as a target, in words; None where it is not, or there is no target."""
+        value = self.value(metrics)
+        if target is None or value is None or self.sign * value > self.sign * target:
+            return None
+        return f"target reached: {self.name} {value:.4g}"

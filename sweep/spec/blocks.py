@@ -37,7 +37,7 @@ class Metric(Block):
 
     name: Text = Field(description="Name of the metric, as the trainable reports it.")
     goal: Goal = Field("minimize", description="Whether smaller or larger is better.")
-    target: float | None = Field(None, description="The sweep ends when a trial reaches this value.")
+    target: float | None = Field(None, description="A trial that reaches this value is complete, and ends the sweep.")
     impute: Impute | None = Field(
         None,
         description="What a failed, diverged or oom trial counts as: its own latest or best value, or worst of all. "

@@ -6,6 +6,7 @@ Nobody has acted on a torn record, so that readers ignore it and the next writer
 
 from __future__ import annotations
 
+import hashlib
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,6 +19,8 @@ from sweep.events import Event, SessionEnded, TrialEnded
 from sweep.store.disk import settle, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.records import NotJson, decode, encode
+
+MARKED_BYTES = 4096
 
 
 class Log:
@@ -81,9 +84,9 @@ def read(path: Path) -> Iterator[Event]:
         yield event
 
 
-def read_with_ends(path: Path) -> Iterator[tuple[Event, int]]:
-    """All events of a log in their order, each with the byte at which it ends and the next one begins."""
-    yield from _scan(path, 0)
+def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
+    """The events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
+    yield from _scan(path, offset)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
@@ -105,6 +108,13 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
         if end - offset >= max_bytes:
             break
     return events, end
+
+
+def mark(path: Path, end: int) -> str:
+    """A short digest of what stands before byte ``end``: another log of the same length has another one."""
+    with storing(path), path.open("rb") as file:
+        file.seek(max(end - MARKED_BYTES, 0))
+        return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
 
 
 def _scan(path: Path, offset: int) -> Iterator[tuple[Event, int]]:

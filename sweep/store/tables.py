@@ -8,25 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log
 from sweep.store.columns import Numbers, Objects
-from sweep.store.disk import replacing, storing
+from sweep.store.disk import replacing
 from sweep.store.folder import Objectives, ResultsFolder
-from sweep.store.records import natural, plain
+from sweep.store.records import plain
 from sweep.store.rows import EpochRows, TrialRows
 
 _TIME = pa.timestamp("us", tz="UTC")
-_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
-_METADATA = b"sweep"  # in both files: their history
+AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
+METADATA = b"sweep"  # in both files: their history
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,9 @@ class History:
     last: float | None = None  # time of the last event
     active_s: float = 0.0  # from the first to the last event, without the pauses between sessions
     ended: str | None = None  # why the last session ended; None: it runs, or was killed
+    mark: str | None = None  # of the log up to there; None in tables that an earlier version wrote
+    pauses: Sequence[tuple[int, float]] = ()  # where in the log each session begins, and all pauses before it
+    unfinished: Sequence[tuple[int, int]] | None = None  # trials that may go on, and where in the log each begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +67,36 @@ class TableBuilder:
         self._last: float | None = None
         self._ended: str | None = None
         self._log_bytes = 0
+        self._pauses: list[tuple[int, float]] = []
+        self._begun: dict[int, int] = {}  # where trials begin that have not ended for good
+        self._reopened = False  # a trial that had ended for good went on
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
         """A builder for the sweep in ``folder``, which has observed nothing yet."""
         return cls(str(folder.read_info().get("name", folder.name)), folder.objectives())
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Event, place: int = 0) -> None:
+        """Take in an event, which begins at byte ``place`` of the log."""
         match event:
             case EpochReported():
                 row = self._trials.report(event)
                 if row is not None:
                     self._epochs.report(row, event)
+                    self._reopened |= event.trial not in self._begun
             case TrialStarted():
+                if event.trial not in self._trials.row:
+                    self._begun[event.trial] = place
                 self._trials.start(event)
             case TrialEnded():
                 self._trials.end(event)
+                if event.status is not Status.INTERRUPTED:
+                    self._begun.pop(event.trial, None)
             case SessionStarted():
                 self._ended = None
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
+                self._pauses.append((place, self._trials.pauses_s))
             case SessionEnded():
                 self._ended = event.reason
         self._started = event.time if self._started is None else self._started
@@ -92,18 +104,23 @@ class TableBuilder:
 
     def follow(self, path: Path) -> int:
         """Observe what has come to a log since the last call; returns the bytes observed in all."""
-        while path.exists():
-            events, self._log_bytes = log.read_from(path, self._log_bytes)
-            if not events:
-                break
-            for event in events:
-                self.observe(event)
+        for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
+            self.observe(event, self._log_bytes)
+            self._log_bytes = end
         return self._log_bytes
+
+    def go_on(self, history: History, pauses_s: float) -> None:
+        """Stand where an earlier builder stood, with the trials of this one, and so many seconds of pauses."""
+        self._log_bytes, self._pauses = history.log_bytes, list(history.pauses)
+        self._started, self._last, self._ended = history.started, history.last, history.ended
+        self._trials.pauses_s = pauses_s
 
     def history(self) -> History:
         """How the log has gone so far."""
         active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
-        return History(self._log_bytes, self._started, self._last, active_s, self._ended)
+        unfinished = None if self._reopened else tuple(self._begun.items())
+        times = (self._started, self._last, active_s, self._ended)
+        return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished)
 
     def trials(self) -> pa.Table:
         """One row per trial, by number."""
@@ -152,7 +169,7 @@ class TableBuilder:
             "memo_epochs": whole["memo_epochs"],
             "error": texts["error"],
         }
-        encodings = {name: _JSON for name, (_, as_json) in params.items() if as_json}
+        encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         return _table(columns, encodings).sort_by("trial")  # they need not start by number
 
     def metrics(self) -> pa.Table:
@@ -160,8 +177,9 @@ class TableBuilder:
         rows, count = self._epochs, self._epochs.count
         trial_row, _ = rows.trial_row.filled(count)
         epoch, _ = rows.epoch.filled(count)
-        order = np.lexsort((epoch, trial_row))
         trials = len(self._trials.row)
+        number, _ = self._trials.integers["trial"].filled(trials)
+        order = np.lexsort((epoch, number[trial_row]))
         ids = _texts(self._trials.texts["trial_id"], trials)
         fields = {name: _numbers(column, count) for name, column in rows.fields.items()}
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
@@ -180,59 +198,12 @@ class TableBuilder:
 
     def write(self, folder: ResultsFolder) -> None:
         """Replace both Parquet files, each whole at every moment."""
-        metadata = {_METADATA: json.dumps(asdict(self.history())).encode()}
+        mark = log.mark(folder.log, self._log_bytes) if folder.log.exists() else None
+        metadata = {METADATA: json.dumps(asdict(replace(self.history(), mark=mark))).encode()}
         for path, make in ((folder.metrics, self.metrics), (folder.trials, self.trials)):
             table = make().replace_schema_metadata(metadata)
             with replacing(path) as aside:
                 pq.write_table(table, aside, compression="zstd")
-
-
-def read(folder: ResultsFolder) -> Tables:
-    """The tables of a sweep as its log stands now; writes nothing.
-
-    They come from the Parquet files where these hold the whole log, else from the log. Raises `StoreError`.
-    """
-    size = folder.log.stat().st_size if folder.log.exists() else None
-    with ExitStack() as stack:
-        # Each is opened once: a running sweep puts new ones in their place.
-        files = _opened(folder, stack)
-        history = _written(files)
-        if history is not None and size in (None, history.log_bytes):
-            with storing(folder.trials):
-                trials, metrics = (file.read().replace_schema_metadata() for file in files)
-            return Tables(trials, metrics, history)
-    builder = TableBuilder.of(folder)
-    builder.follow(folder.log)
-    return Tables(builder.trials(), builder.metrics(), builder.history())
-
-
-def rows(trials: pa.Table) -> list[dict[str, object]]:
-    """The rows of a table of trials as plain Python: JSON parameters decoded, nulls left out."""
-    as_json = [field.name for field in trials.schema if _JSON.items() <= (field.metadata or {}).items()]
-    plain_rows = []
-    for row in trials.to_pylist():
-        row.update({name: natural(json.loads(row[name])) for name in as_json if row[name] is not None})
-        plain_rows.append({name: value for name, value in row.items() if value is not None})
-    return plain_rows
-
-
-def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
-    """Both Parquet files, trials first; none if one is absent or not Parquet: the log tells."""
-    try:
-        # Not as files of Python: Arrow's threads may still hold one when the interpreter ends, which then aborts.
-        handles = [stack.enter_context(pa.OSFile(str(path))) for path in (folder.trials, folder.metrics)]
-        return [stack.enter_context(pq.ParquetFile(handle)) for handle in handles]
-    except (OSError, ValueError):
-        return []
-
-
-def _written(files: Sequence[pq.ParquetFile]) -> History | None:
-    """What both files say of the log that they were made of; None if they do not agree, or are not ours."""
-    try:
-        trials, metrics = ((file.schema_arrow.metadata or {})[_METADATA] for file in files)
-        return History(**json.loads(trials)) if trials == metrics else None
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:

@@ -57,8 +57,36 @@ def test_repeats_are_one_configuration_with_all_its_scores(sweep_of):
     assert (score.mean, score.std) == (pytest.approx(0.6), pytest.approx(0.1))
     # Student's t for two degrees of freedom at 97.5 %: 4.3027
     assert score.interval == pytest.approx((0.6 - 4.3027 * 0.1 / 3**0.5, 0.6 + 4.3027 * 0.1 / 3**0.5), abs=1e-5)
-    assert (second.status, second.scores[0].values, second.scores[0].interval) == (DONE, (0.55,), None)
+    assert (second.status, second.completed) == (Status.DIVERGED, 0.5)
+    assert (second.scores[0].values, second.scores[0].interval) == ((0.55,), None)
     assert [trial.trial for trial in second.trials] == [4, 3]
+
+
+@pytest.mark.parametrize("other", [Status.DIVERGED, Status.FAILED, Status.OOM, PRUNED, RUNNING, None])
+def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
+    """None: the other repeats have not begun."""
+    runs = [({"x": 1}, DONE, acc(0.9))]
+    runs += [({"x": 1}, other, acc(0.9))] * 2 if other else []
+    runs += [({"x": 2}, DONE, acc(0.8))] * 3
+    runs += [({"x": 3}, DONE, acc(0.95)), ({"x": 3}, DONE, acc(0.95)), ({"x": 3}, Status.DIVERGED, acc(0.95))]
+    folder = sweep_of(runs)
+    folder.write_info({**folder.read_info(), "spec": {"repeats": 3}})
+    ranking = rank([read(folder)])
+    assert [row.params["x"] for row in ranking.rows] == [2, 3, 1]
+    assert [row.params["x"] for row in ranking.best] == [2]
+    assert [round(3 * row.completed) for row in ranking.rows] == [3, 2, 1]
+    assert ranking.rows[2].status is (other or Status.INTERRUPTED)
+
+
+def test_where_no_configuration_completed_all_repeats_the_best_is_of_those_that_completed_most(sweep_of):
+    runs = [({"x": x}, status, acc(0.5)) for x in (1, 2) for status in (DONE, Status.FAILED)]
+    runs += [({"x": 2}, DONE, acc(0.4))]
+    (best,) = rank([read(sweep_of(runs))]).best
+    assert (best.params["x"], best.scores[0].values) == (2, (0.5, 0.4))
+
+
+def test_nothing_is_best_before_a_trial_completed(sweep_of):
+    assert rank([read(sweep_of([({"x": 1}, PRUNED, acc(0.5))]))]).best == ()
 
 
 @given(st.lists(st.integers(-(10**6), 10**6).map(lambda n: n / 1000), min_size=2, max_size=10, unique=True))

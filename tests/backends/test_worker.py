@@ -277,6 +277,18 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     assert kept(job) == []
 
 
+def test_a_trial_that_reaches_the_target_is_complete_and_kept(job: Job) -> None:
+    worker = Worker(dataclasses.replace(job, target=94.0))
+    worker.take(order())
+    progress = worker.step()
+    assert progress.end is not None
+    assert [epoch.metrics["score"] for epoch in progress.epochs] == [99.0, 97.0, 94.0]
+    assert (progress.end.status, progress.end.at_target) == (Status.COMPLETED, True)
+    assert progress.end.reason == "target reached: score 94"
+    assert progress.end.facts.checkpoint is not None
+    assert Path(progress.end.facts.checkpoint).name == "epoch-000003"
+
+
 def test_no_decision_is_taken_over_a_checkpoint_that_is_being_written(job: Job) -> None:
     worker = Worker(dataclasses.replace(job, trainable="counting:Slow", checkpoint_every_s=1.0))
     worker.take(order("1 waits", decisions=(2,)))

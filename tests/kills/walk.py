@@ -57,7 +57,7 @@ class Walk:
         return self.done
 
     def facts(self) -> Facts:
-        return Facts(node="here")
+        return Facts(node="here", data="none: it is drawn from the seed")
 
     def _note(self, line: str) -> None:
         with (Path(__file__).parent / JOURNAL).open("a") as journal:

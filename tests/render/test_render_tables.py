@@ -25,7 +25,7 @@ def trial(number: int, status: Status = Status.COMPLETED) -> Trial:
 
 
 def ranked(rank: int, params: dict, scores: tuple[Score, ...], *trials: Trial) -> Ranked:
-    return Ranked(rank, "first", params, trials[0].status, 3, scores, None, trials)
+    return Ranked(rank, "first", params, trials[0].status, 1.0, 3, scores, None, trials)
 
 
 def scored(*values: float, interval: tuple[float, float] | None = None) -> tuple[Score, ...]:
@@ -63,7 +63,7 @@ def test_a_ranking_shows_only_what_differs_and_what_there_is():
 
 
 def test_several_sweeps_are_named():
-    rows = (ranked(1, {}, (), trial(0)), Ranked(2, "second", {}, Status.FAILED, 0, (), None, (trial(0),)))
+    rows = (ranked(1, {}, (), trial(0)), Ranked(2, "second", {}, Status.FAILED, 0.0, 0, (), None, (trial(0),)))
     grid = ranking_grid(Ranking((), (), rows))
     assert [row[grid.columns.index("sweep")] for row in grid.rows] == ["first", "second"]
 

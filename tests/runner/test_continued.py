@@ -44,7 +44,7 @@ class Walk:
         return self.done
     def facts(self):
         extends = self.given.params.get("lr_schedule") != "cosine"
-        return Facts(extends=extends, data=DATA[0] if DATA else None)
+        return Facts(extends=extends, data=DATA[0] if DATA else "one")
 '''
 FILE = """
 name: short

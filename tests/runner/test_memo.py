@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
+from sweep.backends import checkpoints
 from sweep.events import EpochReported, TrialEnded
 from sweep.store import log as store_log
 
@@ -30,8 +32,10 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["memo"].tolist() == ["curves/0", "curves/1", "curves/2"]
     assert other.trials["status_reason"].tolist()[1] == "from curves, trial 1"
     assert other.trials["train_s"].tolist() == [0.0] * 3
-    kept = [(second.folder.path / path).resolve() for path in other.trials["checkpoint"]]
-    assert kept == [(first.folder.checkpoints / f"{trial:05d}/epoch-000004").resolve() for trial in range(3)]
+    assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
+    shutil.rmtree(first.folder.path)  # nothing of an answered trial hangs on the one that answered it
+    kept = [second.folder.path / path for path in other.trials["checkpoint"]]
+    assert [checkpoints.verify(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
     run(project, FILE.replace("curves", "third"), third, memo=True)
     assert answered(third)[1] == "curves/1"
@@ -111,6 +115,7 @@ def test_a_sweep_that_went_on_with_other_code_answers_nothing(project: Path) -> 
     again = Watcher()
     run(project, SECOND, again, memo=True)
     assert set(answered(again).values()) == {None}
+    assert again.said == ["curves answers no trials: it went on with other code than it began with"]
 
 
 def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
@@ -119,6 +124,25 @@ def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
     watcher = Watcher()
     run(project, text.replace("curves", "second"), watcher, memo=True)
     assert answered(watcher) == {0: None, 1: None, 2: "curves/2"}
+
+
+def test_a_trial_that_its_target_cut_short_answers_none(project: Path) -> None:
+    run(project, FILE.replace("goal: minimize", "goal: minimize, target: 0.5"))
+    watcher = Watcher()
+    second = run(project, SECOND, watcher, memo=True)
+    assert answered(watcher) == {0: "curves/0", 1: None, 2: None}
+    assert sweep.load(second.folder.path).trials["epochs"].tolist() == [4, 4, 4]
+
+
+def test_an_answered_trial_ends_at_the_target_too(project: Path) -> None:
+    run(project)
+    watcher = Watcher()
+    outcome = run(project, SECOND.replace("goal: minimize", "goal: minimize, target: 0.5"), watcher, memo=True)
+    assert outcome.stopped == "target reached: score 0.5 in trial 1"
+    assert answered(watcher) == {0: "curves/0", 1: "curves/1"}
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["epochs"].tolist() == [4, 2]
+    assert trials["checkpoint"].isna().tolist() == [False, True]
 
 
 def test_the_scheduler_judges_answered_trials_too(project: Path) -> None:
@@ -146,7 +170,9 @@ def test_answered_epochs_are_on_no_budget(project: Path) -> None:
 
 @pytest.mark.parametrize(("data", "count"), [("one", 3), ("other", 0)])
 def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: int) -> None:
-    code = TRAINABLE.replace('Facts(node="here")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())')
+    code = TRAINABLE.replace(
+        'Facts(node="here", data="none")', 'Facts(node="here", data=Path(__file__ + ".data").read_text())'
+    )
     code = code.replace("import json", "from pathlib import Path\nimport json")
     (project / f"data_{data}.py").write_text(code)
     held = project / f"data_{data}.py.data"
@@ -158,3 +184,103 @@ def test_data_with_a_fingerprint_is_looked_at(project: Path, data: str, count: i
     second = run(project, text.replace("curves", "second"), watcher, memo=True)
     assert second.completed == 3
     assert sum(source is not None for source in answered(watcher).values()) == count
+
+
+def _helped(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> tuple[Path, str]:
+    """A trainable that imports a helper package from elsewhere: its file, and the sweep's."""
+    elsewhere = project.parent / f"{project.name}_elsewhere"
+    home = elsewhere / ("src" if layout == "editable" else "")
+    package = home / f"helper_{layout}"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("from .parts import SHIFT\n")
+    (package / "parts.py").write_text("SHIFT = 0.25\n")
+    if layout == "editable":  # as pip writes it: a file of paths, which the interpreter has read at its start
+        info = elsewhere / "site" / "helper_editable-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "RECORD").write_text("__editable__.helper.pth,sha256=x,9\n")
+        (info / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
+        monkeypatch.syspath_prepend(elsewhere / "site")
+    monkeypatch.syspath_prepend(home)
+    name = f"user_of_{layout}"
+    (project / f"{name}.py").write_text(f"from {package.name} import SHIFT\n{TRAINABLE}")
+    return package / "parts.py", FILE.replace("curve:Curve", f"{name}:Curve")
+
+
+@pytest.mark.parametrize("layout", ["pythonpath", "editable"])
+def test_a_helper_package_elsewhere_is_code_too(project: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    parts, text = _helped(project, monkeypatch, layout)
+    run(project, text)
+    same, other = Watcher(), Watcher()
+    run(project, text.replace("curves", "second"), same, memo=True)
+    parts.write_text("SHIFT = 100.25\n")
+    run(project, text.replace("curves", "third"), other, memo=True)
+    assert answered(same) == {trial: f"curves/{trial}" for trial in range(3)}
+    assert set(answered(other).values()) == {None}
+
+
+def test_another_version_of_an_installed_package_is_other_code(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    site = tmp_path_factory.mktemp("site")
+    (site / "layers_of_others.py").write_text("RATE = 1\n")
+    info = site / "Layers_Of_Others-1.0.dist-info"
+    info.mkdir()
+    (info / "RECORD").write_text("layers_of_others.py,sha256=x,9\n")
+    monkeypatch.syspath_prepend(site)
+    (project / "user_of_layers.py").write_text(f"import layers_of_others\n{TRAINABLE}")
+    text = FILE.replace("curve:Curve", "user_of_layers:Curve")
+    run(project, text)
+    watcher = Watcher()
+    info.rename(site / "Layers_Of_Others-1.1.dist-info")
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+
+
+def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_once(project: Path) -> None:
+    (project / "blind.py").write_text(TRAINABLE.replace(', data="none"', ""))
+    text = FILE.replace("curve:Curve", "blind:Curve")
+    run(project, text)
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    assert watcher.said == [
+        "trials of curves answer none: nothing tells on what data they were trained; "
+        "a trainable says it with Facts(data=...)"
+    ]
+
+
+def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(project: Path) -> None:
+    line = 'import importlib\nimportlib.import_module("js" + "on")\n'
+    (project / "obscure.py").write_text(line + TRAINABLE)
+    text = FILE.replace("curve:Curve", "obscure:Curve")
+    run(project, text)
+    run(project, text.replace("curves", "other"))
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    where = f"{project / 'obscure.py'}:2: imports a module whose name is computed"
+    assert watcher.said == [f"earlier sweeps answer no trials: not all of the code is known ({where})"]
+
+
+def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> None:
+    rungs = "early_terminate: {type: asha, min_iter: 1, eta: 2}\ncheckpoint: {every_s: 0}\n"
+    text = FILE.replace("[3, 1, 2]", "[1]").replace("goal: minimize", "goal: maximize") + rungs
+    kept = [sorted(path.name for path in run(project, text).folder.checkpoints.rglob("epoch-*"))]
+    second = run(project, text.replace("curves", "second"), memo=True)
+    kept.append(sorted(path.name for path in second.folder.checkpoints.rglob("epoch-*")))
+    assert kept == [["epoch-000001", "epoch-000004"]] * 2
+    reports = checkpoints.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
+    assert [report.memo for report in reports] == ["curves/0"]
+
+
+def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(project: Path) -> None:
+    run(project)
+    outcome = run(project, SECOND)
+    lines = outcome.folder.log.read_bytes().splitlines(keepends=True)
+    (cut,) = (at for at, line in enumerate(lines) if b'"trial":1,"epoch":4' in line)
+    outcome.folder.log.write_bytes(b"".join(lines[:cut]))  # killed when its last epoch was in the checkpoint alone
+    shutil.rmtree(outcome.folder.checkpoints / "00002")
+    resume(project, name="second")
+    trials = sweep.load(outcome.folder.path).trials
+    assert trials["memo"].isna().tolist() == [True, True, False]
+    assert [(outcome.folder.path / path).is_dir() for path in trials["checkpoint"]] == [True] * 3

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from curves import FILE, Watcher, ends, resume, run
+from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
 from sweep.errors import TrainableError
@@ -83,12 +83,29 @@ def test_a_sweep_without_a_bound_goes_on_until_it_is_stopped(project: Path) -> N
     assert (resumed.completed, resumed.interrupted) == (75, False)
 
 
+def test_a_parameter_that_nothing_reads_is_told_after_the_first_epoch_where_the_source_does_not_show_it(
+    project: Path,
+) -> None:
+    (project / "computed.py").write_text(
+        TRAINABLE.replace('self.a = assignment.params["a"]', "p = assignment.params; self.a = p[NAMES[0]]")
+        + "\nNAMES = list('ab')\n"
+    )
+    watcher = Watcher()
+    text = FILE.replace("curve:Curve", "computed:Curve").replace("parameters: {", "parameters: {c: {value: 1}, ")
+    assert run(project, text, watcher).completed == 3
+    assert watcher.said == ["nothing has read parameter 'c' in a whole epoch"]
+
+
 class _StopsAt(Watcher):
     """Behaves as a user who presses Ctrl-C when an epoch comes in."""
 
+    def __init__(self, epoch: int = 4) -> None:
+        super().__init__()
+        self.epoch = epoch
+
     def on(self, event: Event) -> None:
         super().on(event)
-        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 4):
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, self.epoch):
             os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -161,10 +178,37 @@ def test_resume_extends(project: Path) -> None:
     assert ends(outcome.folder) == dict.fromkeys(range(3), "completed")
 
 
-def test_target_ends_the_sweep(project: Path) -> None:
-    outcome = run(project, FILE.replace("goal: minimize", "goal: minimize, target: 0.8"))
-    assert "target reached" in str(outcome.stopped)
-    assert 2 not in ends(outcome.folder)
+def test_the_trial_that_reaches_the_target_is_complete_and_ends_the_sweep(project: Path) -> None:
+    outcome = run(project, FILE.replace("goal: minimize", "goal: minimize, target: 0.5"))
+    assert outcome.stopped == "target reached: score 0.5 in trial 1"
+    assert ends(outcome.folder) == {0: "completed", 1: "completed"}
+    winner = sweep.load(outcome.folder.path).best().iloc[0]
+    assert (winner["trial"], winner["epochs"], winner["status_reason"]) == (1, 2, "target reached: score 0.5")
+    assert (outcome.folder.path / winner["checkpoint"]).name == "epoch-000002"
+    again = resume(project)
+    assert (again.completed, again.stopped) == (2, outcome.stopped)
+    assert ends(resume(project, "metric.target=0").folder)[2] == "completed"
+
+
+def test_a_driver_that_was_killed_at_the_target_loses_no_winner(project: Path) -> None:
+    outcome = run(project, FILE.replace("goal: minimize", "goal: minimize, target: 0.5"))
+    lines = outcome.folder.log.read_bytes().splitlines(keepends=True)
+    (cut,) = (at for at, line in enumerate(lines) if b'"at_target":true' in line)
+    outcome.folder.log.write_bytes(b"".join(lines[:cut]))
+    assert resume(project).completed == 2
+    winner = sweep.load(outcome.folder.path).best().iloc[0]
+    assert (outcome.folder.path / winner["checkpoint"]).name == "epoch-000002"
+
+
+def test_a_target_that_is_lowered_finds_its_trial_among_the_interrupted_ones(project: Path) -> None:
+    rungs = "early_terminate: {type: asha, min_iter: 1, eta: 2}\n"
+    outcome = run(project, FILE + rungs, _StopsAt(epoch=1))
+    assert outcome.interrupted
+    assert ends(outcome.folder)[1] == "interrupted"
+    again = resume(project, "metric.target=0.5")
+    assert again.stopped == "target reached: score 0.5 in trial 1"
+    winner = sweep.load(outcome.folder.path).best().iloc[0]
+    assert (winner["trial"], winner["node"], winner["checkpoint"]) == (1, "here", "checkpoints/00001/epoch-000002")
 
 
 def test_asha_prunes(project: Path) -> None:

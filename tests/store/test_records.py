@@ -60,6 +60,7 @@ EVENTS = st.one_of(
         reason=TEXT,
         time=FLOATS,
         error=st.none() | TEXT,
+        at_target=st.booleans(),
         facts=FACTS,
     ),
 )

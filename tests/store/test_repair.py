@@ -10,7 +10,7 @@ import pytest
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
-from sweep.store import tables
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.records import encode
@@ -74,7 +74,7 @@ def test_a_hole_is_told_with_its_line_and_what_is_left_is_kept(folder: ResultsFo
         "line 4: some bytes are no record"
     ] * 2
     assert done.losses[2:] == tuple(f"line {n}: trial 1 was never started" for n in range(5, 11))
-    read = tables.read(folder)
+    read = reading.read(folder)
     assert (read.trials.num_rows, read.metrics.num_rows) == (1, 1)
     assert repair(folder).losses == ()
 

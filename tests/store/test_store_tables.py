@@ -8,23 +8,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from tales import STORY, build, reported, started, written
 
 from sweep.events import (
     EpochReported,
     Event,
-    Facts,
-    SessionEnded,
-    SessionStarted,
-    Status,
-    TrialEnded,
-    TrialStarted,
 )
-from sweep.store import tables
-from sweep.store.folder import ResultsFolder
-from sweep.store.log import Log
-from sweep.store.tables import TableBuilder, read, rows
+from sweep.store.reading import read
 
-OBJECTIVES = (("val_accuracy", "maximize"),)
 GOLDEN_TRIALS = """
 sweep: string
 trial: int64
@@ -79,65 +70,10 @@ metric.val_accuracy: double
 metric.tokens: double
 peak_memory_mb: double
 """
-PARAMS = {"learning_rate": 1e-3, "batch_size": 32, "nesterov": True, "optimizer": "sgd", "layers": [8, 4]}
-
-
-def started(trial: int, params=PARAMS, time: float = 100.0) -> TrialStarted:
-    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time)
-
-
-def reported(trial: int, epoch: int, **metrics: float) -> EpochReported:
-    return EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=100.0 + epoch, time_s=0.5)
-
-
-def ended(trial: int, status: Status = Status.COMPLETED, time: float = 110.0, **rest) -> TrialEnded:
-    return TrialEnded(trial=trial, status=status, reason="", time=time, **rest)
-
-
-def build(events: list[Event], objectives=OBJECTIVES) -> TableBuilder:
-    builder = TableBuilder("first", objectives)
-    for event in events:
-        builder.observe(event)
-    return builder
 
 
 def told(events: list[Event]) -> list[dict[str, object]]:
     return build(events).trials().to_pylist()
-
-
-FACTS = Facts(
-    started=101.0,
-    node="host",
-    devices="cpu:0",
-    strategy="default",
-    num_replicas=1,
-    precision="float32",
-    accumulate=2,
-    data="f00d",
-    train_s=1.25,
-    overhead_s={"build": 0.5, "compile_s": 0.25},
-    checkpoint="checkpoints/t0/2",
-)
-STORY: list[Event] = [
-    SessionStarted(time=99.0, resumed=False, version="1"),
-    started(0),
-    started(1),
-    reported(0, 1, loss=2.0, val_accuracy=0.8),
-    reported(1, 1, loss=math.nan),
-    EpochReported(
-        trial=0,
-        epoch=2,
-        metrics={"loss": 1.0, "val_accuracy": 0.7, "tokens": 10.0},
-        time=103.0,
-        time_s=0.5,
-        learning_rate=1e-3,
-        examples_per_s=200.0,
-        measures={"peak_memory_mb": 64.0},
-    ),
-    ended(0, facts=FACTS),
-    TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),
-    SessionEnded(time=111.0, reason="finished"),
-]
 
 
 def test_the_schemas_are_these():
@@ -215,17 +151,6 @@ def test_a_measure_does_not_hide_a_column():
     assert (row["metric.loss"], row["measure.metric.loss"]) == (1.0, 8.0)
 
 
-def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
-    info = {"objectives": [{"name": metric, "goal": goal} for metric, goal in OBJECTIVES]}
-    folder = ResultsFolder.create(results, name, "", info)
-    with Log(folder.log) as log:
-        log.append(events)
-    builder = TableBuilder.of(folder)
-    builder.follow(folder.log)
-    builder.write(folder)
-    return folder
-
-
 def test_pandas_duckdb_and_polars_read_both_files(tmp_path):
     folder = written(tmp_path, "first", STORY)
     for path, table in ((folder.trials, build(STORY).trials()), (folder.metrics, build(STORY).metrics())):
@@ -251,53 +176,3 @@ def test_tables_of_two_sweeps_concatenate(tmp_path):
     files = [str(first.trials), str(second.trials)]
     union = duckdb.read_parquet(files, union_by_name=True)
     assert union.project('count("param.depth"), count(*)').fetchall() == [(1, 3)]
-
-
-def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
-    folder = written(tmp_path, "first", STORY)
-    fresh = read(folder)
-    assert fresh.history.ended == "finished"
-    for table, derived in ((fresh.trials, build(STORY).trials()), (fresh.metrics, build(STORY).metrics())):
-        assert str(table.to_pylist()) == str(derived.to_pylist())  # as text, for NaN
-        assert table.schema == derived.schema
-    log_before = folder.log.read_bytes()
-    with Log(folder.log) as log:
-        log.append([started(2)])
-    files = {path: path.read_bytes() for path in (folder.trials, folder.metrics, folder.log)}
-    assert read(folder).trials.num_rows == 3
-    assert {path: path.read_bytes() for path in files} == files  # reading writes nothing
-    folder.trials.write_bytes(b"not Parquet")
-    assert read(folder).trials.num_rows == 3
-    folder.trials.write_bytes(files[folder.trials])
-    folder.log.unlink()
-    assert read(folder).trials.num_rows == 2  # only the files are left
-    folder.log.write_bytes(log_before)
-    folder.metrics.unlink()
-    assert read(folder).metrics.num_rows == 3
-
-
-def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
-    folder = written(tmp_path, "first", STORY)
-    written_ = tables._written
-
-    def replaced_after(files):
-        history = written_(files)
-        for path in (folder.trials, folder.metrics):
-            aside = path.with_suffix(".new")
-            aside.write_bytes(b"another one")
-            aside.replace(path)
-        return history
-
-    monkeypatch.setattr(tables, "_written", replaced_after)
-    assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
-
-
-def test_rows_of_trials_have_their_parameters_back(tmp_path):
-    events = [started(0), started(1, {"layers": "nan", "learning_rate": math.inf})]
-    folder = written(tmp_path, "first", events)
-    for _ in ("from the files", "from the log"):
-        first, second = rows(read(folder).trials)
-        assert first["param.layers"] == [8, 4]
-        assert (second["param.layers"], second["param.learning_rate"]) == ("nan", math.inf)
-        assert "param.optimizer" not in second
-        folder.trials.unlink(missing_ok=True)

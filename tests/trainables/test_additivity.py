@@ -28,7 +28,7 @@ def check(loss: Any, *, masked: bool = False, weights: Any = None, adds: Any = N
     keras_corrections.build_symbolically(model, batch)
     keras_corrections.take_whole_losses(model)
     losses = global_losses.install(model, {}, batch, whole=False)
-    additivity.check(model, losses, data)
+    additivity.check(model, losses, data, lambda: None)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,31 @@
+"""Parameters that the source does not show to be read: the first epoch of a trial shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sweep.errors import did_you_mean
+from sweep.events import Params
+from sweep.hyperparameters import Watched
+
+
+class Unread:
+    """Watches what a worker's trials read of their parameters."""
+
+    def __init__(self, unsure: Iterable[str]) -> None:
+        self._open = set(unsure)
+        self._seen: set[str] = set()  # also names that were asked for and are not there
+
+    def watched(self, params: Params) -> Params:
+        """The parameters as a trainable gets them: while something is open, they tell what is read."""
+        return Watched(params, self._seen) if self._open else params
+
+    def told(self, params: Params) -> list[str]:
+        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
+        due = sorted(self._open & set(params))
+        self._open -= set(due)
+        return [self._line(name, params) for name in due if name not in self._seen]
+
+    def _line(self, name: str, params: Params) -> str:
+        hint = did_you_mean(name, self._seen - set(params))
+        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if "mean" in hint else "")

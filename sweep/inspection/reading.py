@@ -1,0 +1,254 @@
+"""Which hyperparameters a source reads: their mapping is followed through names, attributes and calls.
+
+What cannot be followed is a doubt, for then more may be read than is seen. Modules of sweep and its trainables
+are read by their conventions, which `hp` and `READS` are; all others by where the values go.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from sweep.hyperparameters import Hyperparameters
+from sweep.inspection.conventions import (
+    BELOW,
+    NAMES,
+    READERS,
+    by_convention,
+    declared_in,
+    first_name,
+    last_name,
+    texts,
+    words_of,
+)
+
+HARMLESS = frozenset({"print", "len", "repr", "str", "bool", "isinstance", "type", "id"})
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was found in all modules together."""
+
+    names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``
+    doubts: tuple[str, ...]  # places from which on hyperparameters cannot be followed
+    words: frozenset[str]  # every attribute, argument and text of the user's modules
+
+
+def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> Reading:
+    """Read the modules of a user, and those of sweep that they import."""
+    names, doubts = set[str](), dict[str, None]()
+    for module, tree in ours.items():
+        found, computed = by_convention(tree)
+        names |= found
+        doubts.update({f"{module} reads names that it computes": None} if computed else {})
+    flow = _Flow(theirs, ours)
+    names |= flow.names
+    doubts.update(flow.doubts)
+    return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
+
+
+class _Flow:
+    """Finds all expressions that hold hyperparameters in a user's modules, and what is made of each."""
+
+    def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> None:
+        self.names: set[str] = set()
+        self.doubts: dict[str, None] = {}
+        self._parents: dict[ast.AST, ast.AST] = {}
+        self._functions: dict[str, list[Function]] = {}
+        self._classes: dict[str, list[ast.ClassDef]] = {}
+        self._held: set[tuple[ast.AST, str]] = set()  # names by the function or module that they are of
+        self._attributes = set(NAMES)
+        self._known = {
+            node.name for tree in ours.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef | Function)
+        }
+        self._imported: dict[str, set[str]] = {}  # by name: the top-level packages that it may be of
+        for tree in trees.values():
+            self._take_in(tree)
+        self._theirs, self._ours = ({name.split(".")[0] for name in modules} for modules in (trees, ours))
+        self._begin(ours)
+        before = -1
+        while before != (before := len(self._held) + len(self._attributes)):
+            for module, tree in trees.items():
+                self._look(module, tree)
+
+    def _take_in(self, tree: ast.Module) -> None:
+        for node in ast.walk(tree):
+            for child in ast.iter_child_nodes(node):
+                self._parents[child] = node
+            if isinstance(node, Function):
+                self._functions.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.ClassDef):
+                self._classes.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    source = alias.name if isinstance(node, ast.Import) else (node.level == 0 and node.module) or ""
+                    self._imported.setdefault(alias.asname or alias.name.split(".")[0], set()).add(source.split(".")[0])
+
+    def _begin(self, ours: Mapping[str, ast.Module]) -> None:
+        """Arguments that hold hyperparameters by name, by annotation, or in a method that a trainable overrides."""
+        places = {
+            node.name: place
+            for tree in ours.values()
+            for owner in ast.walk(tree)
+            if isinstance(owner, ast.ClassDef)
+            for node in owner.body
+            if isinstance(node, Function)
+            for place, arg in enumerate(_positional(node))
+            if arg.arg == "hp"
+        }
+        for functions in self._functions.values():
+            for function in functions:
+                overrides = function.name in places and isinstance(self._parents[function], ast.ClassDef)
+                for place, arg in enumerate(_arguments(function)):
+                    told = "Hyperparameters" in (ast.unparse(arg.annotation) if arg.annotation else "")
+                    if (
+                        arg.arg in NAMES
+                        or told
+                        or (overrides and self._derives(function) and place == places[function.name])
+                    ):
+                        self._held.add((function, arg.arg))
+
+    def _derives(self, method: Function) -> bool:
+        """Whether the class of a method derives from one of sweep's."""
+        queue, seen = [self._parents[method]], set[str]()
+        while queue:
+            owner = queue.pop()
+            for base in owner.bases if isinstance(owner, ast.ClassDef) else ():
+                name = last_name(base)
+                if name in self._known and name not in self._classes:
+                    return True
+                queue += [] if name in seen else self._classes.get(name, [])
+                seen.add(name)
+        return False
+
+    def _look(self, module: str, tree: ast.Module) -> None:
+        declared = declared_in(tree)
+        self.names |= declared or set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and last_name(node.func) in READERS and isinstance(node.func, ast.Attribute):
+                self.names |= texts(node.args[0]) if node.args and last_name(node.func.value) == "live" else set()
+            if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
+                self.doubts[f"{module}:{node.lineno}: {ast.unparse(self._parents[node]).splitlines()[0]:.60}"] = None
+
+    def _holds(self, node: ast.expr) -> bool:
+        match node:
+            case ast.Name(id=name, ctx=ast.Load()):
+                return any((scope, name) in self._held for scope in self._scopes(node))
+            case ast.Attribute(attr=name, ctx=ast.Load()):
+                return name in self._attributes and not self._is_read(node)
+            case ast.Call(func=func):
+                return last_name(func) == "Hyperparameters"
+        return False
+
+    def _is_read(self, node: ast.Attribute) -> bool:
+        """Whether an attribute is a parameter of that name: ``hp.params``."""
+        return self._holds(node.value)
+
+    def _scopes(self, node: ast.AST) -> Iterator[ast.AST]:
+        while node in self._parents:
+            node = self._parents[node]
+            if isinstance(node, (*_FUNCTIONS, ast.Module)):
+                yield node
+
+    def _use(self, node: ast.expr) -> bool:
+        """Take in what is made of hyperparameters; False where that cannot be followed."""
+        parent = self._parents[node]
+        match parent:
+            case ast.Attribute(attr=name):
+                return self._attribute(parent, name)
+            case ast.Subscript(value=value, slice=key) if value is node:
+                self.names |= texts(key)
+                return isinstance(key, ast.Constant)
+            case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
+                self.names |= texts(key)
+                return isinstance(key, ast.Constant)
+            case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
+                return True
+            case ast.Assign(targets=targets):
+                bound = [self._bind(target) for target in targets]
+                return all(bound)
+            case ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+                return self._bind(target) and not isinstance(parent, ast.NamedExpr)
+            case ast.keyword(arg=str(name)) if isinstance(call := self._parents[parent], ast.Call):
+                return self._pass(call, name)
+            case ast.Call(args=args) if node in args:
+                return self._pass(parent, args.index(node))
+        return False
+
+    def _attribute(self, node: ast.Attribute, name: str) -> bool:
+        call = self._parents[node]
+        if name not in (*READERS, BELOW) or not (isinstance(call, ast.Call) and call.func is node):
+            path = [name]
+            while isinstance(node := self._parents[node], ast.Attribute):  # type: ignore[assignment]  # until it is none
+                path.append(node.attr)
+            self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
+            return name not in dir(Hyperparameters) and name not in dir(dict)
+        key = call.args[0] if call.args else None
+        if not isinstance(key, ast.Constant):
+            return False
+        self.names |= {f"{text}.*" for text in texts(key)} if name == BELOW else texts(key)
+        return True
+
+    def _bind(self, target: ast.expr) -> bool:
+        match target:
+            case ast.Name(id=name):
+                self._held.add((next(self._scopes(target)), name))
+            case ast.Attribute(attr=name):
+                self._attributes.add(name)
+            case _:
+                return False
+        return True
+
+    def _pass(self, call: ast.Call, place: int | str) -> bool:
+        """Follow an argument into what is called, by that one's simple name."""
+        name, origins = last_name(call.func), self._imported.get(first_name(call.func), set())
+        if name == "Hyperparameters" or (isinstance(call.func, ast.Name) and name in HARMLESS):
+            return True
+        if origins - self._ours - self._theirs - {""}:  # it is of somebody else's
+            return False
+        found = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
+        for function in self._functions.get(name, []):
+            is_method = isinstance(self._parents[function], ast.ClassDef)
+            found |= self._enter(function, place, is_method and not _is_static(function))
+        for owner in self._classes.get(name, []):
+            starts = [one for one in owner.body if isinstance(one, Function) and one.name == "__init__"]
+            fields = [
+                one.target.id
+                for one in owner.body
+                if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+            ]
+            field = place if isinstance(place, str) else (*fields, *[""] * (place + 1))[place]
+            if starts:
+                found |= self._enter(starts[0], place, bound=True)
+            elif field in fields:
+                self._attributes.add(field)
+                found = True
+        return found
+
+    def _enter(self, function: Function, place: int | str, bound: bool) -> bool:
+        if isinstance(place, str):
+            name = next((arg.arg for arg in _arguments(function) if arg.arg == place), None)
+        else:
+            positional = [arg.arg for arg in _positional(function)][1 if bound else 0 :]
+            name = positional[place] if place < len(positional) else None
+        if name is None:
+            return False
+        self._held.add((function, name))
+        return True
+
+
+def _positional(function: Function) -> list[ast.arg]:
+    return [*function.args.posonlyargs, *function.args.args]
+
+
+def _arguments(function: Function) -> list[ast.arg]:
+    return [*_positional(function), *function.args.kwonlyargs]
+
+
+def _is_static(function: Function) -> bool:
+    return any(last_name(decorator) == "staticmethod" for decorator in function.decorator_list)

@@ -1,0 +1,202 @@
+"""A trainable's source: its module and all that it imports outside of the standard library.
+
+Importing it would import TensorFlow; `plan` and every check before the first epoch read the syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from sweep.errors import InputError, did_you_mean
+from sweep.inspection import reading
+from sweep.inspection.distributions import Distribution, Distributions
+from sweep.inspection.finding import Search
+from sweep.inspection.imports import imports, obscure
+from sweep.inspection.reading import Reading
+
+OURS = ("trainables", "sweep")
+_HOME = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a trainable is made of."""
+
+    trainable: str
+    files: Mapping[str, Path]  # by module name, the trainable's own first: what no installer has put there
+    packages: Mapping[str, str | None] = field(default_factory=dict)  # versions of all else; None: not there
+    unknown: tuple[str, ...] = ()  # why there may be code that is neither in files nor in packages
+    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of the files
+
+    @cached_property
+    def _reading(self) -> Reading:
+        ours = {name: tree for name, tree in self.trees.items() if _top(name) in OURS}
+        return reading.read({name: tree for name, tree in self.trees.items() if name not in ours}, ours)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names of all parameters that the source is seen to read; ``x.*`` for all below ``x``.
+
+        A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and its kin, ``"x" in hp``, ``live.number("x")``, or
+        an entry of a module's ``READS = ("x", ...)``, the way out where names are computed. ``hp`` may have any
+        name: arguments are followed from the methods of a trainable through assignments and calls.
+        """
+        return self._reading.names
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Where hyperparameters go that cannot be followed; while there are any, more may be read."""
+        return self._reading.doubts
+
+    def reads_parameter(self, name: str) -> bool:
+        """Whether the source is seen to read a parameter, by its own name or with all those of its group."""
+        parts = name.split(".")
+        return name in self.reads or any(f"{'.'.join(parts[:end])}.*" in self.reads for end in range(1, len(parts)))
+
+    def may_read(self, name: str) -> bool:
+        """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
+        return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    def digest(self) -> str:
+        """SHA-256 over all files: the same code gives the same digest wherever it lies."""
+        total = hashlib.sha256()
+        for name in sorted(self.files):
+            content = self.files[name].read_bytes()
+            total.update(f"{name}\0{len(content)}\0".encode())
+            total.update(content)
+        return total.hexdigest()
+
+
+def inspect(trainable: str, folders: Iterable[Path]) -> Source:
+    """Find ``module:Name`` in these folders or among the installed modules; raises InputError."""
+    module, _, name = trainable.partition(":")
+    search = Search(tuple(folders))
+    path = search.find(module)
+    if path is None:
+        for folder in search.folders if _top(module) in OURS else ():
+            if (folder / _top(module)).is_dir() and folder != _HOME:
+                raise InputError.one("trainable", *_hidden(_top(module), folder / _top(module)))
+        raise InputError.one(
+            "trainable",
+            f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
+            "expected module:Name, importable from the current folder or the sweep file's",
+        )
+    names = _defined(_parse(path))
+    if name not in names:
+        classes = [n for n in names if n[:1].isupper()]
+        raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
+    return _Closure(search).of(trainable, module, path)
+
+
+class _Closure:
+    """Follows imports from module to module, up to what was installed."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._distributions = Distributions(search.entries)
+        self._files: dict[str, Path] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._owners: dict[str, Distribution] = {}
+        self._absent: set[str] = set()
+        self._unknown: dict[str, None] = {}
+
+    def of(self, trainable: str, module: str, path: Path) -> Source:
+        self._files[module] = path
+        queue = [module, *filter(self._add, _parents(module))]
+        seen = {module, *_parents(module)}
+        while queue:
+            for name in self._imported(queue.pop()):
+                if name not in seen:
+                    seen.add(name)
+                    if self._add(name):
+                        queue.append(name)
+        needed = self._distributions.needed(self._owners.values())
+        for one in needed.values():
+            if one.is_editable:
+                self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
+        packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
+        return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
+
+    def _imported(self, module: str) -> Iterator[str]:
+        path = self._files.get(module) or self._search.find(module)
+        if path is None or path.suffix != ".py":
+            return
+        try:
+            tree = _parse(path)
+        except InputError:
+            if any(path.is_relative_to(folder) for folder in self._search.folders):
+                raise
+            self._unknown[f"{path} is no valid Python"] = None  # of a package elsewhere, which may never import it
+            return
+        if module in self._files:
+            self._trees[module] = tree
+        if _top(module) not in OURS:
+            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
+        for name in imports(tree, module, is_package=path.stem == "__init__"):
+            # What `sweep` itself is made of is no training: the modules named are, and its version.
+            yield from () if _top(name) == "sweep" else _parents(name)
+            yield name
+
+    def _add(self, name: str) -> bool:
+        """Take a module in; whether it is one whose own imports are to be followed."""
+        top = _top(name)
+        if name == "sweep" or self._search.is_standard(top):
+            return False
+        place = self._search.top(top)
+        if place is None:
+            self._absent.add(top)
+            return False
+        path = self._search.find(name)
+        if path is None:  # a folder, or a name in a module
+            if name == top and not place.folders:
+                self._unknown[f"{name} is imported, and lies in no file"] = None
+            if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
+                raise InputError.one("trainable", *_hidden(top, place.folders[0] if place.folders else place.file))
+            return False
+        owner = None if place.entry is None else self._distributions.owner(place.entry, path)
+        if owner is None or owner.is_editable or top in OURS:
+            self._files[name] = path
+            return True
+        self._owners[owner.name] = owner
+        return False
+
+
+def _hidden(top: str, place: Path | None) -> tuple[str, str]:
+    """What is wrong with a user's own package of the name of one of sweep's, and what to do."""
+    return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
+
+
+def _top(module: str) -> str:
+    return module.split(".")[0]
+
+
+def _parents(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
+
+
+def _defined(tree: ast.Module) -> list[str]:
+    names: list[str] = []
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.append(name)
+            case ast.Assign(targets=targets):
+                names += [t.id for t in targets if isinstance(t, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.append(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names += [a.asname or a.name.split(".")[0] for a in aliases]
+    return names

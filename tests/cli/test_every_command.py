@@ -1,0 +1,234 @@
+"""Every command with every option on sweeps of every kind: exit code, output, and never a traceback."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sweep.cli import main
+from sweep.store.folder import ResultsFolder
+
+TRAINABLE = '''
+import json, math
+from sweep.contract import EpochReported, Facts
+
+class Scored:
+    """`a` is what its objective comes to; some fail, some diverge."""
+    def begin(self, assignment):
+        self.given, self.done = assignment, 0
+        self.a = assignment.params["a"]
+    def train(self, report):
+        while self.done < self.given.epochs:
+            if self.a < 0:
+                raise RuntimeError("no such a")
+            self.done += 1
+            bad = self.a == 0.9 and self.given.seed == 1
+            metrics = {"score": math.nan if bad else self.a / self.done, "cost": 3.0 - self.a}
+            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=0.0, time_s=0.1)):
+                return
+    def save(self, folder):
+        (folder / "done.json").write_text(json.dumps(self.done))
+    def restore(self, folder):
+        self.done = json.loads((folder / "done.json").read_text())
+        return self.done
+    def facts(self):
+        return Facts(node="here", data="none")
+'''
+FILE = """
+trainable: scored:Scored
+method: grid
+metric: {name: score, goal: minimize}
+parameters: {a: {values: [3, 1, 2]}}
+epochs: 2
+"""
+FILES = {
+    "one": FILE,
+    "two": FILE.replace(
+        "metric: {name: score, goal: minimize}",
+        "metrics: [{name: score, goal: minimize}, {name: cost, goal: minimize}]",
+    ),
+    "repeats": FILE.replace("[3, 1, 2]", "[3, 0.9]") + "repeats: 2\n",
+    "running": FILE,
+    "killed": FILE,
+    "failed": FILE.replace("[3, 1, 2]", "[-1, -2]"),
+    "empty": FILE,
+}
+EMPTY_HANDED = ("failed", "empty")  # no trial of theirs completed
+
+
+def call(line: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, line.split())
+    assert result.exception is None or isinstance(result.exception, SystemExit), (line, result.exception)
+    assert "Traceback" not in result.output
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with a sweep of each kind."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "scored.py").write_text(TRAINABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "path", list(sys.path))
+        for name, text in FILES.items():
+            (folder / f"{name}.yaml").write_text(text)
+            call(f"run {name}.yaml --inline -q --no-memo")
+        for name in ("running", "killed"):
+            log = folder / "results" / name / "log.jsonl"
+            log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:7]))
+        for path in (folder / "results" / "empty").glob("*.*"):
+            if path.name not in ("spec.yaml", "sweep.json"):
+                path.unlink()
+    sys.modules.pop("scored", None)
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of it, in which one sweep is being run, by this process."""
+    folder = tmp_path / "project"
+    shutil.copytree(made, folder)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with ResultsFolder(folder / "results" / "running").lock():
+        yield folder
+    sys.modules.pop("scored", None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A command line, with NEW for a name that is not taken, and what comes of it."""
+
+    line: str
+    code: int = 0
+    out: str = ""  # a pattern
+    err: str = ""
+
+    def __str__(self) -> str:
+        return self.line
+
+
+READING = (
+    Row("status {}", out=r"^{}  (finished|running|unfinished)\ntrials   "),
+    Row("status {} --results results", out="trials"),
+    Row("status {} --json", out=r'"total": \d'),
+    Row("compare {}", out="{}: trained"),
+    Row("compare {} one --results results", out="one: trained"),
+    Row("compare {} --limit 1", out="trained"),
+    Row("compare {} --json", out=r'"rows": \['),
+    Row("compare {} --json --limit 1", out=r'"rows": \['),
+    Row("report {}", out=r"report   results/{}/report.html"),
+    Row("report {} --results results --output NEW", out="report   NEW"),
+)
+BEST = (
+    Row("best {}", out=r"(?s)rank +trial.*\n +1 "),
+    Row("best {} --results results", out="rank"),
+    Row("best {} --json", out=r'"rank": 1'),
+    Row("best {} --export NEW", out="copied the checkpoint of trial"),
+    Row("best {} --json --export NEW", out=r'"rank": 1', err="copied the checkpoint of trial"),
+)
+OTHERS = (
+    Row("list", out="(?s)(?=.*empty +unfinished)(?=.*failed +finished)running +running"),
+    Row("list --results results", out="one +finished +3 completed +score"),
+    Row("list --results nowhere", out="no sweeps in nowhere"),
+    Row("list --json", out='"name": "one"'),
+    Row("plan one.yaml", out="trials +3"),
+    Row("plan two.yaml --results results", out="trials +3"),
+    Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
+    Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
+    Row("plan one.yaml --time", out="s an epoch"),
+    Row("plan nowhere.yaml", 2, err="no such file"),
+    Row("schema", out=r'"\$schema"'),
+    Row("run one.yaml --inline --name NEW", out=r"(?s)\[3/3\].*answered from one.*results  results/NEW"),
+    Row("run one.yaml --inline --name NEW --no-memo -v", out=r"(?s)debug.log.*\[3/3\]"),
+    Row("run one.yaml --inline --name NEW -q --run-cap 1 --set epochs=1", out="^rank +trial"),
+    Row("run one.yaml --inline --name NEW --results other --no-reuse --no-memo", out="results  other/NEW"),
+    Row("run one.yaml --inline --name NEW --max-concurrent 1 --profile --no-memo", out=r"\[3/3\]"),
+    Row("run one.yaml --inline --name NEW --simulate-gpus 2 --no-memo", out="rehearsal: 2 logical CPU devices"),
+    Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
+    Row("run one.yaml --inline", 2, err="holds a sweep already"),
+    Row("run failed.yaml --inline --name NEW", 1, err="no trial completed"),
+    Row("resume running --inline", 2, err="is being run by process"),
+    Row("resume killed --inline -q", out="^rank +trial"),
+    Row("resume failed --inline -v --results results", 1, out="debug.log", err="no trial completed"),
+    Row("resume one --inline --set metric.target=5 --no-memo", out="stopped  target reached"),
+    Row("resume one --inline --run-cap 3 --max-concurrent 1 --no-reuse", out="results  results/one"),
+    Row("resume two --inline", out="front"),
+    Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
+    Row("resume nowhere", 2, err="no such sweep"),
+    Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
+    Row("stop one --results results", 2, err="is not running"),
+    Row("stop one --trial 1 --now", 2, err="is not running"),
+    Row("repair one --results results", out="one"),
+    Row("repair running", 2, err="is being run by process"),
+    Row("doctor --results results --timeout 1 --address 127.0.0.1:1 --json", 1, out=r'"level": "error"'),
+)
+
+
+def test_the_table_has_every_command_and_every_option() -> None:
+    table: dict[str, set[str]] = {}
+    for row in (*READING, *BEST, *OTHERS):
+        command, *words = row.line.split()
+        table.setdefault(command, set()).update(word for word in words if word.startswith("-"))
+    for name, command in main.commands.items():
+        options = [param for param in command.params if isinstance(param, click.Option) and param.name != "help"]
+        missing = [option.opts for option in options if not set(option.opts) & table.get(name, set())]
+        assert (name in table, missing) == (True, [])
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("row", READING, ids=str)
+def test_commands_that_read(project: Path, row: Row, kind: str) -> None:
+    if kind == "two" and "{} one" in row.line:
+        row = Row(row.line, 2, err="compare sweeps of one objective")
+    _check(row, kind)
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("row", BEST, ids=str)
+def test_the_best(project: Path, row: Row, kind: str) -> None:
+    if kind in EMPTY_HANDED:
+        row = Row(row.line, 2, err=f"error: {kind}: no trial has completed; see python -m sweep compare {kind}")
+    _check(row, kind)
+
+
+def test_the_best_has_all_its_repeats(project: Path) -> None:
+    (row,) = json.loads(call("best repeats --json")[1])["rows"]
+    assert (row["params"]["a"], row["completed"]) == (3, 1.0)
+    ranked = json.loads(call("compare repeats --json")[1])["rows"]
+    assert [(row["params"]["a"], row["completed"]) for row in ranked] == [(3, 1.0), (0.9, 0.5)]
+
+
+def test_of_repeats_the_first_that_has_a_checkpoint_is_exported(project: Path) -> None:
+    shutil.rmtree(project / "results" / "repeats" / "checkpoints" / "00000")
+    assert call("best repeats --export second")[1].endswith("copied the checkpoint of trial 1 to second\n")
+    assert json.loads((project / "second" / "trial.json").read_text())["trial"] == 1
+
+
+@pytest.mark.parametrize("row", OTHERS, ids=str)
+def test_all_others(project: Path, row: Row) -> None:
+    _check(row, "")
+
+
+_new = iter(range(10**6))
+
+
+def _check(row: Row, kind: str) -> None:
+    name = f"new{next(_new)}"
+    code, out, err = call(row.line.replace("{}", kind).replace("NEW", name))
+    assert code == row.code, (out, err)
+    for pattern, text in ((row.out, out), (row.err, err)):
+        assert re.search(pattern.replace("{}", kind).replace("NEW", name), text), (out, err)
+    if "--json" in row.line and out:
+        json.loads(out)

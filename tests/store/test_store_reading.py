@@ -1,0 +1,72 @@
+"""Tables are read from their files only where these are of the log."""
+
+from __future__ import annotations
+
+from tales import STORY, build, started, written
+
+from sweep.store import reading, tables
+from sweep.store.log import Log
+from sweep.store.reading import read
+
+
+def test_reading_uses_the_files_only_if_they_hold_the_whole_log(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    fresh = read(folder)
+    assert fresh.history.ended == "finished"
+    for table, derived in ((fresh.trials, build(STORY).trials()), (fresh.metrics, build(STORY).metrics())):
+        assert str(table.to_pylist()) == str(derived.to_pylist())  # as text, for NaN
+        assert table.schema == derived.schema
+    log_before = folder.log.read_bytes()
+    with Log(folder.log) as log:
+        log.append([started(2)])
+    files = {path: path.read_bytes() for path in (folder.trials, folder.metrics, folder.log)}
+    assert read(folder).trials.num_rows == 3
+    assert {path: path.read_bytes() for path in files} == files  # reading writes nothing
+    folder.trials.write_bytes(b"not Parquet")
+    assert read(folder).trials.num_rows == 3
+    folder.trials.write_bytes(files[folder.trials])
+    folder.log.unlink()
+    assert read(folder).trials.num_rows == 2  # only the files are left
+    folder.log.write_bytes(log_before)
+    folder.metrics.unlink()
+    assert read(folder).metrics.num_rows == 3
+
+
+def test_files_that_are_replaced_while_they_are_read_are_read_as_they_were(tmp_path, monkeypatch):
+    folder = written(tmp_path, "first", STORY)
+    written_ = reading._written
+
+    def replaced_after(files):
+        history = written_(files)
+        for path in (folder.trials, folder.metrics):
+            aside = path.with_suffix(".new")
+            aside.write_bytes(b"another one")
+            aside.replace(path)
+        return history
+
+    monkeypatch.setattr(reading, "_written", replaced_after)
+    assert [table.num_rows for table in (read(folder).trials, build(STORY).trials())] == [2, 2]
+
+
+def test_only_the_columns_that_are_asked_for_are_read_of_the_metrics(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    for _ in ("from the files", "from the log"):
+        assert read(folder, ("epoch", "nowhere")).metrics.column_names == ["epoch"]
+        assert read(folder, ()).metrics.column_names == []
+        folder.trials.unlink(missing_ok=True)
+
+
+def test_files_of_another_log_of_the_same_length_are_not_taken_for_its(tmp_path):
+    folder = written(tmp_path, "first", STORY)
+    log = folder.log.read_bytes()
+    folder.log.write_bytes(log.replace(b'"loss is nan"', b'"loss is inf"'))
+    reasons = read(folder).trials["status_reason"].to_pylist()
+    assert reasons == ["", "loss is inf"]
+
+
+def test_files_of_an_earlier_version_are_still_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables.log, "mark", lambda path, end: None)
+    folder = written(tmp_path, "first", STORY)
+    monkeypatch.undo()
+    folder.log.write_bytes(folder.log.read_bytes().replace(b'"loss is nan"', b'"loss is inf"'))
+    assert read(folder).trials["status_reason"].to_pylist() == ["", "loss is nan"]

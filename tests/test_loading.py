@@ -1,0 +1,37 @@
+"""The trainable's class, from the folders in their order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import TrainableError
+from sweep.inspection import inspect
+from sweep.loading import METHODS, load
+
+
+@pytest.fixture(autouse=True)
+def _path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def write(folder: Path, name: str, methods: tuple[str, ...] = METHODS) -> Path:
+    folder.mkdir(exist_ok=True)
+    body = "".join(f"    def {method}(self): pass\n" for method in methods)
+    (folder / f"{name}.py").write_text(f"class T:\n    WHERE = {folder.name!r}\n{body}")
+    return folder
+
+
+def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, "found_twice") for name in ("a", "b")]
+    sys.path.insert(0, str(folders[1]))  # as the current folder is, with python -m
+    assert load("found_twice:T", folders).WHERE == "a"  # type: ignore[attr-defined]  # its own
+    assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
+
+
+def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "half_made", METHODS[:3])
+    with pytest.raises(TrainableError, match="half_made:T lacks the methods restore, facts"):
+        load("half_made:T", [folder])
