@@ -119,7 +119,7 @@ def _through_ray(driver: Coordinator, job: Job, marks: Marks) -> None:
 
     with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
         marks.begin()
-        backend.run(driver, job, Devices(), room=ROOM, reuse=True, local=True, notice=lambda text: None)
+        backend.run(driver, job, Devices(), room=lambda: ROOM, reuse=True, local=True, notice=lambda text: None)
 
 
 def _by_hand(driver: Coordinator, marks: Marks) -> None:

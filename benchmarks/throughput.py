@@ -188,7 +188,7 @@ def ours(load: Load, *, logged: bool) -> float:
 
         driver = Coordinator(spec, devices, searcher, StopsNothing(decides=load.decides), log, listen)
         driver.open()
-        backend.run(driver, job, devices, room=load.trials, reuse=True, local=True, notice=lambda text: None)
+        backend.run(driver, job, devices, room=lambda: load.trials, reuse=True, local=True, notice=lambda text: None)
         driver.close()
         if writer is not None:
             writer.close()

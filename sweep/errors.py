@@ -3,7 +3,8 @@
     SweepError
     ├── InputError          the user's input is wrong: one line per mistake, exit code 2
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
-    └── StoreError          a results folder cannot be read or written as it is
+    ├── StoreError          a results folder cannot be read or written as it is
+    └── Interrupted         a signal came before the first trial, exit code 130
 
 Exceptions out of a user's model are not in this tree: they end one trial and are kept with it.
 """
@@ -11,8 +12,11 @@ Exceptions out of a user's model are not in this tree: they end one trial and ar
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-Z\\^_]|\x9b[0-?]*[ -/]*[@-~]")
 
 
 class SweepError(Exception):
@@ -51,6 +55,16 @@ class TrainableError(SweepError):
 
 class StoreError(SweepError):
     """A results folder is damaged, locked, or not a results folder."""
+
+
+class Interrupted(SweepError):
+    """Somebody ended a command before it had anything to save."""
+
+
+def printable(text: str) -> str:
+    """A text of others without what would move a terminal's cursor, change its colours or its title."""
+    plain = _ESCAPES.sub("", text)
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
 import zlib
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from sweep.errors import StoreError
 from sweep.events import EpochReported
+from sweep.store.disk import process
 from sweep.store.records import decode, encode
 
 MANIFEST = "sweep_manifest.json"
@@ -65,7 +65,7 @@ def begin(
     and keeps the best and the ``keep`` newest.
     """
     final = folder / f"epoch-{manifest.epoch:06d}"
-    aside = folder / f"writing-{os.getpid()}"
+    aside = folder / f"writing-{process()}"
 
     def finish(write: Callable[[], None] | None) -> Path:
         with _removed_if_it_fails(aside):
@@ -120,7 +120,7 @@ def delete(results_folder: Path, trial: int) -> None:
     Never raises: what cannot be deleted now, `clean` tries again in the next session.
     """
     doomed = of_trial(results_folder, trial)
-    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{os.getpid()}-{time.monotonic_ns()}")
+    aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
         doomed.rename(aside)  # at once: whoever writes into it writes into what is being deleted
         shutil.rmtree(aside, ignore_errors=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Trainable
+from sweep.errors import printable
 
 SAVING_SHARE = 0.1  # of the time, at most, goes into checkpoints of a better epoch
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
@@ -92,13 +93,8 @@ def _timed(write: Callable[[], Path], began: float) -> float:
 
 def one_line(error: BaseException) -> str:
     """The first line of what an error says."""
-    lines = str(error).strip().splitlines() or [""]
-    return readable(lines[0][:300])
-
-
-def readable(text: str) -> str:
-    """A text of unknown origin without what would move a cursor or cannot be written."""
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    lines = printable(str(error)).strip().splitlines() or [""]
+    return lines[0][:300]
 
 
 def is_disk_fault(error: BaseException) -> bool:

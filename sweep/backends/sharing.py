@@ -11,15 +11,21 @@ from pathlib import Path
 
 def name(results_folder: Path) -> str:
     """A new name for a session of the sweep in this folder; nobody can guess it."""
-    return f"{_prefix(results_folder)}{uuid.uuid4().hex}"
+    return f"{prefix(results_folder)}{uuid.uuid4().hex}"
+
+
+def prefix(results_folder: Path) -> str:
+    """What the names of all sessions of a sweep begin with, as its driver sees the folder."""
+    digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
+    return f"sweep-data-{digest[:16]}-"
 
 
 def clean(results_folder: Path) -> None:
     """Remove the folders of all sessions of a sweep from this machine; only its running session may call it."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_prefix(results_folder)}*"):
+    remove(prefix(results_folder))
+
+
+def remove(prefix: str) -> None:
+    """Remove this machine's folders with names that begin so."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _prefix(results_folder: Path) -> str:
-    digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
-    return f"sweep-data-{digest[:16]}-"

@@ -19,9 +19,10 @@ from typing import TypeAlias
 
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line, readable
+from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
+from sweep.errors import printable
 from sweep.events import Status, TrialEnded
 from sweep.loading import load
 from sweep.space.objectives import Objective
@@ -154,7 +155,7 @@ class Worker:
             status, reason, error = Status.INTERRUPTED, fault, None
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {one_line(caught)}", readable(traceback.format_exc())
+            reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             return Progress(tuple(epochs), None, facts, self._told(), data_known=known)

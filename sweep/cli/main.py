@@ -7,9 +7,10 @@ import sys
 import click
 
 from sweep.cli import analysis, doctor, planning, repairing, reporting, running, status
-from sweep.errors import InputError, SweepError
+from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
+INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -20,11 +21,17 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             for problem in error.problems:
-                click.echo(f"error: {problem}", err=True)
+                click.echo(f"error: {printable(str(problem))}", err=True)
             sys.exit(WRONG_INPUT)
+        except Interrupted as error:
+            click.echo(str(error), err=True)
+            sys.exit(INTERRUPTED)
         except SweepError as error:
-            click.echo(f"error: {error}", err=True)
+            click.echo(f"error: {printable(str(error))}", err=True)
             sys.exit(WRONG_INPUT)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

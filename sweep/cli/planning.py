@@ -59,7 +59,7 @@ def plan(
 
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    planned = planning.plan(spec, simulate_gpus, timing, learn)
+    planned = planning.plan(spec, simulate_gpus, timing, learn, folders)
     if as_json:
         click.echo(json.dumps(as_dict(planned), indent=2))
     else:

@@ -10,6 +10,8 @@ import click
 
 from sweep.cli import options
 from sweep.cli.planning import note_ignored, note_unseen
+from sweep.errors import printable
+from sweep.store.folder import require_locks
 
 if TYPE_CHECKING:
     from sweep.runner.session import Options, Outcome, View
@@ -46,6 +48,7 @@ def run(
     verbose: bool,
 ) -> None:
     """Run a sweep file into a new results folder."""
+    require_locks()
     from sweep import spec as specs
     from sweep.runner import planning, session
 
@@ -99,6 +102,7 @@ def resume(
     verbose: bool,
 ) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
+    require_locks()
     from sweep.runner import planning, resuming, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
@@ -165,9 +169,9 @@ def _conclude(outcome: Outcome, *, quiet: bool) -> None:
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if not quiet:
-        click.echo("\n" + "\n".join(lines))
+        click.echo("\n" + printable("\n".join(lines)))
     if outcome.fault:
-        click.echo(f"error: {outcome.fault}", err=True)
+        click.echo(f"error: {printable(outcome.fault)}", err=True)
     if outcome.interrupted:
         click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
         sys.exit(INTERRUPTED)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from sweep.cli import options
+from sweep.errors import printable
 
 
 @click.command()
@@ -41,7 +42,7 @@ def status(sweep: str, results: Path, as_json: bool) -> None:
         lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
-    click.echo("\n".join(lines))
+    click.echo(printable("\n".join(lines)))
 
 
 @click.command()

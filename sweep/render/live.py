@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweep.errors import printable
 from sweep.events import EpochReported, Event, Params, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.figures import duration, figure, score, settings
 from sweep.render.terminal import STYLES
@@ -91,7 +92,7 @@ class LiveView:
     def say(self, text: str) -> None:
         """A line about the session itself."""
         if self._live is not None:
-            self._console.print(Text(text, "dim"))
+            self._console.print(Text(printable(text), "dim"))
         elif self._lines:
             self._write(text)
 
@@ -113,7 +114,7 @@ class LiveView:
         if self._lines:
             self._write(self._line(event, trial))
         elif self._live is not None and event.status is Status.FAILED:
-            self._console.print(Text(self._line(event, trial), STYLES[Status.FAILED]))
+            self._console.print(Text(printable(self._line(event, trial)), STYLES[Status.FAILED]))
 
     def __rich__(self) -> Group:
         """The live view as it is now."""
@@ -123,7 +124,7 @@ class LiveView:
             (f"best    {self._best_line()}", "bold"),
             (f"latest  {self._latest}", "dim"),
         )
-        texts = (Text(line, style, no_wrap=True, overflow="ellipsis") for line, style in lines)
+        texts = (Text(printable(line), style, no_wrap=True, overflow="ellipsis") for line, style in lines)
         return Group(self._progress(), *texts)
 
     @property
@@ -183,7 +184,7 @@ class LiveView:
 
     def _write(self, line: str) -> None:
         try:
-            self._console.file.write(line + "\n")
+            self._console.file.write(printable(line) + "\n")
             self._console.file.flush()
         except OSError:  # nobody reads any more (a closed pipe, a lost terminal): the sweep goes on
             self._lines = False

@@ -14,6 +14,7 @@ from sweep.render.tables import configurations_grid, show
 from sweep.runner.histograms import Bin, Histogram
 from sweep.runner.planning import Plan
 from sweep.runner.pricing import Rung
+from sweep.space.conditioning import DRAWS
 from sweep.spec import Spec
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -28,6 +29,7 @@ def show_plan(plan: Plan, target: Console) -> None:
     repeats = f" ({spec.repeats} repeats of each configuration)" if spec.repeats > 1 else ""
     lines = {
         "trials": f"{_trials(plan)}{repeats}",
+        "constraints": _constraints(plan),
         "epochs": _epochs(plan),
         "rungs": _rungs(plan),
         "resources": f"{each} a trial" + (" (simulated)" if share.simulated else ""),
@@ -54,6 +56,8 @@ def as_dict(plan: Plan) -> dict[str, Value]:
         "sweep": plan.spec.to_json_dict(),
         "trials": plan.trials,
         "epochs": plan.epochs,
+        "allowed": plan.allowed,
+        "choosing_s": plan.choosing_s,
         "concurrent": plan.concurrent,
         "resources": {"cpus": plan.devices.cpus, "gpus": plan.devices.gpus, "simulated": plan.devices.simulated},
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
@@ -77,7 +81,16 @@ def _trials(plan: Plan) -> str:
     if plan.trials is not None:
         return str(plan.trials)
     expected = plan.price.trials
+    if plan.spec.endless:
+        return f"until you stop it; what follows is for {expected:.0f}"
     return "no fixed number" + ("" if expected is None else f", about {expected:.0f} within the budget")
+
+
+def _constraints(plan: Plan) -> str:
+    if plan.allowed is None:
+        return ""
+    met = f"about 1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
+    return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
 
 
 def _epochs(plan: Plan) -> str:

@@ -12,6 +12,7 @@ from rich.text import Text
 from sweep.analysis.listing import Listed
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.trials import varying
+from sweep.errors import printable
 from sweep.events import Params
 from sweep.render.figures import duration, moment, score, setting
 from sweep.render.terminal import STYLES
@@ -32,7 +33,7 @@ def show(grid: Grid, target: Console) -> None:
 
     Columns without any content are left out.
     """
-    grid = filled(grid)
+    grid = _printable(filled(grid))
     columns = range(len(grid.columns))
     widths = [max(cell_len(row[at]) for row in (grid.columns, *grid.rows)) for at in columns]
     if target.is_terminal and sum(widths) + len(GAP) * (len(widths) - 1) > target.width:
@@ -48,6 +49,10 @@ def filled(grid: Grid) -> Grid:
     columns = [at for at in range(len(grid.columns)) if any(row[at] for row in grid.rows)]
     rows = tuple(tuple(row[at] for at in columns) for row in grid.rows)
     return Grid(tuple(grid.columns[at] for at in columns), rows)
+
+
+def _printable(grid: Grid) -> Grid:
+    return Grid(tuple(map(printable, grid.columns)), tuple(tuple(map(printable, row)) for row in grid.rows))
 
 
 def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:

@@ -104,6 +104,10 @@ class Coordinator:
         self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
 
     @property
+    def exhausted(self) -> bool:
+        return self._upcoming.exhausted  # whether the searcher had no more trials, before any cap
+
+    @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)

@@ -7,6 +7,27 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from sweep.errors import Interrupted
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def before_it_begins() -> Iterator[None]:
+    """Turn a signal that comes before `handled` is entered into `Interrupted`, wherever the program is."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:  # Ray's own handler of SIGTERM exits
+        raise Interrupted("interrupted before the first trial") from error
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 @contextmanager
 def handled(first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
@@ -21,7 +42,7 @@ def handled(first: Callable[[], None], second: Callable[[], None]) -> Iterator[N
         count += 1
         (first if count == 1 else second)()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -14,18 +15,23 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import Source, inspect
-from sweep.runner import pricing
+from sweep.runner import choosing, pricing
 from sweep.runner.histograms import Histogram, histograms
-from sweep.searchers.build import build as build_searcher
+from sweep.searchers import random_search
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
+from sweep.space import conditioning
+from sweep.space.termination import Own
 from sweep.spec import Spec
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
 
 LOOKED_AT = 200  # configurations of which a plan shows how their values are spread
+LOOKED_AT_THIN = 20  # where hardly a draw meets the constraints, and each takes a while to find
+THIN = 0.01
 MOST_GRID = 10_000
+ENDLESS = 50  # configurations for which a sweep is priced that goes on until it is stopped
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +40,7 @@ class Plan:
 
     spec: Spec
     devices: Devices
-    trials: int | None  # None: bounded by time or epochs alone
+    trials: int | None  # None: bounded by time or epochs alone, or not at all
     lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
     epochs: int | None  # of all trials, at most; None where not known exactly
     concurrent: int | None  # on this machine; None where it has too little for one trial
@@ -44,6 +50,8 @@ class Plan:
     looked_at: str  # the configurations of the histograms
     timing: pricing.Timing | None
     price: pricing.Price
+    allowed: float | None  # the share of random points that meet the constraints; None without any
+    choosing_s: float  # what it took to choose each of the sample
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -84,11 +92,13 @@ def plan(
     simulated_gpus: int | None,
     timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None,
     learn: Callable[[Searcher], None] = lambda searcher: None,
+    folders: Sequence[Path] = (),
     *,
     sample: int = 5,
 ) -> Plan:
     """Price a sweep on this machine.
 
+    ``folders`` are where a searcher or scheduler of the user's own is found.
     ``timing`` gets the first configurations, ``learn`` the searcher before it suggests any.
     """
     share = devices(spec, simulated_gpus)
@@ -99,15 +109,22 @@ def plan(
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
     trials = None if configurations is None else configurations * spec.repeats
-    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
+    searcher = choosing.searcher(spec, folders)
     learn(searcher)
+    began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
-    looked_at, seen = _looked_at(spec, searcher, configurations)
+    choosing_s = (time.monotonic() - began) / max(len(first), 1)
+    allowed = conditioning.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, known = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
-    course = pricing.course(spec.early_terminate, max(lengths), trials if alike else None)
-    pruned = per_trial if course.epochs is None or trials is None else course.epochs / trials
+    priced = ENDLESS * spec.repeats if spec.endless else trials
+    course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
+    if isinstance(spec.early_terminate, Own):
+        decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))
+        course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
+    pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = timing(first)
     return Plan(
         spec=spec,
@@ -121,7 +138,9 @@ def plan(
         histograms=histograms(spec.space, seen),
         looked_at=looked_at,
         timing=measured,
-        price=pricing.price(spec, trials, pruned, measured, max(concurrent, 1)),
+        price=pricing.price(spec, priced, pruned, measured, max(concurrent, 1)),
+        allowed=allowed,
+        choosing_s=choosing_s,
     )
 
 
@@ -133,16 +152,19 @@ def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
         yield params
 
 
-def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None) -> tuple[str, list[Params]]:
+def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, thin: bool) -> tuple[str, list[Params]]:
     """Configurations that show what will come, and what they are; never none."""
-    few = configurations is not None and configurations <= (MOST_GRID if spec.method == "grid" else LOOKED_AT)
+    enough = MOST_GRID if spec.method == "grid" else LOOKED_AT_THIN if thin else LOOKED_AT
+    few = configurations is not None and configurations <= enough
     if spec.method in ("grid", "random", "sobol"):  # they need no results to say what comes
-        most = MOST_GRID if spec.method == "grid" else LOOKED_AT
-        seen = list(_suggested(searcher, min(configurations or most, most)))
+        seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
-    draws = uniform_draws(spec.seed, 0)
-    points = (spec.space.feasible(draw) for draw in islice(draws, 10 * LOOKED_AT))
-    seen = list(islice((point for point in points if point is not None), LOOKED_AT))
+    if thin:
+        points = _suggested(random_search.build(spec.space, spec.seed), enough)
+    else:
+        draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
+        points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)
+    seen = list(islice(points, enough))
     return f"{len(seen)} draws of the space", seen or list(_suggested(searcher, 1))
 
 

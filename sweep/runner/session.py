@@ -7,7 +7,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -17,16 +17,14 @@ from typing import NoReturn, Protocol, TextIO
 from sweep.backends import checkpoints, inline, sharing
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, Interrupted, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import interruption, memo, noise, planning, stopping, warm_start
+from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
 from sweep.runner.resuming import Reopened
-from sweep.schedulers.build import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance, requests
@@ -86,6 +84,7 @@ def run(
     view: Callable[[ResultsFolder, TextIO], View],
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained."""
+    choosing.check(spec, folders)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
         "seed": spec.seed,
@@ -99,7 +98,7 @@ def run(
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
         return _drive(spec, source, folder, folders, options, view)
-    except InputError:
+    except (InputError, Interrupted, KeyboardInterrupt):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
@@ -107,7 +106,11 @@ def run(
 
 def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
     """Go on with a sweep from its log."""
-    return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+    try:
+        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+    except Interrupted as error:
+        again = f"go on with: python -m sweep resume {sweep.folder.address}"
+        raise Interrupted(f"interrupted before it went on; {again}") from error
 
 
 def _drive(
@@ -135,7 +138,8 @@ def _drive(
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
     )
-    with folder.lock(), noise.redirected(folder.debug_log) as terminal:
+    with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
+        beginning.enter_context(interruption.before_it_begins())
         requests.clear(folder)
         _clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
@@ -149,7 +153,8 @@ def _drive(
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, watching, leave) as train:
+            with _backend(options, devices, spec, folder, watching, leave) as train:
+                beginning.close()
                 return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
             watching.close()
@@ -167,9 +172,9 @@ def _session(
     leave: Callable[[str], NoReturn],
 ) -> Outcome:
     info = folder.read_info()
-    searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.repeats)
+    searcher = choosing.searcher(spec, job.import_folders, spec.repeats)
     warm_start.learn(searcher, info, view.say)
-    scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
+    scheduler = choosing.scheduler(spec, job.import_folders)
     keeper = CheckpointKeeper(folder.path, spec)
     taken: dict[int, str] = {}  # open trials that another sweep has begun
     answers: Counter[tuple[str, str]] = Counter()  # trials by that sweep, and by what became of them
@@ -232,6 +237,8 @@ def _session(
         raise coordinator.error
     for (name, told), count in answers.items():
         view.say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
+    if coordinator.exhausted and spec.method != "grid" and not spec.space.finite():
+        view.say("no other configuration was found that meets the constraints: the space is exhausted")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 
@@ -285,7 +292,12 @@ def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Se
 
 @contextmanager
 def _backend(
-    options: Options, devices: Devices, spec: Spec, view: View, leave: Callable[[str], NoReturn]
+    options: Options,
+    devices: Devices,
+    spec: Spec,
+    folder: ResultsFolder,
+    view: View,
+    leave: Callable[[str], NoReturn],
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
@@ -300,16 +312,17 @@ def _backend(
     with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
         from sweep.backends.ray_tune import backend
 
-        room = _room(found.fits(devices), spec, options)
-        yield lambda driver, job: backend.run(
-            driver,
-            job,
-            devices,
-            room=room,
-            reuse=options.reuse,
-            local=found.local,
-            notice=_once(view.say),
-        )
+        room = found.room(devices, _most(spec, options))
+        with found.shared(folder.path, devices):
+            yield lambda driver, job: backend.run(
+                driver,
+                job,
+                devices,
+                room=room,
+                reuse=options.reuse,
+                local=found.local,
+                notice=_once(view.say),
+            )
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -324,10 +337,7 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     return notice
 
 
-def _room(fits: int, spec: Spec, options: Options) -> int:
-    limits: list[int] = [fits]
-    if spec.resources.max_concurrent != "auto":
-        limits.append(spec.resources.max_concurrent)
-    if options.max_concurrent is not None:
-        limits.append(options.max_concurrent)
-    return min(limits)
+def _most(spec: Spec, options: Options) -> int | None:
+    """The most trials at a time that were asked for, if any were."""
+    asked = (spec.resources.max_concurrent, options.max_concurrent)
+    return min((count for count in asked if isinstance(count, int)), default=None)

@@ -28,7 +28,7 @@ class Upcoming:
         self._cap = cap
         self._first = 0  # all trials before have started
         self._beyond: set[int] = set()  # these have as well
-        self._exhausted = False
+        self.exhausted = False  # the searcher has no more trials
         self._waiting: dict[int, Params] = {}  # what the next trials will be, as far as looked at
         self._running: dict[int, tuple[str, str | None]] = {}  # the worker of a trial, and its structure
         self._held: dict[str, list[str]] = {}  # structures by worker, the one used last at the end
@@ -92,9 +92,9 @@ class Upcoming:
     def _params(self, trial: int) -> Params | None:
         if trial in self._waiting:
             return self._waiting[trial]
-        params = None if self._exhausted else self._searcher.suggest(trial)
+        params = None if self.exhausted else self._searcher.suggest(trial)
         if params is None:
-            self._exhausted = True  # and asked no more
+            self.exhausted = True  # and asked no more
         elif self._searcher.foresees:
             self._waiting[trial] = params
         return params

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
 from sweep.events import Event
+from sweep.space.objectives import Objective
 
 
 class Scheduler(Protocol):
@@ -18,3 +20,7 @@ class Scheduler(Protocol):
 
     def observe(self, event: Event) -> str | None:
         """Learn from an event; for a reported epoch, the reason to prune its trial, or None."""
+
+
+Factory: TypeAlias = Callable[[Objective, int], Scheduler]
+"""What ``early_terminate: module:Name`` names: makes a scheduler of the first objective and the epochs of a trial."""

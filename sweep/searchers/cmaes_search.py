@@ -20,7 +20,7 @@ with warnings.catch_warnings():
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.searchers.history import History, Record
-from sweep.searchers.novelty import Draw, first_new, uniform_draws
+from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space.domains import Categorical, contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
@@ -77,7 +77,7 @@ class CmaesSearcher:
         if number in self._history.trials:
             return self._history.trials[number].params
         draws = chain(self._optimizer_draws(number), uniform_draws(self._seed, number))
-        return first_new(self._space, draws, self._tried)
+        return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
         if isinstance(event, TrialStarted) and event.trial not in self._history.trials:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeAlias
 
 from sweep.events import Event, Params
 from sweep.searchers.history import Record
+from sweep.space.objectives import Objective
+from sweep.space.space import Space
 
 
 class Searcher(Protocol):
@@ -33,3 +35,7 @@ class Searcher(Protocol):
 
     def observe(self, event: Event) -> None:
         """Learn from a started trial, a reported epoch, an ended trial; ignore the rest."""
+
+
+Factory: TypeAlias = Callable[[Space, tuple[Objective, ...], int], Searcher]
+"""What ``method: module:Name`` names: makes a searcher of the space, the objectives and the seed."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
 
-from sweep.errors import SweepError
 from sweep.events import Params, Value
+from sweep.space import conditioning
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
@@ -20,34 +21,48 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 """Chooses the value of one parameter after the other, for one point."""
 
 
-def first_new(space: Space, draws: Iterable[Draw], tried: Collection[str]) -> Params | None:
+def first_new(
+    space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
+) -> Params | None:
     """The first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
 
-    Where all of them fail, a finite space is searched through in the order of its grid. None means that
-    the space is exhausted. Raises `SweepError` if it has hardly a feasible point.
+    Where all of them fail, a finite space is searched through in the order of its grid, and in another one
+    the first draw is moved to where the constraints hold: by ``walk`` far into it, else as near as possible.
+    ``uniform`` draws the numbers for that. None means that the space is exhausted.
     """
     size = space.cardinality()
     if size is not None and len(tried) >= size and next(_untried(space, tried), None) is None:
         return None
     feasible = False
+    start: dict[str, Value] = {}
     for draw in islice(draws, MAX_ATTEMPTS):
-        params = space.feasible(draw)
+        params = space.feasible(draw if start else partial(_noted, draw, start))
         if params is not None and key(params) not in tried:
             return params
         feasible |= params is not None
     if size is not None:
         return next(_untried(space, tried), None)
-    if feasible:  # infinite by name only, like a coarsely quantized normal
+    if feasible and not space.constraints:  # infinite by name only, like a coarsely quantized normal
         return None
-    rules = ", ".join(constraint.text for constraint in space.constraints)
-    raise SweepError(f"none of {MAX_ATTEMPTS:,} draws meets the constraints ({rules}); loosen them")
+    found = conditioning.near(space, start, uniform, walk=walk)
+    return next((params for params in found if key(params) not in tried), None)
+
+
+def uniform_numbers(seed: int, number: int) -> Callable[[], float]:
+    """Endless independent numbers from [0, 1), by seed and number."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number]))).random
+
+
+def _noted(draw: Draw, drawn: dict[str, Value], parameter: Parameter) -> Value:
+    value = drawn[parameter.name] = draw(parameter)
+    return value
 
 
 def uniform_draws(seed: int, number: int) -> Iterator[Draw]:
     """Endless independent draws from each parameter's own distribution, by seed and number."""
-    rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, number])))
+    uniform = uniform_numbers(seed, number)
     while True:
-        yield lambda parameter: from_unit(parameter.domain, rng.random())
+        yield lambda parameter: from_unit(parameter.domain, uniform())
 
 
 def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:

@@ -28,7 +28,7 @@ from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.searchers import optuna_domains, optuna_samplers, optuna_storage
 from sweep.searchers.history import History, Record
-from sweep.searchers.novelty import Draw, first_new, uniform_draws
+from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.searchers.optuna_samplers import Method
 from sweep.searchers.optuna_storage import ToldTrials
 from sweep.space.domains import contains, key
@@ -80,8 +80,10 @@ class OptunaSearcher:
     def suggest(self, number: int) -> Params | None:
         if number in self._history.trials:
             return self._history.trials[number].params
+        numbers = uniform_numbers(self._seed, number)
         with _quiet(), closing(self._sampler_draws(number)) as draws:
-            return first_new(self._space, chain(draws, uniform_draws(self._seed, number)), self._tried)
+            either = chain(draws, uniform_draws(self._seed, number))
+            return first_new(self._space, either, self._tried, numbers, walk=False)
 
     def observe(self, event: Event) -> None:
         new = isinstance(event, TrialStarted) and event.trial not in self._history.trials

@@ -6,13 +6,13 @@ parameter has its own dimension, used or not, and points that are infeasible or 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 from scipy.stats import qmc
 
-from sweep.events import Value
-from sweep.searchers.novelty import Draw, first_new
+from sweep.events import Params, Value
+from sweep.searchers.novelty import Draw, first_new, uniform_numbers
 from sweep.searchers.streams import Stream
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
@@ -20,10 +20,10 @@ from sweep.space.space import Parameter, Space
 _BLOCK = 64  # a power of two keeps the balance of the sequence
 
 
-def build(space: Space, seed: int) -> Stream:
-    """A searcher whose scrambling is drawn from the seed."""
+def build(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
+    """A searcher whose scrambling is drawn from the seed; the sequence begins after the points of ``first``."""
     draws = _draws(space, seed)
-    return Stream(lambda number, tried: first_new(space, draws, tried))
+    return Stream(lambda number, tried: first_new(space, draws, tried, uniform_numbers(seed, number)), first)
 
 
 def _draws(space: Space, seed: int) -> Iterator[Draw]:

@@ -13,12 +13,12 @@ from sweep.space.domains import key
 
 
 class Stream:
-    """Suggests point after point, each given its number and the keys of those before it."""
+    """Suggests ``first``, then point after point, each given its number and the keys of those before it."""
 
-    def __init__(self, point: Callable[[int, Collection[str]], Params | None]) -> None:
+    def __init__(self, point: Callable[[int, Collection[str]], Params | None], first: Iterable[Params] = ()) -> None:
         self._point = point
-        self._points: list[Params] = []
-        self._keys: set[str] = set()
+        self._points: list[Params] = list(first)
+        self._keys: set[str] = set(map(key, self._points))
 
     foresees = True
 

@@ -102,6 +102,13 @@ class Expression:
         """
         return _Evaluation(self.text, params).value(self._tree)
 
+    def distance(self, params: Params) -> float:
+        """How far ``params`` are from making a condition true: 0 where it is, finite, less the nearer they are.
+
+        Raises as `evaluate`.
+        """
+        return _Distance(_Evaluation(self.text, params)).of(self._tree, wanted=True)
+
 
 def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
     """The names of parameters in a tree, all of whose nodes are found to be allowed."""
@@ -240,3 +247,41 @@ class _Evaluation:
 
     def undefined(self, node: ast.expr, message: str) -> UndefinedError:
         return UndefinedError(self.text, node.col_offset + 1, message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Distance:
+    """The branch distance of search-based testing: a condition as a slope that leads to where it holds."""
+
+    at: _Evaluation
+
+    def of(self, node: ast.expr, *, wanted: bool) -> float:
+        match node:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return self.of(operand, wanted=not wanted)
+            case ast.BoolOp(op=op, values=values):
+                parts = [self.of(value, wanted=wanted) for value in values]
+                return sum(parts) if isinstance(op, ast.And) == wanted else min(parts)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return self.of(body if self.at.truth(test) else orelse, wanted=wanted)
+            case ast.Compare(left=left, ops=ops, comparators=rights):
+                pairs = zip([left, *rights[:-1]], ops, rights, strict=True)
+                parts = [self.between(*pair, wanted=wanted) for pair in pairs]
+                return sum(parts) if wanted else min(parts)
+        return 0.0 if self.at.truth(node) == wanted else 1.0
+
+    def between(self, left: ast.expr, op: ast.cmpop, right: ast.expr, *, wanted: bool) -> float:
+        if self.at.compare(left, op, right) == wanted:
+            return 0.0
+        match op, right:
+            case ast.In() | ast.NotIn(), ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return min((_gap(self.at.value(left), self.at.value(element)) for element in elements), default=1.0)
+        return _gap(self.at.value(left), self.at.value(right))
+
+
+def _gap(left: Value, right: Value) -> float:
+    """How far two values of a comparison that does not hold are apart, by their difference and by their ratio."""
+    if not isinstance(left, int | float) or not isinstance(right, int | float) or left == right:
+        return 1e-9 if left == right else 1.0
+    far = abs(left - right)
+    return far / (1 + far) + far / (abs(left) + abs(right))

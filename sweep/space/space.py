@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
 
@@ -167,6 +167,15 @@ class Space:
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
 
+    def distance(self, params: Params) -> float:
+        """How far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
+        return sum(_distance(c, params) for c in self.constraints if c.names <= params.keys())
+
+    def fixed(self, values: Params) -> Space:
+        """The part of the space in which these parameters have these values."""
+        domains = {name: Constant(value) for name, value in values.items()}
+        return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
+
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
         """The point of this space that a trial of another sweep amounts to; None if it is none.
 
@@ -291,3 +300,10 @@ def _holds(constraint: Expression, params: Params) -> bool:
         return bool(constraint.evaluate(params))
     except UndefinedError:
         return False
+
+
+def _distance(constraint: Expression, params: Params) -> float:
+    try:
+        return constraint.distance(params)
+    except UndefinedError:
+        return 10.0  # farther than any comparison

@@ -72,7 +72,14 @@ class Median:
             raise ValueError(f"not a rule: {self}")
 
 
-EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A rule of the user's, as module:Name; the epochs at which it acts are its own to know."""
+
+    target: str
+
+
+EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | Own
 
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
@@ -81,7 +88,7 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
     The last epoch is never among them: there is nothing left to save.
     """
     match rule:
-        case NoTermination():
+        case NoTermination() | Own():
             return ()
         case Asha(min_iter, max_iter, eta, count):
             rungs = _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))

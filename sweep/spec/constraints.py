@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from sweep.errors import InputError, did_you_mean
 from sweep.events import Value
+from sweep.space import conditioning
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.space import Space
@@ -15,9 +16,6 @@ from sweep.spec.document import Document, KeyPath
 
 TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""
-
-DRAWS = 2000
-"""Random points to find one that is allowed: where 1 in 200 is, all miss it with probability 4e-5."""
 
 
 def read(data: Value, names: Sequence[str], path: KeyPath, document: Document) -> dict[str, Expression]:
@@ -75,9 +73,9 @@ def check_satisfiable(
 
 
 def _count(space: Space, *, grid: bool) -> int:
-    """How many points are allowed; where they are without end, whether one of `DRAWS` random ones is."""
+    """How many points are allowed; where they are without end, whether one is found."""
     size = space.grid_size() if grid else space.cardinality()
-    return any(not space.violated(params) for params in _draws(space, DRAWS)) if size is None else size
+    return int(conditioning.witness(space) is not None) if size is None else size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:

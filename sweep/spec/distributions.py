@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.events import Value
 from sweep.space.domains import (
@@ -116,6 +116,8 @@ def to_dict(domain: Domain) -> dict[str, Value]:
                 "values": list(values),
                 "probabilities": list(probabilities or ()),
             }
+        case IntUniform(low, high, log=True):
+            return {"distribution": "int_log_uniform_values", "min": low, "max": high}
         case IntUniform(low, high):
             return {"distribution": "int_uniform", "min": low, "max": high}
         case Uniform(low, high, q):
@@ -166,13 +168,20 @@ def _weighted(block: ParameterBlock, _: float | None) -> Domain:
     return Categorical(block.values, block.probabilities)
 
 
-def _int_uniform(block: ParameterBlock, _: float | None) -> Domain:
+def _int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
     low, high = block.min, block.max
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
             raise KeyMistake(end, f"{show(number)}, expected a whole number")
     _range(block)
     return IntUniform(int(low), int(high))
+
+
+def _int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
+    domain = _int_uniform(block, None)
+    if block.min < 1:
+        raise KeyMistake("min", f"{show(block.min)}, expected a whole number of at least 1", "a log scale has no zero")
+    return replace(domain, log=True)
 
 
 def _uniform(block: ParameterBlock, q: float | None) -> Domain:
@@ -243,6 +252,9 @@ DISTRIBUTIONS: dict[Name, Distribution] = {
     ),
     "int_uniform": Distribution(
         ("min", "max"), ("count",), _int_uniform, "whole numbers from min to max, both included"
+    ),
+    "int_log_uniform_values": Distribution(
+        ("min", "max"), ("count",), _int_log_uniform_values, "whole numbers from min to max, their logarithm uniform"
     ),
     "uniform": Distribution(("min", "max"), ("count",), _uniform, "numbers from min to max"),
     "q_uniform": Distribution(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sweep.events import Params, Value
+from sweep.space import starting
 from sweep.space.objectives import Objective
 from sweep.space.space import Space
 from sweep.space.termination import EarlyTermination
@@ -38,6 +39,7 @@ class Spec:
     retries: int
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
+    start_with: tuple[Params, ...] = ()
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
 
@@ -49,6 +51,12 @@ class Spec:
     def trials(self) -> int | None:
         """The number of configurations to try, None where only time or epochs bound it."""
         return self._trials
+
+    @property
+    def endless(self) -> bool:
+        """Whether it goes on until somebody stops it, or it is no longer worth it."""
+        budget = self.budget
+        return self.trials() is None and not (budget.hours or budget.gpu_hours or budget.epochs)
 
     def trial_epochs(self, params: Params) -> int:
         """The epochs that a trial with these parameters trains."""
@@ -81,10 +89,15 @@ class Spec:
             "retries": self.retries,
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
+            "start_with": [dict(start) for start in self.start_with],
         }
 
     @cached_property
     def _trials(self) -> int | None:
-        size = self.space.grid_size() if self.method == "grid" else self.space.cardinality()
+        if self.method == "grid":
+            more = starting.beside_grid(self.space, starting.on_grid(self.space, self.start_with))
+            size: int | None = self.space.grid_size() + more
+        else:
+            size = self.space.cardinality()
         bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
         return min(bounds, default=None)

@@ -14,6 +14,7 @@ Name: TypeAlias = Literal[
     "categorical",
     "categorical_w_probabilities",
     "int_uniform",
+    "int_log_uniform_values",
     "uniform",
     "q_uniform",
     "log_uniform",
@@ -29,7 +30,7 @@ Name: TypeAlias = Literal[
     "beta",
     "q_beta",
 ]
-"""The distributions of W&B sweeps (wandb/sweeps, config/schema.json)."""
+"""The distributions of W&B sweeps (wandb/sweeps, config/schema.json), and whole numbers on a logarithmic scale."""
 
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 Quantum: TypeAlias = Annotated[int, Field(gt=0)] | Positive
@@ -62,7 +63,7 @@ HINTS = {
     **dict.fromkeys(("default", "fixed"), "did you mean 'value'?"),
     **dict.fromkeys(("high", "upper", "maxval"), "did you mean 'max'?"),
     **dict.fromkeys(("low", "lower", "minval"), "did you mean 'min'?"),
-    **dict.fromkeys(("log", "loguniform"), "write distribution: log_uniform_values"),
+    **dict.fromkeys(("log", "loguniform"), "write distribution: log_uniform_values, or int_log_uniform_values"),
     **dict.fromkeys(("int", "integer", "randint"), "write distribution: int_uniform"),
     "mean": "did you mean 'mu'?",
     "num": "did you mean 'count'?",

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.errors import InputError
+from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import constraints, overrides, parameters, stopping
+from sweep.spec import constraints, overrides, parameters, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -64,6 +65,7 @@ class _Resolution:
     def __init__(self, document: Document) -> None:
         self.document = document
         self.notes: list[str] = []
+        self.starts: tuple[Params, ...] = ()
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
 
     def resolve(self) -> Spec | None:
@@ -108,6 +110,7 @@ class _Resolution:
             retries=file.retries,
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
+            start_with=self.starts,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
         )
@@ -194,15 +197,20 @@ class _Resolution:
             what = "cmaes moves numbers that are always present, and no parameter is one"
             document.mistake(("method",), what, "use tpe")
         constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if document.found == before:
+            self.starts = starting_points.read(file.start_with, space, ("start_with",), document)
         if file.method is None or grid or document.found > before:
             return
         budget = file.budget
         if budget.gpu_hours and not file.resources.gpus and "resources" not in self.wrong:
             document.mistake(("budget", "gpu_hours"), "never used up, for trials have no GPUs")
         bounded = file.run_cap or budget.trials or budget.hours or budget.gpu_hours or budget.epochs
-        if not bounded and not {"run_cap", "budget"} & self.wrong and space.cardinality() is None:
-            what = f"missing, and method {file.method} never ends by itself"
-            document.mistake(("run_cap",), what, "write run_cap: 50, or budget: {hours: 8}")
+        if not bounded and space.cardinality() is None:
+            until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
+            self.notes.append(
+                f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
+                "to bound it: --run-cap 50, or --set budget.hours=8"
+            )
 
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document

@@ -73,8 +73,9 @@ def _parameter() -> Json:
 
 
 def _without_null(schema: Json) -> Json:
-    (some,) = [part for part in schema["anyOf"] if part != {"type": "null"}]
-    return {**some, **{key: value for key, value in schema.items() if key != "anyOf"}}
+    some = [part for part in schema["anyOf"] if part != {"type": "null"}]
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**some[0], **rest} if len(some) == 1 else {"anyOf": some, **rest}
 
 
 def _plain(node: Any) -> Any:

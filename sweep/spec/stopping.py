@@ -56,7 +56,7 @@ class NoTermination(Block):
 EarlyTerminate: TypeAlias = Annotated[Asha | Hyperband | Median | NoTermination, Field(discriminator="type")]
 
 
-def build(block: EarlyTerminate | None, path: KeyPath, document: Document) -> EarlyTermination:
+def build(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
     """The block as the rule that schedulers know; notes keys that do not go together."""
     match block:
         case Asha(min_iter=first, max_iter=int(last)) if last < first:
@@ -73,6 +73,8 @@ def build(block: EarlyTerminate | None, path: KeyPath, document: Document) -> Ea
             document.mistake(path, f"{there} given, expected min_iter alone, or max_iter and s")
         case Median():
             return termination.Median(block.min_iter, block.min_trials)
+        case str():
+            return termination.Own(block)
         case NoTermination() | None:
             pass
     return termination.NoTermination()
@@ -91,8 +93,10 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
         document.mistake((*path, "brackets"), what)
 
 
-def to_dict(rule: EarlyTermination) -> dict[str, Value]:
+def to_dict(rule: EarlyTermination) -> Value:
     """A rule as it is written in a file."""
+    if isinstance(rule, termination.Own):
+        return rule.target
     names = {field.name: getattr(rule, field.name) for field in fields(rule)}
     kind = {
         termination.Asha: "asha",

@@ -25,6 +25,9 @@ SweepName: TypeAlias = Annotated[
 Target: TypeAlias = Annotated[
     str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name, such as my_model:MyModel"})
 ]
+OwnPart: TypeAlias = Annotated[
+    str, Field(pattern=f"^{TARGET}$", json_schema_extra={"expected": "module:Name of a class of your own"})
+]
 Metrics: TypeAlias = Annotated[
     tuple[Metric, ...],
     Field(strict=False, min_length=1, examples=[[{"name": "val_loss"}, {"name": "size"}]]),
@@ -33,6 +36,10 @@ Parameters: TypeAlias = Annotated[
     dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": {"values": [0.1, 0.01]}}])
 ]
 Constraints: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False)]
+StartWith: TypeAlias = Annotated[
+    tuple[Annotated[dict[str, JsonValue], Field(min_length=1)], ...],
+    Field(strict=False, examples=[[{"learning_rate": 1e-3}]]),
+]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
 LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
@@ -67,7 +74,10 @@ class SweepFile(Block):
     )
     description: str | None = Field(None, description="What the sweep is for.")
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")
-    method: Method | None = Field(None, description="How configurations are chosen; bayes is tpe.")
+    method: Method | OwnPart | None = Field(
+        None, description="How configurations are chosen; bayes is tpe, module:Name a searcher of your own."
+    )
+    start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
     metric: Metric | None = Field(
         None,
         description="What to optimize; if left out, val_loss is minimized.",
@@ -81,8 +91,10 @@ class SweepFile(Block):
     epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] = Field(
         10, description="Epochs per trial; a parameter called epochs takes its place."
     )
-    early_terminate: EarlyTerminate | None = Field(
-        None, description="When trials are stopped early.", examples=[{"type": "asha", "min_iter": 1}]
+    early_terminate: EarlyTerminate | OwnPart | None = Field(
+        None,
+        description="When trials are stopped early; module:Name is a scheduler of your own.",
+        examples=[{"type": "asha", "min_iter": 1}],
     )
     run_cap: Count | None = Field(None, description="Number of configurations to try.")
     repeats: Count = Field(1, description="Trainings per configuration, each with its own seed.")
@@ -112,7 +124,7 @@ class SweepFile(Block):
 
 
 HINTS = {
-    "custom": "custom search programs are not run; choose a method",
+    "custom": "name a searcher of your own as module:Name, or choose a method",
     "pbt": "pbt is not available yet",
     **{
         word: f"that is {key!r} here"

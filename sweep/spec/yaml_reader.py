@@ -110,6 +110,7 @@ class _Composer:
         self.text = text
         self.document = document
         self.anchors: dict[str, _Node | None] = {}  # None: still being built
+        self.merged = 0  # pairs that merge keys have copied
 
     def compose(self) -> _Node | None:
         try:
@@ -196,6 +197,9 @@ class _Composer:
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
+                self.merged += len(part.value)
+                if self.merged > MAX_VALUES:
+                    self._fatal(part.mark, f"merge keys expand to more than {MAX_VALUES:,} values")
                 merged = part.value | merged
             else:
                 self.document.fault(part.mark, "the merge key '<<' takes a mapping")

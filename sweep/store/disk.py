@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sweep.errors import StoreError
+
+_PROCESS = secrets.token_hex(4)
+
+
+def process() -> str:
+    """A name for this process in a folder that several machines share: ids of processes are each machine's own."""
+    return f"{os.getpid()}-{_PROCESS}"
 
 
 @contextmanager
@@ -23,7 +31,7 @@ def storing(path: Path) -> Iterator[None]:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Let ``path`` be whole at every moment: yields a file beside it, which takes its place at the end."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside = path.with_name(f".{path.name}.{process()}")
     with storing(path):
         try:
             yield aside

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shlex
@@ -17,11 +16,16 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sweep.errors import InputError, StoreError, did_you_mean
-from sweep.store.disk import replacing, storing
+from sweep.store.disk import process, replacing, storing
 from sweep.store.records import plain
 
 Objectives: TypeAlias = tuple[tuple[str, str], ...]
 """(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+
+try:
+    import fcntl
+except ImportError:  # Windows, where sweeps are looked at and not run
+    fcntl = None  # type: ignore[assignment]
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
 
@@ -90,7 +94,7 @@ class ResultsFolder:
         """
         _check_name(name)
         folder = cls(results_dir / name)
-        aside = cls(results_dir / f".{name}.{os.getpid()}")
+        aside = cls(results_dir / f".{name}.{process()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
             _check_free(folder)
@@ -159,8 +163,9 @@ class ResultsFolder:
     def lock(self) -> Iterator[None]:
         """Be the only process that runs this sweep; the lock ends with its owner, however that ends.
 
-        Raises `InputError` that names the process which holds it.
+        Raises `InputError` that names the process which holds it, or on a system without such locks.
         """
+        require_locks()
         with storing(self.path / "lock"):
             file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
@@ -181,6 +186,8 @@ class ResultsFolder:
 
     def is_running(self) -> bool:
         """Whether a living process holds the lock."""
+        if fcntl is None:
+            return False
         try:
             file = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -192,6 +199,12 @@ class ResultsFolder:
 
     def _owner(self) -> str:
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
+
+
+def require_locks() -> None:
+    """Raise `InputError` on a system on which sweeps cannot be run."""
+    if fcntl is None:
+        raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
 
 
 def folders(results_dir: Path) -> list[ResultsFolder]:

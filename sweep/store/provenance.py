@@ -49,7 +49,7 @@ def memory_bytes() -> int | None:
     """Memory of this machine; None where the system does not tell."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError):  # a system without these names
+    except (ValueError, OSError, AttributeError):  # a system without these names
         return None
 
 

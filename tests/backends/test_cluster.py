@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import socket
+import time
 
 import pytest
+from ray._private import worker
 
 from sweep.backends.ray_tune import cluster
+from sweep.backends.ray_tune.cluster import Cluster
+from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError
 
@@ -20,13 +24,67 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
         pass
 
 
+def there(*nodes: tuple[float, float], promised: tuple[tuple[Node, int], ...] = (), local: bool = False) -> Cluster:
+    return Cluster(local, lambda: [Node(cpus, gpus) for cpus, gpus in nodes], lambda: promised)
+
+
 @pytest.mark.parametrize(
-    ("devices", "fits"), [(Devices(1, 0), 4), (Devices(3, 0), 1), (Devices(1, 1), 2), (Devices(0.5, 0.5), 4)]
+    ("nodes", "devices", "fits"),
+    [
+        ([(4, 2)], Devices(1, 0), 4),
+        ([(4, 2)], Devices(3, 0), 1),
+        ([(4, 2)], Devices(1, 1), 2),
+        ([(4, 2)], Devices(0.5, 0.5), 4),
+        ([(4, 0), (4, 0)], Devices(3), 2),  # of the 8 CPUs, two would be left together
+        ([(2, 0), (2, 0)], Devices(3), 0),
+        ([(8, 0), (2, 2), (1, 4)], Devices(1, 1), 3),
+        ([(0.3, 0)], Devices(0.1), 3),
+    ],
 )
-def test_trials_at_once_are_bound_by_the_scarcest(devices: Devices, fits: int) -> None:
-    assert cluster.Cluster(4.0, 2.0).fits(devices) == fits
+def test_trials_at_once_are_counted_by_node(nodes: list[tuple[float, float]], devices: Devices, fits: int) -> None:
+    assert there(*nodes).fits(devices) == fits
 
 
-def test_more_than_there_is_names_the_ways_out() -> None:
-    with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the cluster has 2; .*--simulate-gpus"):
-        cluster.Cluster(4.0, 2.0).fits(Devices(1, 3))
+def test_more_than_a_node_has_names_the_ways_out() -> None:
+    with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the largest node has 2; .*--simulate-gpus"):
+        there((4, 2), (4, 2)).require(Devices(1, 3))
+    with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5, the largest node has 4; lower it"):
+        there((4, 2), (4, 2)).require(Devices(5))
+    with pytest.raises(InputError, match="resources: no node has 4 CPUs and 2 GPUs together"):
+        there((4, 0), (1, 2)).require(Devices(4, 2))
+
+
+def test_what_an_autoscaler_can_bring_counts() -> None:
+    promised = ((Node(8, 2), 3), (Node(1, 0), 5))
+    nodes = [[], [(8.0, 2.0)], [(8.0, 2.0)] * 2, [(8.0, 2.0)] * 3]
+    assert [there(*found, promised=promised).fits(Devices(4, 1)) for found in nodes] == [2, 4, 6, 6]
+    cluster = there((1, 0), promised=promised)
+    cluster.require(Devices(8))
+    with pytest.raises(InputError, match="a trial takes 9, the largest node has 8"):
+        cluster.require(Devices(9))
+
+
+def test_room_follows_nodes_that_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [Node(2, 0)]
+    joined, local = (Cluster(local, lambda: nodes, lambda: ()).room(Devices(), most=5) for local in (False, True))
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    assert (joined(), local()) == (2, 2)
+    nodes += [Node(2, 0), Node(2, 0)]
+    assert joined() == 2  # not asked at every turn
+    now += 10
+    assert (joined(), local()) == (5, 2)
+    nodes.clear()
+    now += 10
+    assert joined() == 1  # a trial waits for a node to come
+
+
+def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = worker.print_to_stdstream
+    with cluster._hushed(print):
+        worker.print_to_stdstream(
+            {"lines": ["\x1b[31ma worker died"], "pid": "raylet", "is_err": False}, ignore_prefix=False
+        )
+    assert worker.print_to_stdstream is theirs
+    written = capsys.readouterr()
+    assert (written.out, written.err) == ("", "Ray: a worker died\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,7 +55,8 @@ sys.exit(code)
 
 
 def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
-    clusters.run(tmp_path, {"slow.py": SLOW, "nodes.yaml": FILE}, SCRIPT, timeout=280)
+    output = clusters.run(tmp_path, {"slow.py": SLOW, "nodes.yaml": FILE}, SCRIPT, timeout=280)
+    assert re.search(r": worker lost: its node (is gone|does not answer); it goes on from its checkpoint", output)
     loaded = sweep.load(tmp_path / "results" / "nodes")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 41))] * 2

@@ -73,7 +73,7 @@ def test_more_gpus_than_there_are(tmp_path: Path) -> None:
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), "--set", "resources.gpus=64")
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 2
-    assert "resources.gpus: a trial takes 64, the cluster has" in errors
+    assert "resources.gpus: a trial takes 64, this machine has" in errors
     assert not (tmp_path / "lr_wd_aug").exists()
 
 

@@ -173,7 +173,7 @@ class Driver:
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver, said = Driver(), []
 with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
-    backend.run(driver, job, Devices(), room=2, reuse=True, local=True, notice=said.append)
+    backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=said.append)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
     aside = ray._private.worker._global_node.all_processes["monitor"][0].process
@@ -200,7 +200,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.slow
 def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
     assert sorted([*found["ended"], 9]) == list(range(1, found["given"] + 1))
-    assert found["lost"] == [[9, "worker lost: The actor died unexpectedly before finishing this task."]]
+    assert found["lost"] == [[9, "worker lost: exit code 9"]]
     assert found["said"] == ["the worker of trial 7 is replaced: its trial ended as failed"]
     assert found["trials"] <= 5
     assert found["folders"] <= 20

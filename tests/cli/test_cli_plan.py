@@ -95,6 +95,21 @@ def test_a_published_wandb_file_plans_with_a_trainable_added(tmp_path: Path) -> 
     assert all(params["batch_size"] % 8 == 0 and params["epochs"] == 10 for params in data["sample"])
 
 
+def test_a_wandb_file_without_a_run_cap_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
+    file = tmp_path / "published.yaml"
+    file.write_text(f"trainable: trainables.digits_cnn:DigitsCNN\n{PUBLISHED}")
+    result = plan(file, "--results", tmp_path)
+    assert result.exit_code == 0, result.output
+    assert "note: without run_cap and budget the sweep goes on until you stop it (Ctrl-C; it can be" in result.stderr
+    assert "trials       until you stop it; what follows is for 50" in result.stdout
+    assert "10 a trial, about" in result.stdout
+    data = json.loads(plan(file, "--json", "--results", tmp_path).stdout)
+    assert (data["trials"], data["epochs"], data["expected"]["trials"]) == (None, None, 50)
+    assert 150 < data["expected"]["epochs"] < 500
+    assert "note: program" in (bounded := plan(file, "--results", tmp_path, "--set", "budget.hours=1")).stderr
+    assert "without run_cap" not in bounded.stderr
+
+
 def test_the_shipped_wandb_file_plans_and_names_what_it_ignores(tmp_path: Path) -> None:
     result = plan(EXAMPLES / "wandb.yaml", "--results", tmp_path)
     assert result.exit_code == 0, result.output

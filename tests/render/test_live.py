@@ -164,3 +164,19 @@ def test_an_event_costs_next_to_nothing():
             view.on(event)
         assert (time.thread_time() - begin) / len(events) < 20e-6  # measured: 1.6e-6
         view.close()
+
+
+def test_escape_sequences_of_others_do_not_reach_the_terminal() -> None:
+    for terminal in (False, True):
+        console = Console(file=io.StringIO(), force_terminal=terminal, color_system=None, width=200)
+        view = LiveView(console, 3, ("loss", "minimize"), ("a",))
+        view.say("\x1b[33m(raylet)\x1b[0m died\x1b]0;title\x07")
+        view.on(TrialStarted(trial=0, trial_id="t", params={"a": "\x1b[2J"}, seed=0, repeat=0, time=1.0))
+        reason = "ValueError: \x1b[31mred\x1b[0m \x07"
+        view.on(TrialEnded(trial=0, status=Status.FAILED, reason=reason, time=2.0))
+        view.close()
+        shown = console.file.getvalue()
+        assert "(raylet) died\n" in shown
+        assert "ValueError: red \\x07;" in shown
+        for sequence in ("\x1b[33m", "\x1b[31m", "\x1b]0", "\x1b[2J", "\x07"):
+            assert sequence not in shown

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from sweep.render.plans import as_dict
+from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning
 from sweep.runner.histograms import histograms
 from sweep.runner.planning import Plan
@@ -73,6 +75,20 @@ def test_only_possible_points_are_looked_at() -> None:
     (one,) = plan.histograms
     assert one.bins[-1].high < 0.25
     assert one.present == 200
+
+
+@pytest.mark.parametrize("method", ["method: random\n", TPE])
+def test_thin_constraints_are_priced(method: str) -> None:
+    space = "run_cap: 9\nparameters: {a: {min: 0.0, max: 1.0}, b: {min: 0.0, max: 1.0}}\n"
+    plan = planned(f'{method}{space}constraints: ["abs(a - b) < 1e-5"]\n')
+    assert len(plan.sample) == 5
+    assert (plan.trials, plan.histograms[0].present) == (9, 20 if method == TPE else 9)
+    assert plan.allowed == 0
+    assert 0 < plan.choosing_s < 5
+    console = Console(file=StringIO(), width=120)
+    show_plan(plan, console)
+    assert "constraints  met by hardly a random point of 4,000; a configuration takes" in console.file.getvalue()
+    assert planned(f'{method}{space}constraints: ["a < 0.25"]\n').allowed == pytest.approx(0.25, abs=0.05)
 
 
 def test_rungs_and_hours() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,41 @@ def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:
         run(project, FILE.replace("name: score", "name: scor"))
 
 
+THIN = (
+    FILE.replace("method: grid", "method: random\nrun_cap: 9")
+    .replace("{values: [3, 1, 2]}", "{min: 0, max: 1000000000}, b: {min: 0.0, max: 1.0, q: 0.25}")
+    .replace("epochs: 4", 'epochs: 4\nconstraints: ["0 < a < 4", "b == 0.5"]')
+)
+
+
+def test_a_space_in_which_hardly_a_point_is_allowed_ends_cleanly_when_it_is_exhausted(project: Path) -> None:
+    watcher = Watcher()
+    outcome = run(project, THIN, watcher)
+    assert sorted(sweep.load(outcome.folder.path).trials["param.a"]) == [1, 2, 3]
+    assert outcome.stopped is None
+    assert "no other configuration was found that meets the constraints: the space is exhausted" in watcher.said
+    resumed = resume(project)
+    assert (resumed.completed, resumed.stopped) == (3, None)
+
+
+class _StopsAfter(Watcher):
+    """Behaves as a user who has seen enough after a number of trials."""
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported) and (event.trial, event.epoch) == (70, 4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_sweep_without_a_bound_goes_on_until_it_is_stopped(project: Path) -> None:
+    text = FILE.replace("method: grid", "method: random").replace("{values: [3, 1, 2]}", "{min: 0.0, max: 1.0}")
+    outcome = run(project, text, _StopsAfter())
+    assert outcome.interrupted
+    assert outcome.completed >= 70
+    resumed = resume(project, "run_cap=75")
+    assert (resumed.completed, resumed.interrupted) == (75, False)
+
+
 def test_a_parameter_that_nothing_reads_is_told_after_the_first_epoch_where_the_source_does_not_show_it(
     project: Path,
 ) -> None:
@@ -69,9 +106,6 @@ class _StopsAt(Watcher):
     def on(self, event: Event) -> None:
         super().on(event)
         if isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, self.epoch):
-            import os
-            import signal
-
             os.kill(os.getpid(), signal.SIGINT)
 
 

@@ -5,20 +5,16 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.conformance.schedulers import EPOCHS, SchedulerConformance, pruned, report, run
 from sweep.schedulers.build import build
 from sweep.schedulers.contract import Scheduler
 from sweep.space import termination
 from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
 
-EPOCHS = 12
 RULES: dict[str, EarlyTermination] = {
     "none": NoTermination(),
     "asha": Asha(min_iter=1, eta=3),
@@ -32,32 +28,9 @@ every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 every_active = pytest.mark.parametrize("rule", list(RULES.values())[1:], ids=list(RULES)[1:])
 every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
 
-Verdicts = Mapping[tuple[int, int], str | None]
-
 
 def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOCHS) -> Scheduler:
     return build(rule, Objective("m", goal), epochs)
-
-
-def report(trial: int, epoch: int, value: float) -> EpochReported:
-    return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
-
-
-def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS) -> dict[tuple[int, int], str | None]:
-    """All trials side by side, in the order given, each with one value throughout, until it is pruned."""
-    verdicts: dict[tuple[int, int], str | None] = {}
-    going = list(values)
-    for epoch in range(1, epochs + 1):
-        for trial in list(going):
-            verdicts[trial, epoch] = scheduler.observe(report(trial, epoch, values[trial]))
-            if verdicts[trial, epoch]:
-                going.remove(trial)
-    return verdicts
-
-
-def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """The epoch at which each pruned trial was stopped."""
-    return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
 @every_rule
@@ -66,26 +39,6 @@ def test_decision_epochs_are_those_of_the_rule_and_before_the_last(rule: EarlyTe
     assert epochs == termination.decision_epochs(rule, EPOCHS)
     assert all(0 < epoch < EPOCHS for epoch in epochs)
     assert bool(epochs) == (rule != NoTermination())
-
-
-@every_rule
-@settings(max_examples=10, deadline=None)
-@given(data=st.data(), goal=st.sampled_from(["minimize", "maximize"]))
-def test_a_log_replays_to_the_same_verdicts_at_decision_epochs_only(
-    rule: EarlyTermination, data: st.DataObject, goal: str
-) -> None:
-    losses = st.floats(-10, 10) | st.sampled_from([math.nan, math.inf, -math.inf])
-    waiting = dict.fromkeys(range(6), 1)
-    scheduler, log, verdicts = build_one(rule, goal), [], []
-    for trial in data.draw(st.lists(st.integers(0, 5), max_size=50)):
-        if waiting[trial] <= EPOCHS:
-            log.append(report(trial, waiting[trial], data.draw(losses)))
-            verdicts.append(scheduler.observe(log[-1]))
-            waiting[trial] = EPOCHS + 1 if verdicts[-1] else waiting[trial] + 1
-    replayed = build_one(rule, goal)
-    assert [replayed.observe(event) for event in log] == verdicts
-    stopped = {event.epoch for event, verdict in zip(log, verdicts, strict=True) if verdict}
-    assert stopped <= set(replayed.decision_epochs(EPOCHS))
 
 
 @every_active
@@ -145,16 +98,6 @@ def test_a_rung_that_was_missed_is_not_made_up_for(rule: EarlyTermination, epoch
 
 
 @every_active
-def test_an_epoch_that_is_reported_again_counts_once(rule: EarlyTermination) -> None:
-    values = {trial: random.Random(trial).random() for trial in range(12)}
-    once, twice = build_one(rule), build_one(rule)
-    for epoch in range(1, EPOCHS + 1):
-        for trial, value in values.items():
-            assert once.observe(report(trial, epoch, value)) == twice.observe(report(trial, epoch, value))
-            assert twice.observe(report(trial, epoch, value)) is None
-
-
-@every_active
 def test_the_reason_is_one_line_that_names_metric_epoch_and_cutoff(rule: EarlyTermination) -> None:
     verdicts = run(build_one(rule), {trial: float(trial) for trial in range(20)})
     trial, epoch = next(iter(pruned(verdicts).items()))
@@ -166,22 +109,13 @@ def test_the_reason_is_one_line_that_names_metric_epoch_and_cutoff(rule: EarlyTe
 
 
 @every_rule
-def test_other_events_bring_no_verdict(rule: EarlyTermination) -> None:
-    events: list[Event] = [
-        SessionStarted(time=0.0, resumed=False, version="1"),
-        TrialStarted(trial=0, trial_id="t", params={}, seed=0, repeat=0, time=0.0),
-        TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0),
-        EpochReported(trial=0, epoch=2, metrics={"other": 1.0}, time=0.0, time_s=1.0),
-    ]
-    scheduler = build_one(rule)
-    assert [scheduler.observe(event) for event in events] == [None] * 4
+class TestRules(SchedulerConformance):
+    @pytest.fixture(autouse=True)
+    def _choose(self, rule: EarlyTermination) -> None:
+        self.rule = rule
 
-
-@every_rule
-def test_a_trial_of_one_epoch_is_never_stopped(rule: EarlyTermination) -> None:
-    scheduler = build_one(rule, epochs=1)
-    assert scheduler.decision_epochs(1) == ()
-    assert pruned(run(scheduler, {trial: float(trial) for trial in range(20)}, epochs=1)) == {}
+    def make(self, objective: Objective, epochs: int) -> Scheduler:
+        return build(self.rule, objective, epochs)
 
 
 @every_active

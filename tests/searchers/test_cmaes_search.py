@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 
 import pytest
-from logs import drive, ended, epoch, started, trial
 
+from sweep.conformance.logs import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.cmaes_search import CmaesSearcher

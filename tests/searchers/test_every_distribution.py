@@ -8,8 +8,8 @@ from decimal import Decimal
 from itertools import pairwise, product
 
 import pytest
-from logs import drive, trial
 
+from sweep.conformance.logs import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import METHODS, build
 from sweep.space.domains import IntUniform, Range, bounds, choices, contains
@@ -21,6 +21,7 @@ BLOCKS = {
     "categorical": {"values": ["a", 1, 1.5, True, None, [2, 3], {"k": "v"}]},
     "categorical_w_probabilities": {"values": ["a", "b", "c"], "probabilities": [0.7, 0.3, 0]},
     "int_uniform": {"min": -3, "max": 17},
+    "int_log_uniform_values": {"min": 1, "max": 3000},
     "uniform": {"min": -1, "max": 2.5},
     "q_uniform": {"min": 0.05, "max": 1.02, "q": 0.1},
     "log_uniform": {"min": -9.21, "max": -2.3},

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 from statistics import fmean
 
 import pytest
-from logs import drive, trial
 
+from sweep.conformance.logs import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.history import ended

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from logs import ended, epoch, started, trial
-
+from sweep.conformance.logs import ended, epoch, started, trial
 from sweep.events import SessionStarted, Status
 from sweep.searchers.history import History
 

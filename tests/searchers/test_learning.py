@@ -6,9 +6,9 @@ from itertools import count
 from statistics import fmean
 
 import pytest
-from logs import drive, trial
 from optuna.trial import TrialState
 
+from sweep.conformance.logs import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.contract import Searcher

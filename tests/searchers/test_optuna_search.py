@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 import pytest
-from logs import drive, ended, epoch, started, trial
 from optuna.trial import TrialState
 
+from sweep.conformance.logs import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from logs import drive, ended, epoch, started, trial
 
+from sweep.conformance.logs import drive, ended, epoch, started, trial
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.repeats import Repeated

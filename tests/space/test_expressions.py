@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweep.events import Params
 from sweep.space.expressions import MAX_LENGTH, MAX_NESTING, Expression, ExpressionError, UndefinedError
 
 PARAMS = {"a": 1, "b": 0, "lr": 0.01, "opt": "adam", "aug.magnitude": 7, "flag": True, "layers": [64, 32], "none": None}
@@ -189,3 +190,34 @@ def test_any_text_is_an_expression_or_an_error_with_a_place(text: str) -> None:
     except ExpressionError as error:
         message = str(error)
     assert re.search(r"column [1-9]", message)
+
+
+@pytest.mark.parametrize(
+    ("text", "nearer", "farther"),
+    [
+        ("a < 1", {"a": 1.1}, {"a": 2}),
+        ("a * b < 1e-9", {"a": 1e-4, "b": 1e-4}, {"a": 1e-3, "b": 1e-4}),
+        ("1 <= a <= 2", {"a": 0.5}, {"a": -3}),
+        ("not a < 1 and b > 1", {"a": 2, "b": 0}, {"a": 0, "b": 0}),
+        ("not (a < 1 or b > 1)", {"a": 0.9, "b": 1}, {"a": 0.1, "b": 1}),
+        ("a == 5 or a == 90", {"a": 88}, {"a": 50}),
+        ("a in [5, 90]", {"a": 88}, {"a": 50}),
+        ("a - b < -0.5", {"a": 0.5, "b": 0.4}, {"a": 0.9, "b": 0.4}),
+        ("a > 5 if b == 'x' else a > 9", {"a": 4, "b": "x"}, {"a": 4, "b": "y"}),
+    ],
+)
+def test_the_distance_of_a_condition_leads_to_where_it_holds(text: str, nearer: Params, farther: Params) -> None:
+    expression = Expression.parse(text)
+    assert 0 < expression.distance(nearer) < expression.distance(farther)
+
+
+@given(st.integers(-3, 3), st.integers(-3, 3), st.sampled_from(["x", "y"]))
+def test_the_distance_is_nothing_exactly_where_the_condition_holds(a: int, b: int, c: str) -> None:
+    for text in (
+        "a < b", "not a >= b", "a == b or c == 'x'", "a != b and not c in ['y']", "a <= b <= 2", "a not in [b, 1]",
+        "a", "not a", "a > 0 if c == 'x' else b > 0", "not (a < b and b < 2)", "abs(a) + b == 1", "c != 'x'",
+    ):  # fmt: skip
+        expression = Expression.parse(text)
+        assert (expression.distance({"a": a, "b": b, "c": c}) == 0) == bool(
+            expression.evaluate({"a": a, "b": b, "c": c})
+        )

@@ -33,6 +33,7 @@ RIGHT: dict[Name, dict[str, Value]] = {
     "categorical": {"values": [1, 1.0, True, "1", None, [1]]},
     "categorical_w_probabilities": {"values": ["a", "b"], "probabilities": [0.1, 0.9]},
     "int_uniform": {"min": -3, "max": 9},
+    "int_log_uniform_values": {"min": 1, "max": 900},
     "uniform": {"min": -3, "max": 9},
     "q_uniform": {"min": 0.0, "max": 1.0, "q": 0.25},
     "log_uniform": {"min": -9, "max": -2},

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from sweep.space.objectives import Objective
+from sweep.space.termination import Own
 from sweep.spec import Spec, parse
 
 
@@ -21,7 +22,9 @@ def sweep(text: str) -> Spec:
         ("method: grid\nrun_cap: 5\nparameters: {a: {values: [1, 2, 3]}, b: {min: 1, max: 4}}", 5),
         ("method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 7}}", 7),
         ("method: grid\nparameters: {a: {value: 1}}", 1),
+        ("method: grid\nparameters: {a: {min: 0.0, max: 1.0, count: 3}}\nstart_with: [{a: 0.5}, {a: 0.3}]", 4),
         ("method: random\nparameters: {a: {values: [1, 2, 3]}}", 3),
+        ("method: random\nparameters: {a: {values: [1, 2, 3]}}\nstart_with: [{a: 2}]", 3),
         ("method: random\nrun_cap: 8\nparameters: {a: {values: [1, 2, 3]}}", 3),
         ("method: random\nrun_cap: 8\nparameters: {a: {min: 0.0, max: 1.0}}", 8),
         ("method: random\nrun_cap: 8\nbudget: {trials: 6}\nparameters: {a: {min: 0.0, max: 1.0}}", 6),
@@ -78,6 +81,18 @@ def test_a_resolved_sweep_keeps_its_name_in_another_file() -> None:
     assert again == spec
     assert again.name == "s"
     assert (spec.ignored_keys, again.ignored_keys) == (("project",), ())
+
+
+def test_what_names_a_user_s_own_parts_is_kept() -> None:
+    spec = sweep(
+        "method: a.b:Search\nmetric: {name: loss}\nearly_terminate: c:Stop\nrun_cap: 3\n"
+        "parameters: {x: {min: 0.0, max: 2.0}, n: {distribution: int_log_uniform_values, min: 1, max: 9}}\n"
+        "start_with: [{x: 1, n: 3}]\n"
+    )
+    assert spec.method == "a.b:Search"
+    assert spec.early_terminate == Own("c:Stop")
+    assert type(spec.start_with[0]["x"]) is float
+    assert parse(json.dumps(spec.to_json_dict()), "s.json") == spec
 
 
 def test_keys_without_an_effect_are_named() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from sweep.errors import InputError
@@ -85,3 +87,15 @@ def test_a_value_from_the_command_line_has_no_line() -> None:
     with pytest.raises(InputError) as caught:
         read_value("[1", "--set a=[1")
     assert [problem.where for problem in caught.value.problems] == ["--set a=[1"]
+
+
+def test_merge_keys_expand_within_the_bound_and_its_memory() -> None:
+    lines = ["base: &m0 {" + ", ".join(f"k{index}: 1" for index in range(1000)) + "}"]
+    lines += [f"m{level}: &m{level} {{<<: *m{level - 1}, x{level}: 1}}" for level in range(1, 3000)]
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="merge keys expand to more than 100,000 values"):
+            read("\n".join(lines), "s.yaml")
+        assert tracemalloc.get_traced_memory()[1] < 60e6
+    finally:
+        tracemalloc.stop()

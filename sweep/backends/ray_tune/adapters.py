@@ -16,11 +16,10 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.backends.driver import Driver
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import last_words, private
 from sweep.backends.worker import Job, Order, Progress
 
 LONGEST_WAIT_S = 60.0
-_NODE_LOST = ("its node has died", "is temporarily unavailable")  # a worker of a node that answers is found dead
 
 
 class _NotSaved:
@@ -36,7 +35,7 @@ class DriverSearcher(_NotSaved, Searcher):
     ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
     """
 
-    def __init__(self, driver: Driver, job: Job, room: int, free: list[str], *, reuse: bool) -> None:
+    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], free: list[str], *, reuse: bool) -> None:
         super().__init__()
         self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
         self._free = free
@@ -46,12 +45,12 @@ class DriverSearcher(_NotSaved, Searcher):
 
         While a trial runs, it may come again: its worker may be lost.
         """
-        has_room = self._driver.running < self._room
+        has_room = self._driver.running < self._room()
         order = self._driver.next(self._free[0] if self._free else "") if has_room else None
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
         del self._free[:1]
-        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room}
+        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room()}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""
@@ -121,9 +120,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
-        lines = Path(trial.error_file).read_text().splitlines()[1:] if trial.error_file else []  # after a heading
-        reason = f"worker lost: {lines[0].strip()}" if lines else "worker lost"
-        with_node = any(words in line for line in lines for words in _NODE_LOST)
+        text = Path(trial.error_file).read_text() if trial.error_file else ""
+        _, _, error = text.partition("\n")  # a heading
+        reason = f"worker lost: {last_words.cause(trial.config['job'], _number(trial), error)}"
+        with_node = any(words in error for words in last_words.NODE_LOST)
         if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ray import tune
 
 from sweep.backends.driver import Driver
+from sweep.backends.ray_tune import last_words
 from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
@@ -28,19 +29,22 @@ def run(
     job: Job,
     devices: Devices,
     *,
-    room: int,
+    room: Callable[[], int],
     reuse: bool,
     local: bool,
     notice: Callable[[str], None],
 ) -> None:
-    """Train all trials that the driver gives out, ``room`` at a time; Ray must be connected, ``local`` or elsewhere."""
+    """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
+
+    Ray must be connected, ``local`` or elsewhere.
+    """
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
     if local:
         take_waiting_processes(notice)
     free: list[str] = []
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
-    with tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with last_words.kept(job), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import ray
 
-from sweep.backends.ray_tune import private, starting
+from sweep.backends.ray_tune import nodes, private, starting, token
+from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
-from sweep.errors import InputError
+from sweep.errors import InputError, printable
 
 _SETTINGS = {
     "RAY_AIR_NEW_OUTPUT": "0",
@@ -41,31 +46,64 @@ _LOCAL_SETTINGS = {
 _SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
 _ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
 
+LOOK_S = 2.0  # between looks at which machines there are
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """A connection to Ray."""
 
-    cpus: float
-    gpus: float
     local: bool = False  # started for this sweep alone
+    there: Callable[[], Sequence[Node]] = nodes.alive
+    promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
 
     def fits(self, devices: Devices) -> int:
-        """How many trials run at once; raises InputError if not even one does."""
-        problems = [
-            (name, asked, there)
-            for name, asked, there in (("cpus", devices.cpus, self.cpus), ("gpus", devices.gpus, self.gpus))
-            if asked > there
-        ]
-        for name, asked, there in problems:
-            raise InputError.one(
-                f"resources.{name}",
-                f"a trial takes {asked:g}, the cluster has {there:g}",
-                "lower it, join a larger cluster with --address"
-                + (", or rehearse with --simulate-gpus" if name == "gpus" else ""),
-            )
-        rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
-        return max(int(min(rooms)), 1)
+        """How many trials run at once on the machines that are there, or that an autoscaler brings for those that wait.
+
+        As many wait as run, or as fit on one machine to come: each wait makes the cluster grow, and is begun blindly.
+        """
+        there = sum(node.fits(devices) for node in self.there())
+        kinds = [(kind.fits(devices), count) for kind, count in self.promised() if count]
+        more = max(sum(fits * count for fits, count in kinds) - there, 0)
+        return there + min(more, max([there, *(fits for fits, _ in kinds)]))
+
+    def require(self, devices: Devices) -> None:
+        """Raise InputError if there is no machine on which a trial fits, nor will be."""
+        if self.fits(devices):
+            return
+        largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
+        hint = "lower it, join a larger cluster with --address"
+        where = "this machine" if self.local else "the largest node"
+        for name, asked, there in (
+            ("cpus", devices.cpus, max(node.cpus for node in largest)),
+            ("gpus", devices.gpus, max(node.gpus for node in largest)),
+        ):
+            if asked > there:
+                more = ", or rehearse with --simulate-gpus" if name == "gpus" else ""
+                raise InputError.one(
+                    f"resources.{name}", f"a trial takes {asked:g}, {where} has {there:g}", f"{hint}{more}"
+                )
+        raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
+
+    def room(self, devices: Devices, most: int | None) -> Callable[[], int]:
+        """How many trials are to run at once, now: as machines come and go, at most ``most``, never none.
+
+        Raises InputError as `require`. A local Ray is this machine and stays as it is.
+        """
+        self.require(devices)
+        looked, fits = -math.inf, 0
+
+        def now() -> int:
+            nonlocal looked, fits
+            if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
+                looked, fits = time.monotonic(), self.fits(devices)
+            return max(min(fits, most or fits), 1)
+
+        return now
+
+    def shared(self, results_folder: Path, devices: Devices) -> AbstractContextManager[None]:
+        """Use a results folder on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
+        return nullcontext() if self.local else nodes.shared(results_folder, devices)
 
 
 @contextmanager
@@ -87,13 +125,35 @@ def connect(
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    with _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
+    with _hushed(say), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile):
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-        there = ray.cluster_resources()
-        yield Cluster(there.get("CPU", 0.0), there.get("GPU", 0.0), local=address is None)
+        yield Cluster(local=address is None)
+
+
+@contextmanager
+def _hushed(say: Callable[[str], None]) -> Iterator[None]:
+    """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
+
+    `last_words` says it in a line.
+    """
+    if not private.usable(private.WORDS, say):
+        yield
+        return
+    worker = private.module("ray._private.worker")
+    theirs = worker.print_to_stdstream
+    worker.print_to_stdstream = _to_debug_log
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = theirs
+
+
+def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
+    for line in data.get("lines", ()):
+        sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
 @contextmanager
@@ -106,7 +166,7 @@ def _joined(address: str, say: Callable[[str], None]) -> Iterator[None]:
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(f"Ray dashboard: http://{context.dashboard_url}")
+            say(token.dashboard(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -120,6 +180,7 @@ def _started(
     meanwhile: Callable[[], None],
 ) -> Iterator[None]:
     over = threading.Event()
+    token.protect()
     with starting.hastened(say, meanwhile) as end_starting:
         try:
             ray.init(

@@ -56,12 +56,14 @@ STARTING_WORKERS = Use(
     (":_trial_to_actor", ":_actor_manager.is_actor_started"),
     "a worker that takes more than a minute to start may be ended before it ever runs",
 )
+WORDS = Use(("ray._private.worker:print_to_stdstream",), "what it says about lost workers is written in between")
+PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
 
 LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
-OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE)
+OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE, WORDS, PROMISES)
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_TRIALS = (KILLING,)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import private, token
 
 _NICENESS = 10  # what is started aside shall not take the cores from workers that start
 
@@ -39,7 +39,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     def start_api_server(node: Any, **how: Any) -> None:
         def start() -> None:
             here["start_api_server"](node, **how)
-            say(f"Ray dashboard: http://{node.webui_url}")
+            say(token.dashboard(node.webui_url))
 
         aside.put(start)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import socket
+import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,8 +17,10 @@ import ray
 from ray import tune
 
 from sweep.backends import memory
-from sweep.backends.worker import Job, Order, Worker
+from sweep.backends.ray_tune import last_words
+from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Devices
+from sweep.events import Status, TrialEnded
 
 
 class TrialWorker(tune.Trainable):
@@ -36,9 +40,11 @@ class TrialWorker(tune.Trainable):
         self._name = f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        self._job, self._trial = job, order.assignment.trial
+        self._began = last_words.record(job)
         neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
         self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
-        self._worker.take(order)
+        self._take(order)
         self._spoilt = False
         self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
@@ -48,14 +54,27 @@ class TrialWorker(tune.Trainable):
         with suppress(OSError):  # where the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
-        self._worker.take(new_config["order"])
+        self._take(new_config["order"])
         return True
+
+    def _without_results(self) -> Progress:
+        folder = self._job.results_folder
+        fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
+        end = TrialEnded(trial=self._trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
+        return Progress(end=end, fault=fault)
+
+    def _take(self, order: Order) -> None:
+        self._trial = order.assignment.trial
+        self._began(order.assignment.trial)
+        self._worker.take(order)
 
     def step(self) -> dict[str, Any]:
         """Train to the next decision point."""
         if self._spoilt:
             # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
             raise RuntimeError("this worker is replaced")
+        if not self._job.results_folder.is_dir():  # a node that has joined since the sweep began
+            return {"progress": self._without_results()}
         progress = self._worker.step()
         self._spoilt = progress.spoilt is not None
         return {"progress": dataclasses.replace(progress, worker=self._id)}

@@ -1,4 +1,4 @@
-"""Short ways to write events and to let a searcher run."""
+"""Short ways to write events and to let a searcher run, for the suites here and for tests."""
 
 from __future__ import annotations
 

@@ -1,0 +1,136 @@
+"""The machines of a cluster: what fits on each, and what is done on all of them."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sweep.backends import sharing
+from sweep.backends.ray_tune import private
+from sweep.contract import Devices
+from sweep.errors import InputError, Problem
+
+PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
+UNBOUNDED = 1000  # machines that an autoscaler without a bound is taken to bring
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What one machine gives to Ray."""
+
+    cpus: float
+    gpus: float
+    id: str = ""
+    address: str = ""
+
+    def fits(self, devices: Devices) -> int:
+        """How many trials run on it at once; a trial never spans two machines."""
+        rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
+        return math.floor(min(rooms) + 1e-9)
+
+
+def alive() -> tuple[Node, ...]:
+    """The machines that are there now."""
+    found = (node for node in ray.nodes() if node["Alive"])
+    return tuple(
+        Node(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0), node["NodeID"], node["NodeName"])
+        for node in found
+    )
+
+
+def promised() -> tuple[tuple[Node, int], ...]:
+    """Kinds of machines that an autoscaler can bring, and how many of each; nothing where there is none."""
+    if private.missing(private.PROMISES):  # then only machines that are there count
+        return ()
+    config = private.module("ray._private.state").state.get_cluster_config()
+    groups = getattr(config, "node_group_configs", ())
+    return tuple(
+        (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)
+        for group in groups
+        for many in [group.max_count]
+    )
+
+
+@contextmanager
+def shared(results_folder: Path, devices: Devices) -> Iterator[None]:
+    """Use a results folder on all machines on which trials fit; what their workers shared is gone afterwards.
+
+    Raises InputError that names each of them that does not see the folder.
+    """
+    used = tuple(node for node in alive() if node.fits(devices))
+    _require_shared(results_folder.resolve(), used)
+    prefix = sharing.prefix(results_folder)
+    _on_each(used, sharing.remove, prefix)  # what a killed session has left
+    try:
+        yield
+    finally:
+        with suppress(Exception):  # a cluster that is gone has nothing left to clean
+            _on_each(alive(), sharing.remove, prefix)
+
+
+def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
+    text = secrets.token_hex(16)
+    probe = folder / f".probe-{text}"
+    probe.write_text(text)
+    try:
+        answers = _on_each(nodes, _answer, str(probe), text)
+        problems = []
+        for node, answer in answers:
+            reply = probe.with_name(f"{probe.name}-{node.id}")
+            if answer is None and not reply.exists():
+                answer = "writes into another folder of that name"
+            reply.unlink(missing_ok=True)
+            if answer is not None:
+                problems.append(
+                    Problem(f"--address: node {node.address}", answer, "share the results folder, --results")
+                )
+    finally:
+        probe.unlink(missing_ok=True)
+    if problems:
+        raise InputError(problems)
+
+
+def _answer(probe: str, text: str, node: str) -> str | None:
+    """What is wrong with the results folder, as seen from a machine."""
+    path = Path(probe)
+    try:
+        if path.read_text() != text:
+            return f"has another {path.parent}"
+        path.with_name(f"{path.name}-{node}").touch()
+    except FileNotFoundError:
+        return f"does not see {path.parent} as it is here"
+    except OSError as error:
+        return f"cannot write to {path.parent}: {error.strerror}"
+    return None
+
+
+def _on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
+    """What a function gives on each machine, or what is wrong with the machine as a text."""
+    calls = [(node, _call(node, function, given)) for node in nodes]
+    ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S) if calls else None
+    return [(node, _got(call)) for node, call in calls]
+
+
+def _call(node: Node, function: Callable[..., Any], given: tuple[str, ...]) -> Any:
+    task = ray.remote(function).options(
+        num_cpus=0, max_retries=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False)
+    )
+    return task.remote(*given, node.id) if function is _answer else task.remote(*given)
+
+
+def _got(call: Any) -> Any:
+    try:
+        return ray.get(call, timeout=0)
+    except ray.exceptions.GetTimeoutError:
+        return f"does not answer within {PATIENCE_S:g} s"
+    except Exception as error:  # whatever keeps it from running a function would keep it from running a trial
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return lines[-1]

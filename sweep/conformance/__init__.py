@@ -1,0 +1,1 @@
+"""What sweep asks of searchers and schedulers, as suites of tests to derive from; see docs/extending.md."""

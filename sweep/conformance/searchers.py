@@ -1,0 +1,135 @@
+"""What every searcher keeps, whatever its method: `sweep.searchers.contract.Searcher`, as tests."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import zip_longest
+
+from sweep.conformance.logs import drive, trial
+from sweep.events import Event, Params, Status, TrialStarted
+from sweep.searchers.contract import Searcher
+from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
+from sweep.space.expressions import Expression
+from sweep.space.objectives import Objective
+from sweep.space.space import Between, Condition, OneOf, Parameter, Space
+
+LOSS = (Objective("loss", "minimize"),)
+SPACE = Space(
+    (
+        Parameter("lr", LogUniform(1e-5, 1e-1), grid_count=4),
+        Parameter("decay", LogUniform(1e-5, 1e-1, 1e-5), grid_count=3),
+        Parameter("optimizer", Categorical(("sgd", "adam", ["custom", 1]))),
+        Parameter("momentum", Uniform(0, 0.99, 0.01), grid_count=2, when=Condition((("optimizer", OneOf(("sgd",))),))),
+        Parameter("units", IntUniform(16, 256, 16), grid_count=2),
+        Parameter("bias", Normal(0, 1), grid_count=2, when=Condition((("units", Between(min=128)),))),
+        Parameter("schedule", Categorical(("cosine", "step"), (0.7, 0.3))),
+        Parameter("warm", Tied(Expression.parse("lr / 10"))),
+    ),
+    (Expression.parse("lr * units < 2"),),
+)
+FINITE = Space(
+    (
+        Parameter("a", IntUniform(1, 4)),
+        Parameter("b", Categorical(("x", "y"))),
+        Parameter("c", IntUniform(0, 1), when=Condition((("b", OneOf(("y",))),))),
+    ),
+    (Expression.parse("a != 3"),),
+)  # 3 x (1 + 2) points
+
+STATES = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Status.OOM, Status.RUNNING]
+
+
+def mixed_outcome(number: int, params: Params) -> list[Event]:
+    """Every state a trial can have, more completed than others."""
+    status = STATES[number % 6] if number % 3 == 2 else Status.COMPLETED
+    loss = sum(map(ord, key(params))) % 97 / 97
+    return trial(number, params, status, [loss + 1, loss + 0.5, loss])
+
+
+def assert_belongs(params: Params, space: Space) -> None:
+    assert space.violated(params) == []
+    for parameter in space.parameters:
+        assert (parameter.name in params) == parameter.applies(params)
+        assert parameter.name not in params or contains(parameter.domain, params[parameter.name])
+    assert list(params) == [name for name in space.names if name in params]
+
+
+class SearcherConformance(ABC):
+    """Derive a class whose name begins with Test and let it ``make`` a searcher."""
+
+    @abstractmethod
+    def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
+        """The searcher under test."""
+
+    def build(self, space: Space) -> Searcher:
+        return self.make(space, LOSS, 0)
+
+    def test_the_same_seed_and_history_give_the_same_suggestions(self) -> None:
+        first, second = self.build(SPACE), self.build(SPACE)
+        assert drive(first, 25, mixed_outcome) == drive(second, 25, mixed_outcome)
+        assert first.suggest(25) == second.suggest(25)
+
+    def test_a_replayed_log_gives_the_next_suggestion(self) -> None:
+        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        for event in drive(searcher, 25, mixed_outcome):
+            resumed.observe(event)
+        assert resumed.suggest(25) == searcher.suggest(25)
+
+    def test_a_replay_of_trials_that_ran_at_once_gives_the_next_suggestion(self) -> None:
+        searcher, resumed = self.build(SPACE), self.build(SPACE)
+        log: list[Event] = []
+        for first in range(0, 24, 4):  # four at a time, which report in turns and end in another order
+            batch = []
+            for number in range(first, first + 4):
+                params = searcher.suggest(number)
+                begin, *rest = mixed_outcome(number, params or {})
+                searcher.observe(begin)
+                log.append(begin)
+                batch.append(rest)
+            for events in zip_longest(*reversed(batch)):
+                for event in filter(None, events):
+                    searcher.observe(event)
+                    log.append(event)
+        for event in log:
+            resumed.observe(event)
+        assert resumed.suggest(24) == searcher.suggest(24)
+
+    def test_suggesting_changes_nothing(self) -> None:
+        searcher, asked_often = self.build(SPACE), self.build(SPACE)
+        log = drive(searcher, 14, mixed_outcome)
+        for event in log:
+            if isinstance(event, TrialStarted):
+                asked_often.suggest(event.trial)
+                asked_often.suggest(event.trial)
+            asked_often.observe(event)
+        assert asked_often.suggest(14) == asked_often.suggest(14) == searcher.suggest(14)
+
+    def test_a_started_trial_is_suggested_as_it_started(self) -> None:
+        searcher = self.build(SPACE)
+        log = drive(searcher, 5, mixed_outcome)
+        begun = {event.trial: event.params for event in log if isinstance(event, TrialStarted)}
+        assert [searcher.suggest(number) for number in range(5)] == [begun[number] for number in range(5)]
+
+    def test_trials_differ_also_while_all_are_running(self) -> None:
+        log = drive(self.build(SPACE), 12, lambda number, params: trial(number, params, Status.RUNNING, []))
+        assert len({key(event.params) for event in log if isinstance(event, TrialStarted)}) == 12
+
+    def test_a_finite_space_is_tried_completely_once_then_exhausted(self) -> None:
+        searcher = self.build(FINITE)
+        log = drive(searcher, 30, mixed_outcome)
+        tried = [key(event.params) for event in log if isinstance(event, TrialStarted)]
+        assert sorted(tried) == sorted(key(point) for point in FINITE.points())
+        assert searcher.suggest(len(tried)) is None
+
+    def test_suggestions_belong_to_the_space(self) -> None:
+        log = drive(self.build(SPACE), 14, mixed_outcome)
+        assert log
+        for event in log:
+            if isinstance(event, TrialStarted):
+                assert_belongs(event.params, SPACE)
+
+    def test_what_foresees_suggests_the_same_in_any_order(self) -> None:
+        one, other = self.build(SPACE), self.build(SPACE)
+        if one.foresees:
+            forwards = [one.suggest(number) for number in range(12)]
+            assert forwards == [other.suggest(number) for number in reversed(range(12))][::-1]

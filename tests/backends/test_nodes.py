@@ -1,0 +1,147 @@
+"""Clusters of several nodes: what joins is used, what was shared is cleaned, what is not shared is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import clusters
+import pytest
+
+import sweep
+from sweep.backends import sharing
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+FILE = """
+trainable: where:Where
+method: grid
+metric: {name: loss}
+parameters: {rate: {min: 1, max: 12}}
+epochs: 10
+"""
+WHERE = """
+import os, time
+from sweep.contract import EpochReported, Facts
+READS = ("rate",)
+class Where:
+    def begin(self, assignment):
+        self.given = assignment
+        assignment.shared.mkdir(exist_ok=True)
+        (assignment.shared / "data.npy").write_bytes(b"x")
+    def train(self, report):
+        for epoch in range(1, self.given.epochs + 1):
+            time.sleep(0.1)
+            where = float(os.environ["WHERE"])
+            if not report(EpochReported(trial=0, epoch=epoch, metrics={"loss": where}, time=1.0, time_s=0.1)):
+                return
+    def save(self, folder): pass
+    def restore(self, folder): return 0
+    def facts(self): return Facts()
+"""
+START = """
+import json, os, sys, subprocess, time
+from pathlib import Path
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+def add(number, **more):
+    folder = Path(f"node{number}").resolve()
+    folder.mkdir(exist_ok=True)
+    return cluster.add_node(num_cpus=1, env_vars={"TMPDIR": str(folder), "WHERE": str(number)}, **more)
+command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
+"""
+JOINS = (
+    START
+    + """
+add(1)
+sweep = subprocess.Popen(command)
+log = Path("results/nodes/log.jsonl")
+deadline = time.monotonic() + 120
+while not (log.exists() and log.read_text().count('"epoch_reported"') >= 3):
+    assert time.monotonic() < deadline, "no epochs"
+    assert sweep.poll() is None, "the sweep ended"
+    time.sleep(0.2)
+left = [path for path in Path("node1").glob("sweep-data-*") if path.name.endswith("-old")]
+assert not left, left
+add(2)
+code = sweep.wait(150)
+import ray
+from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
+from ray.experimental.internal_kv import _internal_kv_put
+from sweep.backends.ray_tune import nodes
+ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+before = nodes.promised()
+big = NodeGroupConfig(name="big", resources={"CPU": 8, "GPU": 2}, max_count=3)
+groups = [big, NodeGroupConfig(name="any", resources={"CPU": 1}, max_count=-1)]
+raylet = ray._raylet
+config = ClusterConfig(node_group_configs=groups).SerializeToString()
+key, space = raylet.GCS_AUTOSCALER_CLUSTER_CONFIG_KEY, raylet.GCS_AUTOSCALER_STATE_NAMESPACE
+_internal_kv_put(key, config, namespace=space)
+told = [(node.cpus, node.gpus, count) for node, count in nodes.promised()]
+print("FOUND", json.dumps([before, told, sorted(node.cpus for node in nodes.alive())]))
+ray.shutdown()
+cluster.shutdown()
+sys.exit(code)
+"""
+)
+UNSHARED = (
+    START
+    + """
+import ctypes
+results = Path("results").resolve()
+results.mkdir()
+add(1)
+wait = "while [ ! -e go ]; do sleep 0.1; done; exec \\"$@\\""
+sweep = subprocess.Popen(["sh", "-c", wait, "sh", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+assert ctypes.CDLL(None).unshare(0x20000) == 0  # mounts of our own, and of what we start from here on
+subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(results)], check=True)
+add(2)
+Path("go").touch()
+_, errors = sweep.communicate(timeout=150)
+print("FOUND", json.dumps([sweep.returncode, errors]))
+cluster.shutdown()
+"""
+)
+
+
+def found(output: str) -> list[object]:
+    (line,) = [line for line in output.splitlines() if line.startswith("FOUND ")]
+    return list(json.loads(line.removeprefix("FOUND ")))
+
+
+def test_a_node_that_joins_is_used_and_every_node_is_cleaned(tmp_path: Path) -> None:
+    stale = tmp_path / "node1" / f"{sharing.prefix(tmp_path / 'results' / 'nodes')}old"
+    stale.mkdir(parents=True)
+    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE}, JOINS, timeout=280)
+    trials = sweep.load(tmp_path / "results" / "nodes").trials
+    assert trials["status"].tolist() == ["completed"] * 12
+    assert set(trials["metric.loss"]) == {1.0, 2.0}
+    assert list(tmp_path.glob("node*/sweep-data-*")) == []
+    assert [path for path in (tmp_path / "results" / "nodes").iterdir() if "probe" in path.name] == []
+    assert found(output) == [[], [[8.0, 2.0, 3], [1.0, 0.0, 1000]], [0.0, 1.0, 1.0]]
+
+
+def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(tmp_path: Path) -> None:
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to give a process mounts of its own")
+    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE}, UNSHARED, timeout=280)
+    code, errors = found(output)
+    assert (code, list((tmp_path / "results").iterdir())) == (2, [])
+    assert f"does not see {tmp_path / 'results' / 'nodes'} as it is here; share the results folder" in str(errors)
+    assert str(errors).count("error: --address: node ") == 1
+
+
+def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_interrupted() -> None:
+    from sweep.backends.ray_tune.worker import TrialWorker
+    from sweep.backends.worker import Job
+
+    worker = TrialWorker.__new__(TrialWorker)
+    worker._job = Job("s", "m:M", (), Path("/nowhere/at/all"), "loss", maximize=False)
+    worker._trial, worker._spoilt = 3, False
+    progress = worker.step()["progress"]
+    assert progress.end.status.value == "interrupted"
+    assert "does not see /nowhere/at/all" in str(progress.fault)
