@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import version
 
 from sweep.backends.saving import one_line
@@ -29,6 +29,7 @@ from sweep.events import (
 )
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
+from sweep.runner.open_trial import OpenTrial
 from sweep.runner.terms import Terms
 from sweep.runner.upcoming import Upcoming
 from sweep.runner.watch import Watch
@@ -39,25 +40,6 @@ from sweep.store.log import Log
 
 UNWANTED = "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
-
-
-@dataclass
-class _Open:
-    """A trial that has not ended for good."""
-
-    started: TrialStarted
-    epochs: int
-    decisions: tuple[int, ...]  # epochs at which it can be pruned
-    last_epoch: int = 0
-    verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
-    diverged: str | None = None
-    reached: str | None = None  # that it has the sweep's target, in words
-    facts: Facts = field(default_factory=Facts)  # of its last interruption
-    interrupted: bool = False
-    restarts: int = 0  # in this session, of lost workers
-    lost_nodes: int = 0  # in this session
-    retries: int = 0  # after failures
-    unwanted: bool = False  # somebody asked that it be stopped
 
 
 class Coordinator:
@@ -83,9 +65,9 @@ class Coordinator:
         self._memo = memo
         self._limits = Limits(spec, devices.gpus)
         self._watch = Watch(spec.resources, clock)
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
-        self._failed: dict[int, _Open] = {}
+        self._failed: dict[int, OpenTrial] = {}
         self._reopened: set[int] = set()  # failed ones that are tried again: searcher and scheduler have had their end
         self._doomed: list[int] = []  # ended trials of which workers are to be killed
         self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
@@ -122,9 +104,7 @@ class Coordinator:
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
-        self._emit(
-            [replace(self._end(trial, Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
-        )
+        self._emit([replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed])
         self._again.extend(sorted(self._open))
         return len(failed)
 
@@ -176,10 +156,10 @@ class Coordinator:
         if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
             self._out.discard(trial)
             return False
-        if trial in self._out and (overdue := self._overdue(there)):
+        if trial in self._out and (overdue := there.overdue()):
             self._emit([replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
-            self._emit([self._end(there, Status.PRUNED, UNWANTED, progress.facts)])
+            self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
@@ -206,11 +186,11 @@ class Coordinator:
         there.restarts += not with_node
         there.lost_nodes += with_node
         if there.unwanted:
-            self._emit([self._end(there, Status.PRUNED, UNWANTED, Facts())])
+            self._emit([there.end(Status.PRUNED, UNWANTED, Facts())])
             return False
         if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
             times = there.restarts + there.lost_nodes - 1
-            end = self._end(there, Status.FAILED, f"{reason}, after {times} restarts", Facts())
+            end = there.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
             end = self._terms.spared(end, there.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
@@ -239,9 +219,7 @@ class Coordinator:
         finished = not self.stopping and not self._open and self._all_started
         reason = "finished" if finished else self.stopping or "the backend gave up"
         open_ends = [
-            self._end(trial, Status.INTERRUPTED, reason, Facts())
-            for trial in self._open.values()
-            if not trial.interrupted
+            trial.end(Status.INTERRUPTED, reason, Facts()) for trial in self._open.values() if not trial.interrupted
         ]
         self._emit([*open_ends, SessionEnded(time=time.time(), reason=reason)])
 
@@ -251,10 +229,10 @@ class Coordinator:
             reason = f"crashed: {type(error).__name__}: {one_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
-    def _dismiss(self, trial: _Open, status: Status, reason: str) -> None:
+    def _dismiss(self, trial: OpenTrial, status: Status, reason: str) -> None:
         """End a trial without waiting for its worker, if one has it."""
         number = trial.started.trial
-        end = self._terms.spared(self._end(trial, status, reason, Facts()), trial.retries)
+        end = self._terms.spared(trial.end(status, reason, Facts()), trial.retries)
         if number in self._out:
             self._doomed.append(number)
             self._upcoming.lost(number)
@@ -265,7 +243,7 @@ class Coordinator:
         self._out.discard(number)  # also where the log could not be written
         self._watch.end(number)
 
-    def _start(self, worker: str) -> _Open | None:
+    def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
         chosen = self._upcoming.choose(worker)
         self._all_started = chosen is None
@@ -274,10 +252,10 @@ class Coordinator:
         number, params = chosen
         return self._open[number] if self._emit([self._terms.start(number, params)]) else None
 
-    def _recall(self, trial: _Open) -> Answer | None:
+    def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
 
-    def _answer(self, trial: _Open, answer: Answer) -> bool:
+    def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
         kept = self._memo.hand_over(answer, trial.started.trial) if self._memo else None
         if not (kept or answer.whole):
@@ -285,13 +263,13 @@ class Coordinator:
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
         if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
-        end = self._overdue(trial)
+        end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
-            end, facts = self._end(trial, Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
+            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
         return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
 
-    def _hear(self, trial: _Open, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
+    def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
         part: list[Event] = []
         for epoch in epochs:
@@ -340,7 +318,7 @@ class Coordinator:
             case TrialStarted():
                 self._upcoming.started(event.trial)
                 epochs = self._spec.trial_epochs(event.params)
-                self._open[event.trial] = _Open(event, epochs, self._scheduler.decision_epochs(epochs))
+                self._open[event.trial] = OpenTrial(event, epochs, self._scheduler.decision_epochs(epochs))
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
@@ -378,23 +356,8 @@ class Coordinator:
         else:
             self._again.append(trial)
 
-    def _recovered(self, trial: _Open) -> TrialEnded | None:
+    def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
-        end = self._overdue(trial)
+        end = trial.overdue()
         facts = replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
         return replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
-
-    def _overdue(self, trial: _Open) -> TrialEnded | None:
-        """The end that a trial's epochs have come to."""
-        if trial.diverged:
-            return self._end(trial, Status.DIVERGED, trial.diverged, Facts())
-        if trial.last_epoch >= trial.epochs:
-            return self._end(trial, Status.COMPLETED, "", Facts())
-        if trial.reached:
-            return replace(self._end(trial, Status.COMPLETED, trial.reached, Facts()), at_target=True)
-        if trial.verdict:
-            return self._end(trial, Status.PRUNED, trial.verdict, Facts())
-        return None
-
-    def _end(self, trial: _Open, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        return TrialEnded(trial=trial.started.trial, status=status, reason=reason, time=time.time(), facts=facts)

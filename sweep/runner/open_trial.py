@@ -1,0 +1,43 @@
+"""A trial that has not ended for good, as the coordinator knows it from the log."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+from sweep.events import Facts, Status, TrialEnded, TrialStarted
+
+
+@dataclass
+class OpenTrial:
+    """How far one trial has come, and what was decided about it."""
+
+    started: TrialStarted
+    epochs: int
+    decisions: tuple[int, ...]  # epochs at which it can be pruned
+    last_epoch: int = 0
+    verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
+    diverged: str | None = None
+    reached: str | None = None  # that it has the sweep's target, in words
+    facts: Facts = field(default_factory=Facts)  # of its last interruption
+    interrupted: bool = False
+    restarts: int = 0  # in this session, of lost workers
+    lost_nodes: int = 0  # in this session
+    retries: int = 0  # after failures
+    unwanted: bool = False  # somebody asked that it be stopped
+
+    def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
+        """The end of this trial, now."""
+        return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
+
+    def overdue(self) -> TrialEnded | None:
+        """The end that its epochs have come to."""
+        if self.diverged:
+            return self.end(Status.DIVERGED, self.diverged, Facts())
+        if self.last_epoch >= self.epochs:
+            return self.end(Status.COMPLETED, "", Facts())
+        if self.reached:
+            return replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)
+        if self.verdict:
+            return self.end(Status.PRUNED, self.verdict, Facts())
+        return None
