@@ -16,8 +16,8 @@ import pytest
 import zoo_data
 from keras import layers
 from small import assignment, metrics, train
-from test_zoo import by_fit, given
 from zoo import Animal, Entry, OnCurve, OnImages, OnSeries
+from zoo_checks import by_fit, given
 
 from trainables.refusals import Refused
 
