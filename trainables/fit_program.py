@@ -51,7 +51,8 @@ class FitProgram:
         _refuse(recipe, replicas, optimizer)
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
-        if type(model).compile is keras.Model.compile:
+        self.sets_no_rate = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        if not self.sets_no_rate:
             model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
             keras_corrections.build_symbolically(model, example)
             scope.check(model, strategy)

@@ -206,7 +206,7 @@ class KerasTrainable(Author):
             self.live = program.live
             self.live.set(hp)
             if self._begin_as_new(program, hp, seed):
-                self._set_attributes(structure.attributes)
+                self._set_attributes({**self._bare, **structure.attributes})
                 return held
             self._programs.remove(program)
         record = Record(seed)
@@ -225,7 +225,7 @@ class KerasTrainable(Author):
             key,
             keeps_rate=made.keeps_rate,
             example=key.example if self._example_read else None,
-            attributes=self._attributes(),
+            attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
         )
         if isinstance(built, Program):
             self._programs.add(structure, built)
@@ -269,11 +269,10 @@ _OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targe
 
 def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
-    optimizer = program.parts.optimizer
-    own = optimizers.own_rate(optimizer)
-    if own is None:
-        refusals.check_schedule(hp, read=structure.keeps_rate)
-        return None
+    own = optimizers.own_rate(program.parts.optimizer)
+    if own is None or program.sets_no_rate:
+        refusals.check_rates(hp, read=structure.keeps_rate)
+        return own
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 

@@ -161,7 +161,7 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
     if not model.compiled:
         return None
     if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
-        return {}
+        return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
     both = [name for name in ("optimizer", "loss", "metrics") if getattr(kind, name) is not getattr(Author, name)]
     if both:

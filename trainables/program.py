@@ -34,6 +34,7 @@ class Trained:
 class Program:
     """A graph with its compiled training and evaluation; create it under the strategy's scope."""
 
+    sets_no_rate = False
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts) -> None:

@@ -61,13 +61,16 @@ def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
         )
 
 
-def check_schedule(hp: Hyperparameters, *, read: bool) -> None:
-    """A schedule object of the optimizer's own beside parameters that would bend it; ``read``: it reads the rate."""
+def check_rates(hp: Hyperparameters, *, read: bool) -> None:
+    """Parameters that cannot reach an optimizer with a schedule, or a model with a `compile`, of its own.
+
+    ``read``: they read the learning rate themselves.
+    """
     both = [name for name in (*SHAPING, *(() if read else ("learning_rate",))) if name in hp]
     if both:
         raise Refused(
-            f"optimizer() brings a learning-rate schedule of its own, and the trial has {', '.join(both)}, which "
-            "would have no effect; leave out one of them"
+            f"there is a learning-rate schedule or a compile() of its own, and the trial has {', '.join(both)}, which "
+            "would have no effect; leave out one of them, or read it there"
         )
 
 

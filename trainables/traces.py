@@ -9,8 +9,9 @@ from __future__ import annotations
 import pickle
 import sys
 import types
+import weakref
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
 import keras
@@ -56,16 +57,23 @@ def _is_data(name: str, value: object) -> bool:
 
 
 class _Same:
-    """Equal to itself alone; holds on to the value, so that no other can have its identity."""
+    """Equal to itself alone, for as long as it lives; what cannot be watched is held, so that its identity stays."""
 
     def __init__(self, value: object) -> None:
-        self._value = value
+        self._identity = id(value)
+        self._held: Callable[[], object]
+        try:
+            self._held = weakref.ref(value)
+        except TypeError:
+            self._held = lambda: value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other._value is self._value
+        if not isinstance(other, _Same) or other._identity != self._identity:
+            return False
+        return self._held() is not None and self._held() is other._held()
 
     def __hash__(self) -> int:
-        return id(self._value)
+        return self._identity
 
 
 class _Digester:

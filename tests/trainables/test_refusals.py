@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from keras import layers
 from small import Small, assignment, metrics, train
+from zoo_training import Adversaries
+
+from trainables.refusals import Refused
 
 pytestmark = pytest.mark.keras
 
@@ -99,13 +102,18 @@ class Cosine(Small):
 
 @pytest.mark.parametrize("extra", [{"lr_schedule": "cosine"}, {"warmup_epochs": 1}])
 def test_a_schedule_of_ones_own_is_not_bent(extra: Any) -> None:
-    with pytest.raises(Exception, match=f"schedule of its own, and the trial has {next(iter(extra))}"):
+    with pytest.raises(Exception, match=f"of its own, and the trial has {next(iter(extra))}"):
         train(Cosine(), assignment(**extra))
 
 
 def test_an_unread_learning_rate_beside_a_schedule_of_ones_own() -> None:
     with pytest.raises(Exception, match="the trial has learning_rate, which would have no effect"):
         train(Cosine(), assignment())
+
+
+def test_a_learning_rate_that_an_own_compile_does_not_read() -> None:
+    with pytest.raises(Refused, match=r"a compile\(\) of its own, and the trial has learning_rate"):
+        Adversaries().begin(assignment(training={"loop": "fit"}))
 
 
 def test_a_learning_rate_that_the_optimizer_reads_is_its_own() -> None:

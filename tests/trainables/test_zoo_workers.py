@@ -1,4 +1,4 @@
-"""The zoo: a used worker is a fresh process, a resumed trial a straight one. All: ``-m "exhaustive or not exhaustive"``."""
+"""The zoo: a used worker is a fresh process, a resumed trial a straight one. All: ``-m "keras or exhaustive"``."""
 
 from __future__ import annotations
 

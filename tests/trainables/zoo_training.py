@@ -208,7 +208,7 @@ class Adversary(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
-@entry(fast=True, training={"loop": "fit"}, fit="it is fit", replicas="-")
+@entry(fast=True, training={"loop": "fit"}, fit="it is fit", replicas="-", rated=False)
 class Adversaries(Animal):
     def data(self, hp: Any) -> Any:
         return zoo_data.points()[0], None
