@@ -51,6 +51,8 @@ class FitProgram:
         _refuse(recipe, replicas, optimizer)
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
+        if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
+            model.built = True
         self.sets_no_rate = type(model).compile is not keras.Model.compile  # its optimizers are its own
         if not self.sets_no_rate:
             model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
