@@ -21,7 +21,7 @@ class Author:
     first_example: tuple[Any, ...]
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
-    """The targets of up to 4,096 training examples."""
+    """The targets of the first training examples, some megabytes of them; of a stream those of one."""
 
     @property
     def example(self) -> tuple[Any, ...]:

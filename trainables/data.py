@@ -23,6 +23,7 @@ __all__ = ["ArraySplit", "Chunk", "DataError", "Split", "StreamSplit", "split", 
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
+TARGET_BYTES = 4 * 2**20
 PADDING = (
     "where examples differ in length, pad them: keras.utils.pad_sequences(rows, padding='post'), or in a dataset "
     "map(lambda x, y: (tf.pad(x, [[0, longest - tf.shape(x)[0]]]), y)), and mask with Embedding(mask_zero=True) or "
@@ -64,6 +65,12 @@ class ArraySplit:
     def examples(self, count: int) -> Any:
         """The first examples."""
         return _map(lambda leaf: np.asarray(leaf[:count]), self.arrays)
+
+    def some_targets(self) -> Any:
+        """The targets of the first examples, some megabytes of them."""
+        row = sum(map(placing.nbytes, tf.nest.flatten(self.arrays[1]))) // self.size
+        count = max(TARGET_BYTES // max(row, 1), 1)
+        return _map(lambda leaf: np.asarray(leaf[:count]), self.arrays[1])
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; the order is a permutation drawn from (seed, epoch), or as it is without a seed."""
@@ -108,6 +115,10 @@ class StreamSplit:
     def examples(self, count: int) -> Any:
         """The first examples, at most this many."""
         return tuple(next(iter(self._stream.ordered(None, 0).take(count).batch(count).as_numpy_iterator())))
+
+    def some_targets(self) -> Any:
+        """The targets of the first example."""
+        return self.example()[1]
 
     def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
         """One epoch; shuffled as far as the source allows from (seed, epoch), or as it is without a seed."""

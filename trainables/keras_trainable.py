@@ -33,7 +33,7 @@ from trainables import (
     traces,
 )
 from trainables.author import Author
-from trainables.data import ArraySplit, Split, split, updates
+from trainables.data import Split, split, updates
 from trainables.devices import Placement, place
 from trainables.draws import Draws
 from trainables.fit_program import FitProgram
@@ -47,7 +47,6 @@ from trainables.stopwatch import Stopwatch
 from trainables.trial import Trial
 
 VALIDATION_BATCH = 256
-SOME = 4096  # examples whose targets tell what is to be learned
 
 
 class KerasTrainable(Author):
@@ -61,7 +60,7 @@ class KerasTrainable(Author):
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: traces.Traces = {}  # and its present values
-        self._bare: dict[str, object] = {}  # the author's attributes as `data` has left them
+        self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
         self._example_read = False
         self._fingerprint: str | None = None
         self._hp: Hyperparameters | None = None
@@ -86,8 +85,6 @@ class KerasTrainable(Author):
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         train, validation = self._load(hp, placement, assignment.shared)
-        self.first_example = train.example()
-        self.some_targets = train.examples(SOME if isinstance(train, ArraySplit) else 1)[1]
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         with placement.strategy.scope(), precision.policy(dtype):
@@ -168,6 +165,8 @@ class KerasTrainable(Author):
         if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
             return self._data[2:]
         self._data = None  # two data sets at once may not fit
+        if self._bare is not None:
+            self._set_attributes(self._bare)
         before = traces.of(self, _OWN)
         (train_data, validation_data), reads = sharing.shared(
             shared, hp, lambda: self.data(hp), lambda: traces.changed(before, traces.of(self, _OWN))
@@ -183,6 +182,7 @@ class KerasTrainable(Author):
         if validation_data is not None:
             validation = split(validation_data, placement.strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
+        self.first_example, self.some_targets = train.example(), train.some_targets()
         self._data = placement, reads, train, validation
         return train, validation
 
@@ -206,11 +206,11 @@ class KerasTrainable(Author):
             self.live = program.live
             self.live.set(hp)
             if self._begin_as_new(program, hp, seed):
-                self._set_attributes({**self._bare, **structure.attributes})
+                self._set_attributes({**(self._bare or {}), **structure.attributes})
                 return held
             self._programs.remove(program)
         record = Record(seed)
-        self._set_attributes(self._bare)
+        self._set_attributes(self._bare or {})
         self.live = Live(hp)
         self._example_read = False
         with origins.recording(record):
@@ -239,7 +239,7 @@ class KerasTrainable(Author):
         if program.parts.record.seed == seed:
             return True
         record = Record(seed)
-        self._set_attributes(self._bare)
+        self._set_attributes(self._bare or {})
         with origins.recording(record):
             return program.begin_as(preparation.make(self, hp, seed, record).parts)
 
