@@ -1,4 +1,4 @@
-"""Whether the loss of a batch is the mean over its examples, as it must be where several parts make one batch.
+"""Whether losses and metrics of a batch follow from those of its parts, as they must where several parts make one batch.
 
 A sum, or a loss that compares examples with each other, would train another model on several replicas; it is tried
 on a few examples before the first update.
@@ -53,6 +53,68 @@ def check(
             "the mean of two parts; replicas and micro-batches, which each compute a part, would train another model. "
             "Let losses and add_loss() average over the examples, or train in one part"
         )
+
+
+def check_metrics(
+    model: keras.Model,
+    strategy: tf.distribute.Strategy,
+    examples: Any,
+    read: Callable[[], dict[str, float]],
+    put_back: Callable[[], None],
+) -> None:
+    """Raise Refused for a metric that counts these ``examples`` otherwise in two parts, each on a replica of its own.
+
+    ``read`` gives the metrics since its last call.
+    """
+    some = tf.nest.map_structure(lambda leaf: leaf[:EXAMPLES], examples)
+    size = len(tf.nest.flatten(some)[0])
+    if size < 2:
+        return
+    count = _counting(model, strategy, some)
+
+    def measured(edges: list[int]) -> dict[str, float]:
+        read()
+        for i, (first, last) in enumerate(itertools.pairwise(edges)):
+            part = tf.nest.map_structure(lambda leaf: leaf[first:last], some)  # noqa: B023 - at once
+            count(part, first, last, size, i % strategy.num_replicas_in_sync)
+        found = read()
+        put_back()
+        return found
+
+    whole, parts = measured([0, size]), measured([0, size // 3 or 1, size])
+    for name, value in whole.items():
+        if np.isfinite(value) and abs(value - parts[name]) > TOLERANCE * max(abs(value), 1e-3):
+            raise Refused(
+                f"metric {name!r} is {value:.6g} for {size} examples and {parts[name]:.6g} for two parts of them: "
+                "replicas and micro-batches, which each count a part, would report another number; use a metric object "
+                "that sums up over examples, such as keras.metrics.RootMeanSquaredError"
+            )
+
+
+def _counting(model: keras.Model, strategy: tf.distribute.Strategy, examples: Any) -> Callable[..., None]:
+    """Count a part of the examples into the metrics of one replica."""
+    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
+    number = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[specs, *[number] * 4], autograph=False)  # type: ignore[untyped-decorator]
+    def count(part: Any, start: Any, stop: Any, size: Any, replica: Any) -> None:
+        def on_each() -> None:
+            here = tf.distribute.get_replica_context().replica_id_in_sync_group
+            x, y, *given = part
+            draws = Draws(tf.constant(0), tf.constant(0), size, start, stop, EVALUATION)
+            with slices.entered(Slice(size, start, stop, draws=draws)):
+                predicted = model(x, training=False)
+
+                def counted() -> tf.Tensor:
+                    model.compute_metrics(x, y, predicted, given[0] if given else None)
+                    return tf.constant(0)
+
+                tf.cond(tf.equal(here, replica), counted, lambda: tf.constant(0))
+
+        strategy.run(on_each)
+
+    counting: Callable[..., None] = count
+    return counting
 
 
 _Loss: TypeAlias = "Callable[..., tuple[tf.Tensor, dict[str, tf.Tensor]]]"

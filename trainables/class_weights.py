@@ -30,7 +30,7 @@ def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
 
 def labels_of(data: Any) -> Any:
     """All labels of a data set, None where they are a stream."""
-    return data[1] if isinstance(data, tuple) else None
+    return data[1] if isinstance(data, tuple) and len(data) > 1 else None
 
 
 def apply(data: Any, weights: Mapping[int, float] | None) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import global_losses, keras_corrections, profile, scope, slices
+from trainables import additivity, global_losses, keras_corrections, profile, refusals, scope, slices
 from trainables.data import Split, updates
 from trainables.draws import EVALUATION, Draws
 from trainables.graph import Recipe
@@ -54,11 +54,12 @@ class FitProgram:
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         self.sets_no_rate = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        self._losses: tuple[global_losses.GlobalLoss | global_losses.Noted, ...] = ()
         if not self.sets_no_rate:
             model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
             keras_corrections.build_symbolically(model, example)
             scope.check(model, strategy)
-            global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
+            self._losses = global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
         model.train_step = _in_slices(model, model.train_step, seed, training=True)
         model.test_step = _in_slices(model, model.test_step, seed, training=False)
         self.model, self.parts = model, parts
@@ -67,7 +68,8 @@ class FitProgram:
 
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
-        model = self.model
+        model, replicas = self.model, strategy.num_replicas_in_sync
+        refusals.check_fit(model, replicas, validates=validation is not None)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
@@ -78,6 +80,8 @@ class FitProgram:
         moments = optimizer.variables if optimizer is not None else []
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, strategy, self.parts.record)
+        if replicas > 1:
+            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
 
     def train_epoch(
         self,
@@ -160,7 +164,7 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        with slices.entered(Slice(size, start, start + count, replicas, draws=draws)):
+        with slices.entered(Slice(size, start, start + count, replicas, in_fit=True, draws=draws)):
             return its_step(data)
 
     return step

@@ -11,7 +11,7 @@ from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, st
 
 from trainables import keras_corrections, slices
 from trainables.live import LiveNumber
-from trainables.refusals import Refused, check_losses
+from trainables.refusals import Refused, check_losses, overrides_call
 
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
@@ -43,6 +43,8 @@ class GlobalLoss:
         return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
 
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
+        if cut is None and overrides_call(self.loss):
+            return self.loss(y_true, y_pred, sample_weight)
         dtype, mask = self.loss.dtype, getattr(y_pred, "_keras_mask", None)
         y_true, y_pred = (
             keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
@@ -121,6 +123,8 @@ def install(
         names = ", ".join(entry.name for entry in entries)
         raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
     weighted = [entry._replace(loss_weights=weights.get(entry.name, entry.loss_weights)) for entry in entries]
+    if not whole:
+        check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
     compiled._flat_losses = [
         entry._replace(loss=loss, loss_weights=None) for entry, loss in zip(weighted, installed, strict=True)
@@ -130,5 +134,4 @@ def install(
         noted = tuple(Noted(entry.name, entry.loss) for entry in weighted)
         compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]
         return noted
-    check_losses({loss.name: loss.loss for loss in installed})
     return installed

@@ -137,13 +137,17 @@ class Graph:
         return reduced
 
     def _apply(self, gradients: Any) -> None:
-        self._strategy.run(lambda found: self.model.optimizer.apply(found, self._updated), args=(gradients,))
+        def apply(found: list[Any]) -> None:
+            self.model.optimizer.apply([_as_slices(g) for g in found], self._updated)
+
+        self._strategy.run(apply, args=(gradients,))
         if self.average:
             self.average.update()
 
     def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = tf.nest.map_structure(lambda g: self._strategy.experimental_local_results(g)[0], gradients)
-        checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in one)]
+        one = [self._strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+        floats = [g for g in one if g.dtype.is_floating]
+        checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)]
         return tf.reduce_all(tf.stack(checks))
 
     def _set_rate(self, rate: tf.Tensor) -> None:
@@ -185,10 +189,22 @@ class Graph:
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
                 found = tape.gradient(scaled, weights)
                 self._count_metrics(cut, x, y, predicted, sample_weight)
-            sums = [_add(old, new) for old, new in zip(sums, found, strict=True)]
+            sums = [self._add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
         return self._global([g for g in sums if g is not None]), losses
+
+    def _add(self, old: Any, new: Any) -> Any:
+        """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
+
+        To clip they must be known as a whole.
+        """
+        if new is None:
+            return old
+        if not isinstance(new, tf.IndexedSlices) or self._recipe.clipping or isinstance(old, tf.Tensor):
+            return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
+        rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
+        return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
 
     def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         (cut,) = _cuts(tf.shape(rows)[0], 1)
@@ -240,11 +256,14 @@ class Graph:
             return {"loss": tf.cast(loss, tf.float32), **named}
         return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
 
-    def _global(self, gradients: list[tf.Tensor]) -> list[tf.Tensor]:
+    def _global(self, gradients: list[Any]) -> list[Any]:
         """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
-        gradients = slices.sum_over_replicas(gradients)
+        dense = iter(slices.sum_over_replicas([g for g in gradients if not isinstance(g, tuple)]))
+        rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
+        gradients = [next(rows) if isinstance(g, tuple) else next(dense) for g in gradients]
         if self.loss_scale:
-            gradients = [g / tf.cast(self.loss_scale.scale, g.dtype) for g in gradients]
+            scale = self.loss_scale.scale
+            gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
         return optimizers.clip(gradients, bounds)
 
@@ -284,9 +303,5 @@ def _as_float32(predicted: Any) -> Any:
     return tf.nest.map_structure(cast, predicted)
 
 
-def _add(old: Any, new: Any) -> Any:
-    """Sum of two gradients, dense: sparse ones follow other update rules when they come from several replicas."""
-    if new is None:
-        return old
-    dense = tf.convert_to_tensor(new)
-    return dense if old is None else old + dense
+def _as_slices(gradient: Any) -> Any:
+    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src import backend
+from keras.src.losses import loss as loss_module
 from keras.src.utils import naming
 
 from trainables import slices
@@ -67,6 +68,25 @@ def _expand(values: tf.Tensor, axes: Iterable[int]) -> tf.Tensor:
 def take_whole_losses(model: keras.Model) -> None:
     """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas."""
     model._aggregate_additional_loss = tf.reduce_sum
+
+
+def leave_losses_whole() -> None:
+    """Let a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) be the mean over its slice.
+
+    Keras divides what each replica computes by their number (keras/src/losses/loss.py, `reduce_values`), for its own
+    sum over replicas; in our loop the shares of the slices do that. Once per process, without effect elsewhere.
+    """
+    if hasattr(loss_module.scale_loss_for_distribution, "__wrapped__"):
+        return
+    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+        original = getattr(loss_module, name)
+
+        @functools.wraps(original)
+        def scaled(value: Any, original: Any = original) -> Any:
+            cut = slices.current()
+            return original(value) if cut is None or cut.in_fit else value
+
+        setattr(loss_module, name, scaled)
 
 
 def part_losses(model: keras.Model) -> None:

@@ -205,7 +205,7 @@ class KerasTrainable(Author):
             structure, program = held
             self.live = program.live
             self.live.set(hp)
-            if self._begin_as_new(program, hp, seed):
+            if self._begin_as_new(structure, program, hp, seed):
                 self._set_attributes({**(self._bare or {}), **structure.attributes})
                 return held
             self._programs.remove(program)
@@ -224,6 +224,7 @@ class KerasTrainable(Author):
         structure = replace(
             key,
             keeps_rate=made.keeps_rate,
+            drew=made.drew,
             example=key.example if self._example_read else None,
             attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
         )
@@ -231,13 +232,13 @@ class KerasTrainable(Author):
             self._programs.add(structure, built)
         return structure, built
 
-    def _begin_as_new(self, program: Program, hp: Hyperparameters, seed: int) -> bool:
+    def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
         """Let a used program begin this trial; false where only a new one can.
 
         `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
         """
-        if program.parts.record.seed == seed:
-            return True
+        if program.parts.record.seed == seed or structure.drew:
+            return program.parts.record.seed == seed
         record = Record(seed)
         self._set_attributes(self._bare or {})
         with origins.recording(record):

@@ -37,12 +37,16 @@ from trainables.program import Program
 Augment = Callable[[Any, Draws], Any]
 
 
+MOST_SEEDS = 10_000  # of initialisers and random layers of one model
+
+
 @dataclass(frozen=True)
 class Made:
     """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
 
     parts: Parts
     keeps_rate: bool
+    drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
 
 def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
@@ -87,7 +91,23 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         live = set(map(id, author.live.variables))
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record)
-    return Made(parts, keeps_rate=own and ("learning_rate" in reads or "learning_rate" not in hp))
+    keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
+    return Made(parts, keeps_rate, drew=_has_drawn(seed))
+
+
+def _has_drawn(seed: int) -> bool:
+    """Whether `random` or `np.random`, seeded so, gave more since than the seeds that Keras asks for."""
+    begun, found = np.random.RandomState(seed).get_state(legacy=False), np.random.get_state(legacy=False)
+    if not isinstance(begun, dict) or not isinstance(found, dict):
+        return True
+    if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
+        return True
+    again, now = random.Random(seed), random.getstate()
+    for _ in range(MOST_SEEDS):
+        if again.getstate() == now:
+            return False
+        again.randint(1, int(1e9))  # as keras.src.random.seed_generator.make_default_seed
+    return True
 
 
 def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:
@@ -122,6 +142,7 @@ def build(
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
         optimizers.exclude_from_decay(optimizer, model)
     random_layers.install()
+    keras_corrections.leave_losses_whole()
     recompute = hp.flag("gradient_checkpointing", default=False)
     whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
     if not whole:

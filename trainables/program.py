@@ -63,6 +63,7 @@ class Program:
         if not self._graph.whole:
             examples = train.examples(additivity.EXAMPLES)
             additivity.check(model, self._graph.losses, examples, self.state.rewind)
+            additivity.check_metrics(model, strategy, examples, self._metrics, self.state.rewind)
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""

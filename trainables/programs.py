@@ -22,6 +22,7 @@ class Structure:
     example: object = None  # digest of the first example, where they read it
     reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's, as the author's methods left them
+    drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
     keeps_rate: bool = False  # whether the optimizer keeps the learning rate that it was made with
 
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:

@@ -24,7 +24,7 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
         for step in ("train_step", "test_step"):
             if getattr(kind, step) is not getattr(keras.Model, step):
                 raise Refused(f"{kind.__name__} has its own {step}, which only Model.fit calls; {FIT}")
-    if kind.compile is not keras.Model.compile and not model.compiled:
+    if kind.compile is not keras.Model.compile and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
             f"which sweep then leaves as it is, and {FIT}"
@@ -41,6 +41,24 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
                 f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, "
                 "and examples are shuffled; set stateful=False"
             )
+
+
+def check_fit(model: keras.Model, replicas: int, *, validates: bool) -> None:
+    """Steps of a model's own in `fit`: on several replicas nobody knows whether they scale their loss by them."""
+    kind = type(model)
+    own = [
+        name for name in ("train_step", "test_step", "compile") if getattr(kind, name) is not getattr(keras.Model, name)
+    ]
+    if own and replicas > 1:
+        raise Refused(
+            f"{kind.__name__} has its own {' and '.join(own)}, and there are {replicas} replicas: whether losses and "
+            "gradients are those of the whole batch cannot be known; give its trials one GPU"
+        )
+    if validates and kind.call is keras.Model.call and kind.test_step is keras.Model.test_step:
+        raise Refused(
+            f"{kind.__name__} has neither call() nor test_step(), so nothing can validate it; define one of them, or "
+            "return None as validation data"
+        )
 
 
 def check_optimizer(optimizer: keras.optimizers.Optimizer) -> None:
@@ -74,10 +92,15 @@ def check_rates(hp: Hyperparameters, *, read: bool) -> None:
         )
 
 
+def overrides_call(loss: keras.losses.Loss) -> bool:
+    """Whether a loss has its own way from targets and outputs to one number."""
+    return type(loss).__call__ is not keras.losses.Loss.__call__
+
+
 def check_losses(losses: Mapping[str, keras.losses.Loss]) -> None:
     """A loss that overrides `__call__`: its mean cannot be taken over the parts of a batch."""
     for name, loss in losses.items():
-        if type(loss).__call__ is not keras.losses.Loss.__call__:
+        if overrides_call(loss):
             raise Refused(
                 f"loss {name!r} ({type(loss).__name__}) overrides __call__, so that a batch in parts (replicas, "
                 "micro-batches) would train another model; override call(), which gives a loss for each example"

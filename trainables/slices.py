@@ -32,6 +32,7 @@ class Slice:
     stop: tf.Tensor
     parts: int = 1  # how many slices the batch is cut into
     real: tf.Tensor | None = None  # whether these rows are the slice's own; None: always
+    in_fit: bool = False  # whether Keras sums what the replicas compute, after a division by their number
     draws: Draws | None = None  # None: nothing is random (evaluation)
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
@@ -87,3 +88,11 @@ def sum_over_replicas(values: list[Any]) -> list[Any]:
     if not values or context is None or context.num_replicas_in_sync == 1:
         return values
     return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values))
+
+
+def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
+    """The (values, indices, shape) of rows, those of all replicas one after the other; called on each of them."""
+    context = tf.distribute.get_replica_context()
+    if not rows or context is None or context.num_replicas_in_sync == 1:
+        return rows
+    return [(context.all_gather(values, 0), context.all_gather(indices, 0), shape) for values, indices, shape in rows]

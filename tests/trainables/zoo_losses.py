@@ -143,7 +143,7 @@ class _LargestSeen(keras.metrics.Metric):
         return self.value + 0.0
 
 
-@entry(replicas="-")
+@entry(fast=True, replicas="would report another number")
 class MetricState(Animal):
     """A metric of one's own: its state is summed over replicas, which is no maximum."""
 
@@ -166,6 +166,29 @@ class ManyMetrics(Animal):
             keras.metrics.Precision(),
             keras.metrics.TopKCategoricalAccuracy(2),
         ]
+
+
+class _CalledLoss(keras.Model):
+    """Calls a loss object of Keras by itself, which divides by the replicas."""
+
+    def compute_loss(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None, training: bool = True) -> Any:
+        return keras.losses.MeanSquaredError()(y, y_pred)
+
+
+@entry(fast=True, skip_metrics=("loss",))
+class CalledLoss(OnCurve):
+    def model(self, hp: Any) -> keras.Model:
+        inputs = keras.Input((6,))
+        return _CalledLoss(inputs, layers.Dense(2)(layers.Dense(8, activation="tanh")(inputs)))
+
+    def metrics(self, hp: Any, model: Any) -> Any:
+        return [keras.losses.Huber(), "mae"]
+
+
+@entry(replicas="would report another number")
+class BatchMetric(OnCurve):
+    def metrics(self, hp: Any, model: Any) -> Any:
+        return [lambda y, p: ops.sqrt(ops.mean(ops.square(y - p)))]
 
 
 # ---- losses and weights

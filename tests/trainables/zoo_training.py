@@ -55,6 +55,15 @@ class OwnClipping(Animal):
         return keras.optimizers.RMSprop(0.003, global_clipnorm=0.1)
 
 
+@entry(fast=True)
+class DrawnConstant(Animal):
+    """A drawn number that is no variable: another seed needs another graph."""
+
+    def body(self) -> list[Any]:
+        mask = ops.convert_to_tensor((np.random.random(6) < 0.5).astype("float32"))
+        return [layers.Lambda(lambda x: x * mask), layers.Dense(8, activation="tanh")]
+
+
 # ---- transfer
 
 
