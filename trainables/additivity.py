@@ -1,4 +1,4 @@
-"""Whether losses and metrics of a batch follow from those of its parts, as they must where several parts make one batch.
+"""Whether losses and metrics of a batch follow from its parts, as they must where several parts make one batch.
 
 A sum, or a loss that compares examples with each other, would train another model on several replicas; it is tried
 on a few examples before the first update.
@@ -20,7 +20,7 @@ from trainables.global_losses import GlobalLoss, Noted
 from trainables.refusals import Refused
 from trainables.slices import Slice
 
-EXAMPLES = 8
+EXAMPLES = 32
 TOLERANCE, TOLERANCE_OF_HALF = 1e-3, 5e-2  # of the loss, which rounding moves by less
 
 

@@ -115,7 +115,9 @@ def install(
     example. Raises ValueError for a weight of an output without loss, Refused for losses that cannot be cut.
     """
     compiled = model._compile_loss
-    if compiled is None:
+    if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not ask for them
+        if weights:
+            raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
         return ()
     compiled._flat_losses, entries = [], compiled._flat_losses
     unknown = set(weights) - {entry.name for entry in entries}
