@@ -28,12 +28,13 @@ from sweep.contract import EpochReported, Facts
 READS = ("rate",)
 class Where:
     def begin(self, assignment):
-        self.given = assignment
+        self.given, self.done = assignment, 0
         assignment.shared.mkdir(exist_ok=True)
         (assignment.shared / "data.npy").write_bytes(b"x")
     def train(self, report):
-        for epoch in range(1, self.given.epochs + 1):
+        for epoch in range(self.done + 1, self.given.epochs + 1):
             time.sleep(0.1)
+            self.done = epoch
             where = float(os.environ["WHERE"])
             if not report(EpochReported(trial=0, epoch=epoch, metrics={"loss": where}, time=1.0, time_s=0.1)):
                 return
