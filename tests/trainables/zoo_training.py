@@ -217,7 +217,7 @@ class Adversary(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
-@entry(fast=True, training={"loop": "fit"}, fit="it is fit", replicas="-", rated=False)
+@entry(fast=True, training={"loop": "fit"}, fit="it is fit", replicas="has its own train_step and compile", rated=False)
 class Adversaries(Animal):
     def data(self, hp: Any) -> Any:
         return zoo_data.points()[0], None
