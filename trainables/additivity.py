@@ -96,7 +96,7 @@ def _counting(model: keras.Model, strategy: tf.distribute.Strategy, examples: An
     specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
     number = tf.TensorSpec([], tf.int32)
 
-    @tf.function(input_signature=[specs, *[number] * 4], autograph=False)  # type: ignore[untyped-decorator]
+    @tf.function(input_signature=[specs, *[number] * 4], autograph=False)  # type: ignore[untyped-decorator]  # as all of TensorFlow
     def count(part: Any, start: Any, stop: Any, size: Any, replica: Any) -> None:
         def on_each() -> None:
             here = tf.distribute.get_replica_context().replica_id_in_sync_group

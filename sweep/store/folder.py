@@ -25,7 +25,7 @@ Objectives: TypeAlias = tuple[tuple[str, str], ...]
 try:
     import fcntl
 except ImportError:  # Windows, where sweeps are looked at and not run
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # not on Windows
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
 

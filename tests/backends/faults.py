@@ -97,7 +97,7 @@ class Faulty:
                 shutil.rmtree(folder)
             case "prints ten megabytes":
                 for _ in range(1000):
-                    print("x" * 10_000)  # noqa: T201
+                    print("x" * 10_000)  # noqa: T201 - much output is the fault
             case "closes its output":
                 os.close(1)
             case "fails once" if self.is_first():

@@ -118,7 +118,7 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
     workers = [Author(), Author()]
     for worker in workers:
         before = traces.of(worker, frozenset())
-        shared(tmp_path, NONE, worker.data, lambda: traces.changed(before, traces.of(worker, frozenset())))  # noqa: B023
+        shared(tmp_path, NONE, worker.data, lambda: traces.changed(before, traces.of(worker, frozenset())))  # noqa: B023 - used at once
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
 
 

@@ -152,7 +152,7 @@ def silence(say: Callable[[str], None]) -> list[Any]:
     if not private.usable(private.SILENCE, say):
         return []
 
-    class Silence(private.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]
+    class Silence(private.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
         def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             """The driver's listeners show what there is to see."""
 
