@@ -1,0 +1,1 @@
+"""Sweeps in the formats of other tools, each derived from the log."""
