@@ -130,19 +130,10 @@ class _Viewer:
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
         from rich.console import Console
 
+        from sweep.analysis.outline import Outline
         from sweep.render.live import LiveView
-        from sweep.space.domains import Constant
 
-        trials = self._spec.trials()
-        varying = tuple(p.name for p in self._spec.space.parameters if not isinstance(p.domain, Constant))
-        objective = self._spec.objectives[0]
-        view = LiveView(
-            Console(),
-            None if trials is None else trials * self._spec.repeats,
-            (objective.name, objective.goal),
-            varying,
-            quiet=self._quiet,
-        )
+        view = LiveView(Console(highlight=False), Outline.of(self._spec), quiet=self._quiet)
         if self._verbose:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         if self._how.simulated_gpus and not self._quiet:
