@@ -24,6 +24,7 @@ from sweep.runner import choosing, interruption, memo, noise, planning, stopping
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
+from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -153,9 +154,10 @@ def _drive(
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, folder, watching, leave) as train:
+            pulse = None if options.inline else Pulse(spec)
+            with _backend(options, devices, spec, folder, job.session, watching, leave, pulse) as train:
                 beginning.close()
-                return _session(spec, folder, devices, job, options, watching, train, leave)
+                return _session(spec, folder, devices, job, options, watching, train, leave, pulse)
         finally:
             watching.close()
             _clean(folder.path)
@@ -170,6 +172,7 @@ def _session(
     view: View,
     train: Callable[[Coordinator, Job], None],
     leave: Callable[[str], NoReturn],
+    pulse: Pulse | None,
 ) -> Outcome:
     info = folder.read_info()
     searcher = choosing.searcher(spec, job.import_folders, spec.repeats)
@@ -183,6 +186,8 @@ def _session(
     def listen(event: Event) -> None:
         keeper.on(event)
         view.on(event)
+        if pulse is not None:
+            pulse.on(event)
         match event:
             case EpochReported(memo=str(source)):
                 taken[event.trial] = source.rpartition("/")[0]
@@ -215,6 +220,8 @@ def _session(
 
         history = list(store_log.read(folder.log))
         view.replay(history)
+        if pulse is not None:
+            pulse.replay(history)
         for event in history:
             keeper.on(event)
         writer = TableWriter(folder)
@@ -296,20 +303,23 @@ def _backend(
     devices: Devices,
     spec: Spec,
     folder: ResultsFolder,
+    session: str,
     view: View,
     leave: Callable[[str], NoReturn],
+    pulse: Pulse | None,
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
-    from sweep.backends.ray_tune import cluster
+    from sweep.backends.ray_tune import cluster, job_page
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
     lost = partial(leave, "Ray has died")
-    with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
+    about = job_page.pointer(spec.name, session, view.say)
+    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, about) as found:
         from sweep.backends.ray_tune import backend
 
         room = found.room(devices, _most(spec, options))
@@ -322,6 +332,8 @@ def _backend(
                 reuse=options.reuse,
                 local=found.local,
                 notice=_once(view.say),
+                vitals=pulse,
+                page=found.page,
             )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +214,40 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
 
     actors: dict[type, Any] = {}
     private.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
+
+
+def name_workers(job: Job, say: Callable[[str], None]) -> None:
+    """Let Ray show each worker under the name of its sweep, its session and its own number.
+
+    Tune makes an actor of a class by way of `options`, to which the name is added. Session and number make it one that
+    no other worker of a cluster has, whatever its namespace.
+    """
+    if not private.usable(private.NAMED_WORKERS, say):
+        return
+    controller = private.module("ray.tune.execution.tune_controller")
+    there: Any = controller._ActorClassCache
+    theirs: Any = getattr(there, "unnamed", there)
+    numbers = count()
+
+    class Named:
+        unnamed = theirs
+
+        def __init__(self) -> None:
+            self._theirs, self._named = theirs(), dict[type, Any]()
+
+        def get(self, trainable: type) -> Any:
+            if trainable not in self._named:
+                self._named[trainable] = self._with_names(self._theirs.get(trainable))
+            return self._named[trainable]
+
+        def _with_names(self, actors: Any) -> Any:
+            named, options = copy(actors), actors.options
+            named.options = lambda **given: options(
+                **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
+            )
+            return named
+
+    controller._ActorClassCache = Named
 
 
 def _has_room(controller: Any, trial: Any) -> bool:

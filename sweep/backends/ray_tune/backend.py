@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ray import tune
 
@@ -14,12 +15,16 @@ from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
     DriverStopper,
+    name_workers,
     silence,
     survive_memory_kills,
     take_waiting_processes,
 )
 from sweep.backends.ray_tune.clock import DriverClock
+from sweep.backends.ray_tune.job_page import JobPage
+from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
+from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 
@@ -33,18 +38,22 @@ def run(
     reuse: bool,
     local: bool,
     notice: Callable[[str], None],
+    vitals: Callable[[], Vitals] | None = None,
+    page: JobPage | None = None,
 ) -> None:
     """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
 
-    Ray must be connected, ``local`` or elsewhere.
+    Ray must be connected, ``local`` or elsewhere. It shows the ``vitals`` in its metrics and on the job's ``page``.
     """
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
     if local:
         take_waiting_processes(notice)
+    name_workers(job, notice)
+    published = [Publisher(driver, job, vitals, room, page)] if vitals else []
     free: list[str] = []
     bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
-    with last_words.kept(job), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with last_words.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,
@@ -52,7 +61,7 @@ def run(
             search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
-            callbacks=[*silence(notice), DriverClock(driver, notice)],
+            callbacks=[*silence(notice), DriverClock(driver, notice), *published],
             resources_per_trial=tune.PlacementGroupFactory([bundle]),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
@@ -62,3 +71,17 @@ def run(
             raise_on_failed_trial=False,
             verbose=0,
         )
+
+
+@contextmanager
+def _told(published: Sequence[Publisher]) -> Iterator[None]:
+    """Tell how it ended, in order or not."""
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        for publisher in published:
+            publisher.close(error)

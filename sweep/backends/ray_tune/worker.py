@@ -37,7 +37,7 @@ class TrialWorker(tune.Trainable):
         with suppress(ValueError):  # not in the main thread
             # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._name = f"{job.sweep}/worker-{order.assignment.trial}"
+        self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
@@ -80,7 +80,7 @@ class TrialWorker(tune.Trainable):
         return {"progress": dataclasses.replace(progress, worker=self._id)}
 
     def __repr__(self) -> str:
-        """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
+        """The name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
 
 
