@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PRIOR_TRIALS = 2.0  # that the rule's own share counts for, beside those that were seen
-PLAIN_TRIALS = 1.0  # that all going on counts for, where no rule decides
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def survival(reached: Mapping[int, int], lost: Mapping[int, int], prior: Mapping
         if epoch in prior:
             going = (came - gone + PRIOR_TRIALS * prior[epoch]) / (came + PRIOR_TRIALS)
         else:
-            going = (came - gone + PLAIN_TRIALS) / (came + PLAIN_TRIALS)
+            going = (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
         share *= going
         steps.append((epoch, share))
     return Survival(tuple(steps))

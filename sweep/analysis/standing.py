@@ -277,8 +277,8 @@ class Standing:
             del self.failures[kind]
 
     def _begin(self, event: SessionStarted, before: float | None) -> None:
-        if before is not None:
-            self._earlier_s = self.active_s(before)
+        if before is not None and self.session is not None:
+            self._earlier_s += max(before - self.session, 0.0)
         self.session, self.over = event.time, None
         self.running.clear()
         self._at_once.clear()

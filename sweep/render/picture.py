@@ -196,7 +196,9 @@ def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: in
 
 def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
     told = []
-    for (status, kind), failure in sorted(failures.items(), key=lambda item: -item[1].count):
+    for (status, kind), failure in sorted(
+        failures.items(), key=lambda one: (one[0][0] != Status.FAILED, -one[1].count)
+    ):
         what = f"{failure.count} {status}{f' by {kind}' if kind and kind != status else ''}"
         words = failure.reason.removeprefix(f"{kind}:").strip()
         reason = f"{GAP}last trial {failure.trial}{f': {words}' if words else ''}"

@@ -25,23 +25,24 @@ class Screen:
         self._console = console
         self._file = console.file
         self._drawn: list[int] = []  # the width of each line of the last frame
+        self._width = 0  # of the terminal at that time
 
     def draw(self, above: Sequence[Text], frame: Sequence[Text]) -> None:
         """Write lines that stay, and below them a frame in the place of the last one.
 
         Raises OSError where nobody reads any more.
         """
-        up = self._rows()
+        up, width = self._rows(), self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
-        if above:
+        if above or width != self._width:  # rows that were wrapped would be joined when there is more room again
             parts += [_CLEAR_BELOW, *(f"{line}\r\n" for line in self._rendered(above))]
-        width = self._console.size.width
+        parts.append(_NO_WRAP)
         for line, text in zip(self._rendered(frame), frame, strict=True):
             # After a full line the cursor is still on its last character, which would be cleared.
-            parts += [_NO_WRAP, line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
+            parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
         parts += [_CLEAR_BELOW, _WRAP]
         self._write("".join(parts))
-        self._drawn = [line.cell_len for line in frame]
+        self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
         """How many rows the last frame takes: a terminal that became narrower may have wrapped its lines."""
