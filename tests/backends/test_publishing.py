@@ -65,6 +65,7 @@ class Running:
         """Ask every metrics endpoint that Ray tells Prometheus of."""
         for service in self.get("/api/prometheus/sd") or ():
             for target in service["targets"]:
+                assert target.startswith("127.0.0.1:")  # a Ray of our own is no one else's
                 for line in self.fetch(f"http://{target}/metrics").splitlines():
                     if found := SAMPLE.match(line):
                         tags = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', found[2]))
@@ -175,7 +176,7 @@ class Page:
 def publisher(page: Page, stopping: str | None = None) -> Any:
     from sweep.backends.ray_tune.publishing import Publisher
 
-    vitals = Vitals(trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize")
+    vitals = Vitals(trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7)
     driver: Any = SimpleNamespace(running=1, stopping=stopping)
     made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: vitals, lambda: 2, page)  # type: ignore[arg-type]  # a page
     made._gauges = SimpleNamespace(set=lambda *given: None)  # type: ignore[assignment]  # the real ones are above

@@ -143,6 +143,19 @@ OTHERS = (
     Row("list --results results", out="one +finished +3 completed +score"),
     Row("list --results nowhere", out="no sweeps in nowhere"),
     Row("list --json", out='"name": "one"'),
+    *(
+        Row(f"status {name} --watch", out=rf"^{name}  {state}\n.*\d/\d trials")
+        for name, state in (
+            *(("one", "finished"), ("two", "finished"), ("repeats", "finished"), ("killed", "unfinished")),
+            *(("failed", "finished"), ("empty", "unfinished")),
+        )
+    ),
+    Row(
+        "status one --watch --interval 0.1 --results results",
+        out="(?s)best    score 0.5000  trial 1.*trial 2 completed",
+    ),
+    Row("status repeats --watch", out="1 diverged  last trial 3: "),
+    Row("status one --interval 2", 2, err="--interval: is given without --watch"),
     Row("plan one.yaml", out="trials +3"),
     Row("plan two.yaml --results results", out="trials +3"),
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),

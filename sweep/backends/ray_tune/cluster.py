@@ -43,7 +43,8 @@ _LOCAL_SETTINGS = {
     "RAY_idle_worker_killing_time_threshold_ms": "30000",
     # Trials run as they would without Ray: at its 15, another program leaves them a thirtieth of a core.
     "RAY_worker_niceness": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
+    # The one switch that binds every listener to 127.0.0.1; in this process Ray has read it before, see `_own_machine`.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 _SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
 _ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
@@ -195,7 +196,7 @@ def _started(
 ) -> Iterator[None]:
     over = threading.Event()
     token.protect()
-    with starting.hastened(say, meanwhile) as end_starting:
+    with _own_machine(say), starting.hastened(say, meanwhile) as end_starting:
         try:
             ray.init(
                 address="local",
@@ -213,6 +214,20 @@ def _started(
             end_starting()
             over.set()
             _end(say)
+
+
+@contextmanager
+def _own_machine(say: Callable[[str], None]) -> Iterator[None]:
+    """Let a Ray that is started listen on 127.0.0.1 alone."""
+    if not private.usable(private.OWN_MACHINE, say):
+        yield
+        return
+    constants = private.module("ray._private.ray_constants")
+    theirs, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = theirs
 
 
 def _described(about: Mapping[str, str] | None) -> JobConfig | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ray.tune import Callback
@@ -52,6 +53,8 @@ class Publisher(Callback):
 
     def _publish(self, status: str, why: str = "") -> None:
         vitals = self._vitals()
+        if status != job_page.RUNNING:
+            vitals = replace(vitals, left_s=None)
         self._gauges.set(vitals, self._driver.running, self._room())
         if self._page is not None:
             line, words = job_page.words(vitals)
