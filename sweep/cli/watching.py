@@ -38,6 +38,8 @@ def watch(sweep: Reopened, interval_s: float) -> None:
             running = _catch_up(view, follower, sweep)
             if running and view.plain:
                 _show(view, console, sweep)
+            elif running:
+                view.start()
             while running:
                 time.sleep(interval_s)
                 running = sweep.folder.is_running()  # before the log is read: what comes last is not missed

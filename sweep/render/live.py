@@ -141,7 +141,8 @@ class LiveView:
 
     def _tell(self, text: str, style: str = "") -> None:
         """Have a line written above the picture."""
-        line = Text(printable(text), style)
+        plain = printable(text)
+        line = Text(plain.encode("ascii", "replace").decode() if self.ascii_only else plain, style)
         with self._lock:
             self._above.append(line)
         if self._thread is None:

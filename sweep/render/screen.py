@@ -34,13 +34,15 @@ class Screen:
         """
         up, width = self._rows(), self._console.size.width
         parts = [f"\x1b[{up}A" if up else "", "\r"]
-        if above or width != self._width:  # rows that were wrapped would be joined when there is more room again
-            parts += [_CLEAR_BELOW, *(f"{line}\r\n" for line in self._rendered(above))]
+        if (
+            above or width != self._width or not frame
+        ):  # rows that were wrapped would be joined when there is more room again
+            parts += [_erased(up), *(f"{line}\r\n" for line in self._rendered(above))]
         parts.append(_NO_WRAP)
         for line, text in zip(self._rendered(frame), frame, strict=True):
             # After a full line the cursor is still on its last character, which would be cleared.
             parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
-        parts += [_CLEAR_BELOW, _WRAP]
+        parts += [_CLEAR_BELOW if frame else "", _WRAP]
         self._write("".join(parts))
         self._drawn, self._width = [line.cell_len for line in frame], width
 
@@ -59,6 +61,14 @@ class Screen:
         encoding = self._console.encoding
         self._file.write(text.encode(encoding, "replace").decode(encoding))
         self._file.flush()
+
+
+def _erased(up: int) -> str:
+    """Clears ``up`` rows from the cursor on, and the one below them, without moving it.
+
+    Row by row: terminals keep what a clearing from their first row on takes away, as if it had scrolled off.
+    """
+    return "\x1b[2K\x1b[B" * up + "\x1b[2K" + (f"\x1b[{up}A" if up else "")
 
 
 class Above(io.TextIOBase):

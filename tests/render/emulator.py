@@ -78,9 +78,15 @@ class Terminal(io.StringIO):
         match private, letter:
             case "", "A":
                 self.row = max(self.row - int(number or 1), 0)
+            case "", "B":
+                self.row = min(self.row + int(number or 1), len(self.rows) - 1)
             case "", "K":
-                del self.rows[self.row][self.column :]
+                del self.rows[self.row][0 if number == "2" else self.column :]
+                if number == "2" and self.row + 1 < len(self.rows):
+                    self.continued[self.row + 1] = False
             case "", "J":
+                if self.row == self.column == 0:  # as tmux does
+                    self.history += self.lines
                 del self.rows[self.row][self.column :]
                 del self.rows[self.row + 1 :], self.continued[self.row + 1 :]
             case "", "m":

@@ -97,7 +97,7 @@ def test_on_a_terminal_only_failures_leave_a_line():
     assert "trial 1 failed after 0 epochs in 1.9 s: ValueError: x" in told
     assert "trial 0 completed" not in told
     assert "[2/3]" in told
-    assert told.endswith("\x1b[J\x1b[?7h")  # cleared at the end, and lines wrap again
+    assert told.endswith("\x1b[?7h")  # cleared at the end, and lines wrap again
     assert "\x1b[?25l" not in told  # the cursor is there even where this process is killed
 
 
