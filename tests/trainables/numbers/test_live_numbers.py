@@ -68,7 +68,7 @@ def test_accepts_trials_that_have_all_its_parameters() -> None:
 def test_a_model_with_live_numbers_says_how_it_is_saved(tmp_path: Path) -> None:
     rate = Live(Hyperparameters({"dropout": 0.25})).number("dropout")
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dropout(rate)])
-    with pytest.raises(TypeError, match=r"call trainables\.live\.settle\(model\) before model\.save\(\)"):
+    with pytest.raises(TypeError, match=r"call trainables\.numbers\.live\.settle\(model\) before model\.save\(\)"):
         model.save(tmp_path / "model.keras")
     settle(model)
     model.save(tmp_path / "model.keras")

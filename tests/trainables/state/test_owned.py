@@ -88,7 +88,7 @@ def test_a_base_kept_elsewhere_is_refused_with_its_line() -> None:
     used = Cached()
     first = metrics(train(used, assignment(units=4)))
     assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
-    with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_state\.py:\d+ by an earlier trial"):
+    with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"):
         used.begin(assignment(units=5))
     with pytest.raises(Kept, match="make it anew in model"):
         used.begin(assignment(units=4, seed=1))
