@@ -121,7 +121,7 @@ def _rungs(standing: Standing) -> list[_Part]:
     shown = (rungs if len(rungs) <= RUNGS else some)[-RUNGS:]
     told = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in shown]
     survivors = standing.survivors()
-    if survivors is not None and standing.over is None:
+    if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
         told.insert(0, f"about {survivors:.0f} of {standing.outline.total} train to the end")
     return [(one, "") for one in told]
 

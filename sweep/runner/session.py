@@ -155,7 +155,7 @@ def _drive(
                 os._exit(130)
 
             pulse = None if options.inline else Pulse(spec)
-            with _backend(options, devices, spec, folder, job.session, watching, leave, pulse) as train:
+            with _backend(options, devices, spec, source, folder, job.session, watching, leave, pulse) as train:
                 beginning.close()
                 return _session(spec, folder, devices, job, options, watching, train, leave, pulse)
         finally:
@@ -302,6 +302,7 @@ def _backend(
     options: Options,
     devices: Devices,
     spec: Spec,
+    source: Source,
     folder: ResultsFolder,
     session: str,
     view: View,
@@ -312,17 +313,19 @@ def _backend(
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
-    from sweep.backends.ray_tune import cluster, job_page
+    from sweep.backends.ray_tune import cluster, job_page, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
     lost = partial(leave, "Ray has died")
+    most = _most(spec, options)
+    ahead = starting.importing_ahead(source.first_imports, devices, most)
     about = job_page.pointer(spec.name, session, view.say)
-    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, about) as found:
+    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
         from sweep.backends.ray_tune import backend
 
-        room = found.room(devices, _most(spec, options))
+        room = found.room(devices, most)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(
                 driver,

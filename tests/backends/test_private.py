@@ -19,7 +19,11 @@ from sweep.backends.worker import Job
 pytestmark = pytest.mark.ray
 
 NAMES = [name for use in private.OF_RAY for name in use.names]
-STAND_INS = [*private.MEMORY_KILLS.names, *private.WAITING_PROCESSES.names, *private.SILENCE.names]
+STAND_INS = [
+    name
+    for use in (private.MEMORY_KILLS, private.WAITING_PROCESSES, private.TAGGING, private.SILENCE)
+    for name in use.names
+]
 CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names]
 
 
@@ -112,6 +116,7 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
     line = without(monkeypatch, name)
     adapters.survive_memory_kills(said.append)
     adapters.take_waiting_processes(said.append)
+    adapters.count_no_callbacks(said.append)
     callbacks = adapters.silence(said.append)
     assert [text for text in said if text.startswith(line)] == said != []
     assert bool(callbacks) == (name not in private.SILENCE.names)
@@ -140,13 +145,13 @@ def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.M
 def test_a_ray_that_others_can_reach_is_said_to_be_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private import ray_constants
 
-    from sweep.backends.ray_tune import cluster
+    from sweep.backends.ray_tune import starting
 
-    with cluster._own_machine(print):
+    with starting.own_machine(print):
         assert not ray_constants.ENABLE_RAY_CLUSTER
     assert ray_constants.ENABLE_RAY_CLUSTER
     said, line = list[str](), without(monkeypatch, name)
-    with cluster._own_machine(said.append):
+    with starting.own_machine(said.append):
         assert said == [line + private.OWN_MACHINE.loss]
 
 

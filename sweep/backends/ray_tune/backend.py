@@ -15,6 +15,7 @@ from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
     DriverStopper,
+    count_no_callbacks,
     name_workers,
     silence,
     survive_memory_kills,
@@ -47,6 +48,7 @@ def run(
     """
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
+    count_no_callbacks(notice)
     if local:
         take_waiting_processes(notice)
     name_workers(job, notice)

@@ -43,7 +43,7 @@ _LOCAL_SETTINGS = {
     "RAY_idle_worker_killing_time_threshold_ms": "30000",
     # Trials run as they would without Ray: at its 15, another program leaves them a thirtieth of a core.
     "RAY_worker_niceness": "0",
-    # The one switch that binds every listener to 127.0.0.1; in this process Ray has read it before, see `_own_machine`.
+    # The one switch that binds every listener to 127.0.0.1; in this process Ray has read it before, see `starting`.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 _SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
@@ -117,23 +117,25 @@ def connect(
     lost: Callable[[], None],
     say: Callable[[str], None],
     meanwhile: Callable[[], None] = lambda: None,
+    ahead: AbstractContextManager[None] | None = None,
     about: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
     ``lost`` is called from another thread when a local Ray dies, and must end the process; ``say`` is told
-    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts.
-    ``about`` becomes the metadata of this driver's job, see `job_page.pointer`. Raises InputError when there is no
-    cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token authentication.
+    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts, which it
+    does within ``ahead``; ``about`` becomes the metadata of this driver's job, see `job_page.pointer`. Raises
+    InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
+    authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    with (
-        _hushed(say),
-        _joined(address, say, about) if address else _started(simulated_gpus, lost, say, meanwhile, about),
-    ):
+    start = (
+        _started(simulated_gpus, lost, say, meanwhile, ahead, about) if not address else _joined(address, say, about)
+    )
+    with _hushed(say), start:
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
             logs = context.get_session_name()
@@ -192,21 +194,23 @@ def _started(
     lost: Callable[[], None],
     say: Callable[[str], None],
     meanwhile: Callable[[], None],
+    ahead: AbstractContextManager[None] | None,
     about: Mapping[str, str] | None,
 ) -> Iterator[None]:
     over = threading.Event()
     token.protect()
-    with _own_machine(say), starting.hastened(say, meanwhile) as end_starting:
+    with starting.own_machine(say), starting.hastened(say, meanwhile) as end_starting:
         try:
-            ray.init(
-                address="local",
-                num_gpus=simulated_gpus,
-                job_config=_described(about),
-                include_dashboard=True,
-                dashboard_host="127.0.0.1",
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
+            with ahead or nullcontext():
+                ray.init(
+                    address="local",
+                    num_gpus=simulated_gpus,
+                    job_config=_described(about),
+                    include_dashboard=True,
+                    dashboard_host="127.0.0.1",
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                )
             if private.usable(private.WATCH, say):
                 _watch(over, lost)
             yield
@@ -214,20 +218,6 @@ def _started(
             end_starting()
             over.set()
             _end(say)
-
-
-@contextmanager
-def _own_machine(say: Callable[[str], None]) -> Iterator[None]:
-    """Let a Ray that is started listen on 127.0.0.1 alone."""
-    if not private.usable(private.OWN_MACHINE, say):
-        yield
-        return
-    constants = private.module("ray._private.ray_constants")
-    theirs, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
-    try:
-        yield
-    finally:
-        constants.ENABLE_RAY_CLUSTER = theirs
 
 
 def _described(about: Mapping[str, str] | None) -> JobConfig | None:

@@ -43,6 +43,10 @@ MEMORY_KILLS = Use(
 )
 WAITING_PROCESSES = Use(("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly")
 NAMED_WORKERS = Use(WAITING_PROCESSES.names, "Ray's dashboard does not tell whose worker is whose")
+TAGGING = Use(
+    ("ray.air._internal.usage:tag_callbacks",),
+    "Tune imports MLflow and W&B, where they are installed, before it begins",
+)
 SILENCE = Use(("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial")
 FORGETTING = Use(
     (
@@ -75,7 +79,10 @@ LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, 
 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
-OF_RAY = (FASTER_START, OWN_MACHINE, MEMORY_KILLS, WAITING_PROCESSES, NAMED_WORKERS, SILENCE, WORDS, PROMISES, JOB_PAGE)
+OF_RAY = (
+    *(FASTER_START, OWN_MACHINE, MEMORY_KILLS, WAITING_PROCESSES, NAMED_WORKERS, TAGGING, SILENCE, WORDS, PROMISES),
+    JOB_PAGE,
+)
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_TRIALS = (KILLING,)
