@@ -20,6 +20,7 @@ from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables import (
     checkpoint,
     class_weights,
+    exporting,
     fingerprint,
     optimizers,
     origins,
@@ -153,6 +154,16 @@ class KerasTrainable(Author):
             extends=trial.extends,
             structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
+
+    def trained_model(self) -> keras.Model:
+        """The present trial's model by itself, with the weights that it is validated with."""
+        trial, attributes, live = self._begun(), self._attributes(), self.live
+        self._set_attributes(self._bare or {})
+        try:
+            return exporting.rebuilt(self, trial)
+        finally:
+            self.live = live
+            self._set_attributes(attributes)
 
     # ---- how it is done
 
