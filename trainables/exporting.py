@@ -1,124 +1,75 @@
-"""A trained model by itself: as its author's `model` makes it, with none of what the loop needs in it."""
+"""Exports a trial's model: written in each format, loaded again in a fresh process, and compared with the trial's."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
-from keras.src.models.functional import Functional
 
-from sweep.contract import NotExportable
-from trainables import keras_corrections, origins, precision, preparation, random_layers
-from trainables.author import Author
-from trainables.live import Settled
-from trainables.origins import Record
+from sweep.contract import Exported, NotExportable
+from trainables import model_files, proof
+from trainables.data import Split
+from trainables.model_files import Written
+from trainables.proof import Sample
 from trainables.trial import Trial
 
 
-def rebuilt(author: Author, trial: Trial) -> keras.Model:
-    """The author's model, made once more outside of any strategy, with the weights that the trial is validated with.
-
-    ``author`` must be as `data` has left it. Layers compute as they were trained (a mixed policy stays, for another one
-    gives other predictions); outputs are float32. Raises NotExportable where it cannot take the weights over.
-    """
-    record = Record(trial.assignment.seed)
-    author.live = Settled(trial.hp)
-    with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
-        with random_layers.following_the_trial():
-            model = preparation.build_model(author, trial.hp, trial.assignment.seed)
-        keras_corrections.outputs_in_float32(model)
-        model = _as_keras_own(model)
-    with averaged(trial):
-        _take_over(trial, model, record)
-    return _giving_float32(model, author.first_example)
+def check(trial: Trial, formats: Sequence[str]) -> None:
+    """Raise NotExportable for what needs no look at the model's numbers."""
+    model_files.check_formats(formats)
+    if type(trial.program.model).call is keras.Model.call:
+        kind = type(trial.program.model).__name__
+        raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
 
 
-@contextmanager
-def averaged(trial: Trial) -> Iterator[None]:
-    """The trial's model with its averaged weights inside the block, where it is validated with such."""
-    average = getattr(trial.program, "average", None)
-    if average is None:
-        yield
-        return
-    average.swap()
-    try:
-        yield
-    finally:
-        average.swap()
-
-
-def _take_over(trial: Trial, model: keras.Model, record: Record) -> None:
-    """Assign all state of the trial's model: weights, seeds, and variables that Keras does not know."""
-    trained = trial.program.model
-    pairs = [*_paired(trained.variables, model.variables)]
-    theirs = _untracked(trial.program.parts.made, trained)
-    mine = _untracked(record.made, model)
-    pairs += _paired(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
-    for source, target in pairs:
-        if _raw(source) is not _raw(target):
-            target.assign(np.asarray(_first(source, trial)))
-
-
-def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:
-    alike = len(trained) == len(fresh) and all(
-        tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
+def export(
+    trial: Trial, model: keras.Model, example: tuple[Any, ...], preprocessing: str, folder: Path, formats: Sequence[str]
+) -> Exported:
+    """Write ``model``, which is the trial's by itself, into ``folder`` and prove it; raises NotExportable."""
+    given = proof.sample(trial)
+    metrics, drifting = proof.evaluated(trial)
+    signature = model_files.signature(model, example[0])
+    files = [model_files.write(model, folder, kind, signature) for kind in formats]
+    found = proof.differences(files, given, signature, on_gpu=trial.placement.on_gpu)
+    return Exported(
+        files={one.format: one.path.name for one in files},
+        usage={one.format: one.usage for one in files},
+        differences=found if given.steady else {},
+        metrics={} if drifting else metrics,
+        compared=given.name,
+        data=_described(trial, model),
+        preprocessing=preprocessing,
+        needs=tuple(dict.fromkeys(module for one in files for module in one.own)),
+        notes=tuple(_notes(trial, files, given, drifting)),
     )
-    if not alike:
-        raise NotExportable(
-            f"model() makes {len(fresh)} variables now, and made {len(trained)} when the trial was prepared; "
-            "it must give the same model whenever it is called with the same hyperparameters"
+
+
+def _described(trial: Trial, model: keras.Model) -> Mapping[str, str]:
+    parts = {"training": trial.train, "validation": trial.validation}
+    said = {name: _of_split(split) for name, split in parts.items() if split is not None}
+    return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
+
+
+def _of_split(split: Split) -> str:
+    leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(split.example())]
+    return f"{split.size:,} examples: {', '.join(leaves)}"
+
+
+def _notes(trial: Trial, files: Sequence[Written], given: Sample, drifting: Sequence[str]) -> list[str]:
+    notes = []
+    if getattr(trial.program, "average", None) is not None:
+        notes.append("the weights are the averages over training with which the trial was validated")
+    if trial.dtype != "float32":
+        notes.append(f"layers compute in {trial.dtype} as they were trained, outputs are float32")
+    if any(one.holds_code for one in files):
+        notes.append("model.keras holds the Python code of Lambda layers, so that it loads with safe_mode=False alone")
+    if not given.steady:
+        notes.append("the model draws random numbers when it predicts: predictions cannot be compared, and were not")
+    if drifting:
+        notes.append(
+            f"evaluating changes {', '.join(drifting[:3])}: the validation's metrics cannot be had once more and were "
+            "not compared"
         )
-    return list(zip(trained, fresh, strict=True))
-
-
-def _untracked(made: Any, model: keras.Model) -> list[Any]:
-    tracked = {id(_raw(variable)) for variable in model.variables}
-    return [raw for raw in made if id(raw) not in tracked]
-
-
-def _first(variable: Any, trial: Trial) -> Any:
-    return trial.placement.strategy.experimental_local_results(_raw(variable))[0]
-
-
-def _raw(variable: Any) -> Any:
-    return variable.value if isinstance(variable, keras.Variable) else variable
-
-
-def _as_keras_own(model: keras.Model) -> keras.Model:
-    """A functional model of a class of the author's that computes nothing else, as one of Keras's."""
-    kind = type(model)
-    if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
-        return keras.Model(model.input, model.output, name=model.name)
-    return model
-
-
-def _giving_float32(model: keras.Model, example: tuple[Any, ...]) -> keras.Model:
-    """The model, or where that gives narrower floats one around it."""
-    given = keras.tree.map_structure(_symbolic, example[0])
-    outputs = keras.tree.flatten(model(given))
-    if all(str(output.dtype) not in ("float16", "bfloat16") for output in outputs):
-        return model
-    inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example[0])
-    wide = keras.tree.map_structure(
-        lambda tensor: keras.layers.Activation("linear", dtype="float32")(tensor), model(inputs)
-    )
-    return keras.Model(inputs, wide, name=f"{model.name}_float32")
-
-
-def _symbolic(leaf: Any) -> keras.KerasTensor:
-    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))
-
-
-@contextmanager
-def _draws_kept() -> Iterator[None]:
-    """Leave Python's and NumPy's random numbers as they are for whoever asks for a model."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
+    return notes

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from sweep.contract import Assignment, Facts, Report
+from sweep.contract import Assignment, Exported, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables import (
     checkpoint,
@@ -24,6 +24,7 @@ from trainables import (
     fingerprint,
     optimizers,
     origins,
+    plain_model,
     plateau,
     precision,
     preparation,
@@ -160,10 +161,17 @@ class KerasTrainable(Author):
         trial, attributes, live = self._begun(), self._attributes(), self.live
         self._set_attributes(self._bare or {})
         try:
-            return exporting.rebuilt(self, trial)
+            return plain_model.rebuilt(self, trial)
         finally:
             self.live = live
             self._set_attributes(attributes)
+
+    def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
+        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        trial = self._begun()
+        exporting.check(trial, formats)
+        text = self.preprocessing(trial.hp)
+        return exporting.export(trial, self.trained_model(), self.first_example, text, folder, formats)
 
     # ---- how it is done
 
