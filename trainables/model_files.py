@@ -119,8 +119,8 @@ def _write_keras(model: keras.Model, path: Path) -> Written:
     if code:
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
-    usage = "\n".join(["import keras", *imports, f"model = keras.models.load_model({', '.join(arguments)})"])
-    return Written("keras", path, usage, own, code, _hint("keras"))
+    usage = "\n".join(["import keras", *imports, f"model = keras.models.load_model({', '.join(arguments)})", _PREDICT])
+    return Written("keras", path, usage, own, code, _LAMBDAS if code else _hint("keras"))
 
 
 def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
@@ -172,6 +172,13 @@ def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
         kind = "list" if isinstance(inputs, list) else "tuple"
         return {kind: [_structure(value, numbers) for value in inputs]}
     return next(numbers)
+
+
+_PREDICT = "predictions = model.predict(x)"
+_LAMBDAS = (
+    "; the code of a Lambda layer finds nothing of the module that it was written in; make it a layer class with "
+    "@keras.saving.register_keras_serializable(), or use --format saved_model"
+)
 
 
 def _hint(kind: str) -> str:

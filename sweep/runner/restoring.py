@@ -74,6 +74,15 @@ def restore(folder: ResultsFolder, trial: int | None = None, epoch: Which = "las
 
 def winner(folder: ResultsFolder) -> int:
     """The trial to take of the best configuration: of those of its repeats that kept a checkpoint the best one."""
+    completed = best_configuration(folder)
+    for one in completed:
+        if checkpoints.newest_first(folder.path, one.trial):
+            return one.trial
+    raise _no_checkpoint(folder, completed[0].trial)
+
+
+def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
+    """The completed trials of the best configuration, the best one first; raises `InputError` without a single best."""
     found = ranking.rank([trials.read(folder)])
     if not found.best:
         raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
@@ -89,16 +98,12 @@ def winner(folder: ResultsFolder) -> int:
         value = trial.metrics.get(metric, math.nan)
         return math.inf if math.isnan(value) else -value if goal == "maximize" else value
 
-    completed = sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
-    for one in completed:
-        if checkpoints.newest_first(folder.path, one.trial):
-            return one.trial
-    raise _no_checkpoint(folder, completed[0].trial)
+    return sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
 
 
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
-    started, end, reports = _history(folder, trial)
+    started, end, reports = history(folder, trial)
     kept = {_number(path): path for path in checkpoints.newest_first(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
@@ -149,9 +154,12 @@ def begin(kept: Kept) -> Restored:
         done = trainable.restore(kept.checkpoint)
         if done != kept.epoch:
             raise ValueError(f"restored epoch {done}, expected {kept.epoch}")
+        data = trainable.facts().data
     except Exception as error:  # the border to the user's code
         what = f"{sweep.spec.trainable} cannot take up {kept.checkpoint.name} again: {_told(error)}"
         raise InputError.one(kept.where, what, change) from error
+    if kept.facts.data not in (None, data):
+        notes.append("the data has changed since the trial was trained")
     return Restored(kept, trainable, source, assignment, tuple(notes))
 
 
@@ -161,7 +169,9 @@ def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
     return tuple(sorted({int(name) for name in found if name.isdecimal()}))
 
 
-def _history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
+def history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
+    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
+    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
     started: TrialStarted | None = None
     end: TrialEnded | None = None
     reports: dict[int, EpochReported] = {}
