@@ -12,6 +12,7 @@ from sweep.contract import Exported, NotExportable
 from trainables import model_files, proof
 from trainables.data import Split
 from trainables.model_files import Written
+from trainables.plain_model import Plain
 from trainables.proof import Sample
 from trainables.trial import Trial
 
@@ -25,10 +26,16 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
 
 
 def export(
-    trial: Trial, model: keras.Model, example: tuple[Any, ...], preprocessing: str, folder: Path, formats: Sequence[str]
+    trial: Trial, plain: Plain, example: tuple[Any, ...], preprocessing: str, folder: Path, formats: Sequence[str]
 ) -> Exported:
-    """Write ``model``, which is the trial's by itself, into ``folder`` and prove it; raises NotExportable."""
-    given = proof.sample(trial)
+    """Write the trial's model by itself into ``folder`` and prove it; raises NotExportable."""
+    model, given = plain.model, proof.sample(trial)
+    if "keras" in formats and plain.unknown and not given.steady:
+        raise NotExportable(
+            f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of the layer that holds it "
+            "(make it with self.add_weight), and the model draws random numbers, so that nothing would tell; "
+            "use --format saved_model"
+        )
     metrics, drifting = proof.evaluated(trial)
     signature = model_files.signature(model, example[0])
     files = [model_files.write(model, folder, kind, signature) for kind in formats]

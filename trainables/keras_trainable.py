@@ -161,20 +161,14 @@ class KerasTrainable(Author):
 
     def trained_model(self) -> keras.Model:
         """The present trial's model by itself, with the weights that it is validated with."""
-        trial, attributes, live = self._begun(), self._attributes(), self.live
-        self._set_attributes(self._bare or {})
-        try:
-            return plain_model.rebuilt(self, trial)
-        finally:
-            self.live = live
-            self._set_attributes(attributes)
+        return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
         """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
         trial = self._begun()
         exporting.check(trial, formats)
         text = self.preprocessing(trial.hp)
-        return exporting.export(trial, self.trained_model(), self.first_example, text, folder, formats)
+        return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
 
     # ---- how it is done
 
@@ -182,6 +176,15 @@ class KerasTrainable(Author):
         if self._trial is None:
             raise RuntimeError("no trial has begun")
         return self._trial
+
+    def _plain(self) -> plain_model.Plain:
+        trial, attributes, live = self._begun(), self._attributes(), self.live
+        self._set_attributes(self._bare or {})
+        try:
+            return plain_model.rebuilt(self, trial)
+        finally:
+            self.live = live
+            self._set_attributes(attributes)
 
     def _load(
         self, hp: Hyperparameters, placement: Placement, shared: Path | None, *, whole: bool

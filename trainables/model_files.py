@@ -63,6 +63,16 @@ def signature(model: keras.Model, example: Any) -> Signature:
     return Signature(names, dtypes, _structure(inputs, numbers), [specs])
 
 
+def served(model: keras.Model, given: Signature) -> keras.Model:
+    """The model as it predicts: `export` of Keras 3.15 leaves layers such as RandomFlip on, whose default is to train."""
+    names = iter(given.names)
+    (specs,) = given.specs
+    inputs = keras.tree.map_structure(
+        lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype.name, name=next(names)), specs
+    )
+    return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
+
+
 def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Written:
     """One format. Raises NotExportable where Keras or a converter cannot."""
     path = folder / FILES[kind]
@@ -71,7 +81,7 @@ def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Writ
             case "keras":
                 return _write_keras(model, path)
             case "saved_model":
-                model.export(str(path), verbose=False, input_signature=given.specs)
+                served(model, given).export(str(path), verbose=False, input_signature=given.specs)
                 return Written(kind, path, _loads_saved_model(given))
             case _:
                 return _write_onnx(model, path, given)
@@ -131,7 +141,7 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
             "use saved_model, or train with training.precision float32"
         )
-    model.export(str(path), format="onnx", verbose=False, input_signature=given.specs)
+    served(model, given).export(str(path), format="onnx", verbose=False, input_signature=given.specs)
     return Written("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
 
 

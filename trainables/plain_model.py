@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -19,7 +20,15 @@ from trainables.origins import Record
 from trainables.trial import Trial
 
 
-def rebuilt(author: Author, trial: Trial) -> keras.Model:
+@dataclass(frozen=True)
+class Plain:
+    """A model that owes nothing to the loop."""
+
+    model: keras.Model
+    unknown: tuple[str, ...]  # variables in it of which Keras does not know, so that its own format leaves them out
+
+
+def rebuilt(author: Author, trial: Trial) -> Plain:
     """The author's model, made once more outside of any strategy, with the weights that the trial is validated with.
 
     ``author`` must be as `data` has left it. Layers compute as they were trained (a mixed policy stays, for another one
@@ -33,8 +42,8 @@ def rebuilt(author: Author, trial: Trial) -> keras.Model:
         keras_corrections.outputs_in_float32(model)
         model = _as_keras_own(model)
     with averaged(trial):
-        _take_over(trial, model, record)
-    return _giving_float32(model, author.first_example)
+        unknown = _take_over(trial, model, record)
+    return Plain(_giving_float32(model, author.first_example), unknown)
 
 
 @contextmanager
@@ -51,8 +60,8 @@ def averaged(trial: Trial) -> Iterator[None]:
         average.swap()
 
 
-def _take_over(trial: Trial, model: keras.Model, record: Record) -> None:
-    """Assign all state of the trial's model: weights, seeds, and variables that Keras does not know."""
+def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
+    """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
     trained = trial.program.model
     pairs = [*_paired(trained.variables, model.variables)]
     theirs = _untracked(trial.program.parts.made, trained)
@@ -61,6 +70,7 @@ def _take_over(trial: Trial, model: keras.Model, record: Record) -> None:
     for source, target in pairs:
         if _raw(source) is not _raw(target):
             target.assign(np.asarray(_first(source, trial)))
+    return tuple(str(variable.name).partition(":")[0] for variable in mine)
 
 
 def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:

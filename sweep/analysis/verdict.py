@@ -1,38 +1,106 @@
-"""Which configuration is best, in a sentence."""
+"""The answer of a sweep in a sentence or two: what came out best, and how far that can be trusted."""
 
 from __future__ import annotations
 
-from sweep.analysis.ranking import Ranked, Ranking, Score
+from collections.abc import Sequence
+
+from sweep.analysis.ranking import Ranked, Ranking
+from sweep.events import Value
 
 
-def sentence(ranking: Ranking) -> str:
-    """What the ranking allows to say of its first configuration; "" where none has completed."""
-    rows = [row for row in ranking.rows if row.completed and row.scores]
-    if not rows:
-        return ""
-    if len(ranking.objectives) > 1:
-        front = len(ranking.best)
-        return (
-            f"{front} of {len(rows)} configurations are on the Pareto front: none of them is best in every objective."
-        )
-    first = rows[0]
-    said = f"trial {first.trials[0].trial} has the best {first.scores[0].metric}, {_words(first.scores[0])}"
+def sentence(ranking: Ranking, *, running: bool = False) -> str:
+    """What to say of a ranking, as plain text.
+
+    It claims no more than the ranking holds: of one training each nothing is known about luck, and of two
+    configurations whose intervals overlap neither is called better.
+    """
+    if not ranking.rows:
+        return "No trial has begun, so there is no answer yet."
+    if not ranking.best:
+        return f"No trial has completed{' yet' if running else ''}, so there is no answer."
+    begin = "So far, " if running else ""
+    several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
+    return begin + (_front(ranking) if several else _single(ranking))
+
+
+def _front(ranking: Ranking) -> str:
+    rows, of = ranking.best, sum(bool(row.completed) for row in ranking.rows)
+    names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
-        return f"{said[0].upper()}{said[1:]}; no other configuration has completed."
-    return f"{said[0].upper()}{said[1:]}, of {len(rows)} configurations; {_against(first, rows[1])}."
+        return f"{_named(rows[0], ranking)} is best in {names} at once, of {of} configurations that completed."
+    ends = []
+    for at, (metric, goal) in enumerate(ranking.objectives):
+        best = (max if goal == "maximize" else min)(rows, key=lambda row: row.scores[at].mean)
+        ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
+    return (
+        f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: none of them is "
+        f"worse in all than another, so the choice between them is yours. At its ends: {'; '.join(ends)}."
+    )
 
 
-def _words(score: Score) -> str:
-    if score.interval is None:
-        return f"{score.mean:.6g}"
-    low, high = score.interval
-    return f"{score.mean:.6g} on average over {len(score.values)} seeds (95 % interval {low:.6g} to {high:.6g})"
+def _single(ranking: Ranking) -> str:
+    best = ranking.best[0]
+    score = best.scores[0]
+    repeats = len(score.values)
+    reached = f"{_named(best, ranking)} came out best: {score.metric} {_score(score.mean)}"
+    if repeats > 1:
+        reached += f" on average over {repeats} repeats{_interval(best)}"
+    if best.completed < 1:
+        reached += ", although not all of its repeats completed"
+    others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
+    return f"{reached}. {_beside(best, others, ranking)}"
 
 
-def _against(first: Ranked, second: Ranked) -> str:
-    one, other = first.scores[0], second.scores[0]
-    gap = f"the next one, trial {second.trials[0].trial}, is {abs(one.mean - other.mean):.3g} behind"
-    if one.interval is None or other.interval is None:
-        return f"{gap}, and each was trained once: another seed may change their order"
-    apart = one.interval[0] > other.interval[1] or one.interval[1] < other.interval[0]
-    return f"{gap}, and their intervals {'do not overlap' if apart else 'overlap: it may be as good'}"
+def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
+    """How the best stands to the next one."""
+    if not others:
+        return "No other configuration completed to compare it with."
+    score, follower = best.scores[0], others[0]
+    next_score = follower.scores[0]
+    equal = sum(row.scores[0].mean == score.mean for row in others)
+    if equal:
+        told = f"{equal} other configuration{'s' * (equal > 1)} reached the same score"
+    else:
+        gap = abs(score.mean - next_score.mean)
+        told = f"The next, {_named(follower, ranking)}, is {gap:.2g} behind{_interval(follower, repeats=True)}"
+    if len(score.values) < 2 or len(next_score.values) < 2:
+        return (
+            f"{told}. With one seed it cannot be told from luck; repeats: 3 in the sweep file trains each three times."
+        )
+    if equal:
+        return f"{told}: the repeats do not tell them apart."
+    low, high = score.interval or (score.mean, score.mean)
+    tied = [row for row in others if row.scores[0].interval and _overlap((low, high), row.scores[0].interval)]
+    if tied:
+        more = f" ({len(tied)} configurations in all)" if len(tied) > 1 else ""
+        return f"{told}. Its interval overlaps that of the best{more}: the repeats do not tell them apart."
+    return f"{told}, and the intervals do not overlap."
+
+
+def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
+
+
+def _named(row: Ranked, ranking: Ranking) -> str:
+    told = ", ".join(f"{name} {_setting(row.params[name])}" for name in ranking.varying if name in row.params)
+    trials = sorted(trial.trial for trial in row.trials)
+    where = f"trial {trials[0]}" if len(trials) == 1 else f"trials {', '.join(map(str, trials))}"
+    if len({one.sweep for one in ranking.rows}) > 1:
+        where = f"{where} of {row.sweep}"
+    return f"«{told}» ({where})" if told else f"the only configuration ({where})"
+
+
+def _interval(row: Ranked, *, repeats: bool = False) -> str:
+    interval = row.scores[0].interval
+    if interval is None:
+        return ""
+    named = f"{len(row.scores[0].values)} repeats, " if repeats else ""
+    return f" ({named}95 % interval {_score(interval[0])} to {_score(interval[1])})"
+
+
+def _score(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _setting(value: Value) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
