@@ -32,9 +32,8 @@ def export(
     model, given = plain.model, proof.sample(trial)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
-            f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of the layer that holds it "
-            "(make it with self.add_weight), and the model draws random numbers, so that nothing would tell; "
-            "use --format saved_model"
+            f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
+            "self.add_weight), and the model draws random numbers, so that nothing would tell; use --format saved_model"
         )
     metrics, drifting = proof.evaluated(trial)
     signature = model_files.signature(model, example[0])

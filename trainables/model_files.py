@@ -64,7 +64,7 @@ def signature(model: keras.Model, example: Any) -> Signature:
 
 
 def served(model: keras.Model, given: Signature) -> keras.Model:
-    """The model as it predicts: `export` of Keras 3.15 leaves layers such as RandomFlip on, whose default is to train."""
+    """The model as it predicts; `export` of Keras 3.15 leaves on what trains by default, such as RandomFlip."""
     names = iter(given.names)
     (specs,) = given.specs
     inputs = keras.tree.map_structure(
