@@ -16,6 +16,7 @@ import tensorflow as tf
 from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
+from trainables import onnx_file
 
 FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
 REGISTER = "decorate each class with @keras.saving.register_keras_serializable() and give it a get_config()"
@@ -141,7 +142,7 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
             "use saved_model, or train with training.precision float32"
         )
-    served(model, given).export(str(path), format="onnx", verbose=False, input_signature=given.specs)
+    onnx_file.write(served(model, given), path, given.specs)
     return Written("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
 
 
