@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from sweep.contract import NotExportable
 from trainables import onnx_file
 
 FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
-REGISTER = "decorate each class with @keras.saving.register_keras_serializable() and give it a get_config()"
 _KERAS = ("keras", "builtins")
 
 
@@ -78,14 +78,15 @@ def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Writ
     """One format. Raises NotExportable where Keras or a converter cannot."""
     path = folder / FILES[kind]
     try:
-        match kind:
-            case "keras":
-                return _write_keras(model, path)
-            case "saved_model":
-                served(model, given).export(str(path), verbose=False, input_signature=given.specs)
-                return Written(kind, path, _loads_saved_model(given))
-            case _:
-                return _write_onnx(model, path, given)
+        with warnings.catch_warnings(action="ignore"):  # of Keras and converters about NumPy, not for their users
+            match kind:
+                case "keras":
+                    return _write_keras(model, path)
+                case "saved_model":
+                    served(model, given).export(str(path), verbose=False, input_signature=given.specs)
+                    return Written(kind, path, _loads_saved_model(given))
+                case _:
+                    return _write_onnx(model, path, given)
     except NotExportable:
         raise
     except Exception as error:  # of Keras, of the author's get_config, of a converter
@@ -102,7 +103,7 @@ def check_formats(formats: Any) -> None:
         missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
         if missing:
             raise NotExportable(
-                f"model.onnx needs {', '.join(missing)}, which is not installed: pip install sweep[onnx]"
+                f'model.onnx needs {", ".join(missing)}, which is not installed: pip install "sweep[onnx]"'
             )
 
 
@@ -131,7 +132,7 @@ def _write_keras(model: keras.Model, path: Path) -> Written:
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     usage = "\n".join(["import keras", *imports, f"model = keras.models.load_model({', '.join(arguments)})", _PREDICT])
-    return Written("keras", path, usage, own, code, _LAMBDAS if code else _hint("keras"))
+    return Written("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
 def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
@@ -192,9 +193,19 @@ _LAMBDAS = (
 )
 
 
+def _wanting(own: Mapping[str, Mapping[str, str]]) -> str:
+    """What classes of the author's need so that Keras can load them."""
+    names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
+    which = f"{', '.join(names[:3])}: each" if names else "a layer"
+    return (
+        f"; {which} needs a get_config() that its __init__ takes, and the numbers that it keeps must be weights of it; "
+        "or use --format saved_model"
+    )
+
+
 def _hint(kind: str) -> str:
     if kind == "keras":
-        return f"; {REGISTER}; numbers that a layer keeps must be weights of it; or use --format saved_model"
+        return _wanting({})
     if kind == "onnx":
         return "; not all that TensorFlow computes has a counterpart there; use saved_model"
     return ""
