@@ -146,14 +146,16 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
 def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(given.inputs)
     np.savez(folder / "inputs.npz", **{f"{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)})  # type: ignore[arg-type]  # its stub takes the names for options
-    models = [{"format": one.format, "file": str(one.path), "own": one.own, "code": one.holds_code} for one in files]
+    models = [
+        {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
+    ]
     request = {
         "models": models,
         "batch_size": given.batch_size,
         "names": signature.names,
         "dtypes": signature.dtypes,
         "structure": signature.structure,
-        "path": sys.path,
+        "path": [str(Path(entry).resolve()) for entry in sys.path],  # its current folder is another one
     }
     (folder / "request.json").write_text(json.dumps(request))
 
