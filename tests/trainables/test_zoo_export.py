@@ -11,7 +11,7 @@ from zoo_checks import given
 from zoo_entries import ENTRIES
 
 from sweep.contract import NotExportable
-from trainables.model_files import FILES
+from trainables.export.model_files import FILES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
