@@ -59,7 +59,7 @@ def best(
             numbers = [one.trial for row in ranking.rows for one in row.trials]
             known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
             raise InputError.one(sweep, f"has no trial {trial}", known)
-    winner = None
+    winner: Winner | None = None
     if export is not None:
         from sweep.export import winner as winners
 
@@ -88,11 +88,11 @@ def _show(ranking: Ranking, winner: Winner | None, *, as_json: bool) -> None:
     else:
         show(ranking_grid(ranking, None), Console())
     if winner is not None:
-        for line in _told(winner):
+        for line in _told(winner, ranking.objectives[0][0]):
             click.echo(printable(line), err=as_json)
 
 
-def _told(winner: Winner) -> list[str]:
+def _told(winner: Winner, objective: str) -> list[str]:
     files = [*winner.exported.files.values(), *(["checkpoint"] if (winner.folder / "checkpoint").is_dir() else [])]
     lines = [f"exported trial {winner.trial} after epoch {winner.epoch} to {winner.folder}: {', '.join(files)}"]
     if winner.exported.differences:
@@ -101,6 +101,7 @@ def _told(winner: Winner) -> list[str]:
             f"checked  in a fresh process on {winner.exported.compared}: predictions differ by {largest:.1e} at most"
         )
     same = [f"{name} {value:.6g}" for name, value in winner.exported.metrics.items() if name in winner.metrics]
+    same.sort(key=lambda said: not said.startswith(f"{objective} "))
     if same:
         lines.append(f"checked  against the log: {', '.join(same[:4])}")
     return [*lines, *(f"note     {note}" for note in winner.notes)]

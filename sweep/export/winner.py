@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
     _check_metrics(kept, exported, notes)
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
-    (aside / SWEEP).write_text(_sweep_file(kept, notes), encoding="utf-8")
+    (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
     told = trials.read(kept.sweep.folder)
     facts = card.Facts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card.text(facts), encoding="utf-8")
@@ -134,18 +135,28 @@ def _close(a: float, b: float) -> bool:
     return (math.isnan(a) and math.isnan(b)) or a == b or abs(a - b) <= CLOSE * max(1.0, abs(b))
 
 
-def _sweep_file(kept: Kept, notes: Sequence[str]) -> str:
+def _sweep_file(restored: Restored) -> str:
     """The trial as a sweep of one trial: run again it gives the same numbers."""
+    kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
-    name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
+    module = spec.trainable.partition(":")[0]
     comments = [
         f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: the same numbers on the same hardware.",
-        f"Run it where {spec.trainable.partition(':')[0]} can be imported; it was found from "
-        f"{' or '.join(map(str, sweep.import_folders))}.",
+        f"Where {module} cannot be imported: PYTHONPATH={_root(restored.source.files.get(module), module)} "
+        f"python -m sweep run {SWEEP}",
     ]
     if sweep.simulated_gpus:
         comments.append(f"It was rehearsed with --simulate-gpus {sweep.simulated_gpus}.")
     if kept.accumulate > 1:
         comments.append(f"Its batches did not fit and were cut into {kept.accumulate}; elsewhere they may fit.")
+    name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
     keys = single.of_trial(spec, kept.started.params, kept.started.seed, name)
-    return single.text(keys, [*comments, *notes])
+    return single.text(keys, [*comments, *restored.notes])
+
+
+def _root(file: Path | None, module: str) -> str:
+    """The folder from which a module is imported, as a shell takes it."""
+    if file is None:
+        return "FOLDER"
+    depth = module.count(".") + (file.stem == "__init__")
+    return shlex.quote(str(file.absolute().parents[depth]))
