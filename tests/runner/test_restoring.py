@@ -10,6 +10,9 @@ from pathlib import Path
 import curves
 import pytest
 
+from sweep.backends import checkpoints
+from sweep.backends.checkpoints import Manifest
+from sweep.contract import Devices
 from sweep.errors import InputError
 from sweep.runner import restoring
 from sweep.store.folder import ResultsFolder
@@ -90,3 +93,30 @@ def test_a_pareto_front_has_no_single_best(project: Path, monkeypatch: pytest.Mo
     folder = curves.run(project, text).folder
     assert "no single best trial; on the Pareto front are 1, 2, 0; choose one with --trial N" in refused(folder, None)
     sys.modules.pop("curve", None)
+
+
+def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
+    place = checkpoints.of_trial(folder.path, 0)
+    checkpoints.begin(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
+    assert restoring.restore(folder, 0).kept.epoch == 4
+    best = restoring.restore(folder, 0, "best").kept
+    assert (best.epoch, best.metrics) == (2, {"score": 1.5})
+    assert refused(folder, 0, 3) == "curves, trial 0: has no checkpoint of epoch 3; kept are 2, 4"
+    _write(place / "epoch-000004" / "done.json", "damaged")
+    assert refused(folder, 0).endswith("; kept as well is epoch 2: --epoch 2")
+
+
+def test_a_trial_of_gpus_that_this_machine_lacks(folder: ResultsFolder) -> None:
+    info = folder.read_info()
+    spec = info["spec"]
+    assert isinstance(spec, dict)
+    folder.write_info({**info, "spec": {**spec, "resources": {"cpus": 2, "gpus": 64}}})
+    restored = restoring.restore(folder, 1)
+    assert restored.notes == ("trained on 64 GPUs, restored on this machine's CPU",)
+    assert restored.assignment.devices == Devices(2)
+    folder.write_info({**info, "simulated_gpus": 64, "spec": {**spec, "resources": {"gpus": 64}}})
+    assert restoring.restore(folder, 1).assignment.devices == Devices(1, 64, simulated=True)
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text)
