@@ -15,7 +15,7 @@ from trainables.export.model_files import FILES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
-CHECKED_ALWAYS = ("Averaged", "SeveralInputsAndOutputs", "Subclassed")
+CHECKED_ALWAYS = ("SeveralInputsAndOutputs", "Subclassed")
 OWN_CLASS = r"does not load in a fresh process: .*needs a get_config\(\) that its __init__ takes"
 NO_COUNTERPART = "not all that TensorFlow computes has a counterpart there; use saved_model"
 REFUSED = {
@@ -35,7 +35,6 @@ REFUSED = {
         "DrawnConstant": NO_COUNTERPART,
         "Half": "model.onnx cannot hold a model that computes in bfloat16",
         "NoisyEvaluation": NO_COUNTERPART,
-        "TensorFlowNoise": NO_COUNTERPART,
     },
 }
 DRIFTING = ("LossState",)  # evaluating changes its loss
