@@ -6,7 +6,7 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -83,8 +83,12 @@ def run(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    origin: Mapping[str, object] | None = None,
 ) -> Outcome:
-    """Start a sweep in a new results folder; raises InputError before anything is trained."""
+    """Start a sweep in a new results folder; raises InputError before anything is trained.
+
+    ``origin``: the sweep and trial that it was made of, for its sweep.json.
+    """
     choosing.check(spec, folders)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -95,6 +99,7 @@ def run(
         "source": _described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
+        **({"origin": origin} if origin else {}),
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
