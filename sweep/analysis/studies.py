@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from sweep.searchers.optuna_study import Told, study
 from sweep.space.domains import Domain, Tied, choices
 from sweep.space.space import Space
 from sweep.spec import parse
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import Objectives, ResultsFolder
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -27,9 +26,8 @@ def of(folder: ResultsFolder) -> Study:
     """The study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
     from sweep.store import reading
 
-    objectives = folder.objectives()
-    columns = ["trial", "epoch", *(f"metric.{name}" for name, _ in objectives[:1])]
-    return of_read(folder, reading.read(folder, columns))
+    (first, _), *_ = objectives(folder)
+    return of_read(folder, reading.read(folder, ["trial", "epoch", f"metric.{first}"]))
 
 
 def of_read(folder: ResultsFolder, read: Tables) -> Study:
@@ -40,16 +38,22 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
     and parameters that follow from others (``param.NAME``). Interrupted trials are WAITING.
     """
     sweep = of_tables(folder, read)
-    if not sweep.objectives:
-        raise InputError.one(str(folder.info), "names no objective, and a study has one", "")
     space = space_of(folder)
     return study(
         folder.name,
-        sweep.objectives,
+        objectives(folder),
         searched(space, [trial.params for trial in sweep.trials]),
         told(sweep, read, space),
         alive=folder.is_running(),
     )
+
+
+def objectives(folder: ResultsFolder) -> Objectives:
+    """The objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
+    found = folder.objectives()
+    if not found:
+        raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
+    return found
 
 
 def space_of(folder: ResultsFolder) -> Space | None:
@@ -72,31 +76,28 @@ def told(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
     """The trials of a sweep as its study is told of them, by number."""
     from sweep.store import values
 
-    tied = _tied(space)
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
     times = values.columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
         params = with_nulls(space, trial.params)
-        notes: dict[str, Value] = {
-            "trial": trial.trial,
-            "trial_id": trial.trial_id,
-            "repeat": trial.repeat,
-            "seed": trial.seed,
-            "status": trial.status.value,
-            "reason": trial.status_reason,
-            "epochs": trial.epochs,
-        }
-        notes |= {f"param.{name}": params[name] for name in tied if name in params}
-        notes |= {f"metric.{name}": value for name, value in trial.metrics.items() if math.isfinite(value)}
         yield Told(
             params=params,
             status=Status(trial.status),
+            reason=trial.status_reason,
             started=started.timestamp(),
             ended=None if ended is None else ended.timestamp(),
             metrics=trial.metrics,
+            epochs=trial.epochs,
             by_epoch=by_epoch.get(trial.trial, {}),
-            notes=notes,
+            notes=notes(space, trial.trial, trial.trial_id, trial.repeat, trial.seed, params),
         )
+
+
+def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
+    """What tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
+    tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
+    follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
+    return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
 
 
 def with_nulls(space: Space | None, params: Params) -> Params:
@@ -108,10 +109,6 @@ def with_nulls(space: Space | None, params: Params) -> Params:
         if parameter.applies(found):
             found[parameter.name] = None
     return found
-
-
-def _tied(space: Space | None) -> list[str]:
-    return [] if space is None else [p.name for p in space.parameters if isinstance(p.domain, Tied)]
 
 
 def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:

@@ -49,11 +49,13 @@ class Told:
 
     params: Params
     status: Status
+    reason: str
     started: float  # seconds since 1970
     ended: float | None
     metrics: Mapping[str, float]  # as last reported
+    epochs: int
     by_epoch: Mapping[int, float]  # the first objective
-    notes: Mapping[str, Value] = field(default_factory=dict)  # what becomes its user attributes
+    notes: Mapping[str, Value] = field(default_factory=dict)  # what else becomes its user attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,14 @@ class Axis:
                 return float(value)  # type: ignore[arg-type]  # or numbers
             case _:
                 return self._known[_like(value, self._known)]
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value has room on it."""
+        match self.distribution:
+            case IntDistribution() | FloatDistribution() as numeric:
+                return _is_number(value) and numeric._contains(float(value))
+            case _:
+                return _like(value, self._known) in self._known
 
 
 def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[str, Axis]:
@@ -101,6 +111,7 @@ def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, a
     What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
     that is optimized further begins with these. A trial that diverged, ran out of memory or failed is FAIL, as is a
     completed one without a finite value of each objective. Pruned trials keep the values that they had reached.
+    User attributes say the status in our words, with its reason, and all metrics as last reported.
     """
     state = _STATES.get(trial.status, TrialState.FAIL)
     values = [trial.metrics.get(name, math.nan) for name in objectives]
@@ -120,7 +131,13 @@ def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, a
         _local(trial.started),
         _local(trial.started if trial.ended is None else trial.ended) if state.is_finished() else None,
     )
-    made.user_attrs = dict(trial.notes)
+    made.user_attrs = {
+        **trial.notes,
+        "status": trial.status.value,
+        "reason": trial.reason,
+        "epochs": trial.epochs,
+        **{f"metric.{name}": value for name, value in trial.metrics.items() if math.isfinite(value)},
+    }
     return made
 
 

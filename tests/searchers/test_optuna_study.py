@@ -23,7 +23,16 @@ def told(status: Status, epochs: Sequence[float] = (0.5, 0.75), params: Params |
     last = {"acc": epochs[-1], "loss": 1 - epochs[-1]} if epochs else {}
     ended = None if status in (Status.RUNNING, Status.INTERRUPTED) else 30.0
     given = {"x": 0.5} if params is None else params
-    return Told(params=given, status=status, started=10.0, ended=ended, metrics=last, by_epoch=by_epoch)
+    return Told(
+        params=given,
+        status=status,
+        reason="",
+        started=10.0,
+        ended=ended,
+        metrics=last,
+        epochs=len(epochs),
+        by_epoch=by_epoch,
+    )
 
 
 @pytest.mark.parametrize(
