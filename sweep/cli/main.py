@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, dashboard, doctor, planning, repairing, reporting, running, status
+from sweep.cli import analysis, dashboard, doctor, exporting, planning, repairing, reporting, running, status
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -52,6 +52,7 @@ for _command in (
     analysis.best,
     reporting.report,
     dashboard.dashboard,
+    exporting.export,
     planning.schema,
     doctor.doctor,
 ):
