@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from sweep.store.disk import storing
 
 FORBIDDEN = r"[^/\w.\- :]"  # in names of parameters and metrics
 _NAME, _PARAM, _TAG = 250, 6000, 5000  # characters at most
-_METRICS, _PARAMS = 1000, 100  # in one request at most
+_METRICS, _PARAMS = 900, 100  # in one request at most, 1000 together
 _ID, _TRIAL, _DONE = "sweep.id", "sweep.trial", "sweep.exported"
 _STATUS = {
     Status.RUNNING: "RUNNING",
@@ -154,11 +154,10 @@ class _Export:
         made = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
         run_id = made.info.run_id
         params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
-        for some in _batches(params, _PARAMS):
-            self._client.log_batch(run_id, params=some)
-        for values in _batches(self._values(run), _METRICS):
-            self._client.log_batch(run_id, metrics=values)
-        self._client.log_batch(run_id, tags=self._tags({_DONE: _state(run)}))
+        both = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
+        for metrics, some in both:
+            self._client.log_batch(run_id, metrics=metrics, params=some)
+        self._client.set_tag(run_id, _DONE, _state(run))  # last: what has none was cut short
         status = _STATUS[trial.status]
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -116,8 +117,12 @@ class EventFiles:
             self._metrics, self._seen, self._started = known["metrics"], known["seen"], float(known["started"])
             for number, (size, epoch, status, end) in known["trials"].items():
                 self._trials[int(number)] = _Written(size, epoch, Status(status), end)
-            if any(self._file(number).stat().st_size < one.size for number, one in self._trials.items()):
-                raise ValueError("a file is shorter than it was")
+            for number, one in self._trials.items():
+                size = self._file(number).stat().st_size
+                if size < one.size:
+                    raise ValueError("a file is shorter than it was")
+                if size > one.size:
+                    os.truncate(self._file(number), one.size)
         except (OSError, KeyError, TypeError, ValueError):
             self._start_over()
 
