@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib import import_module, metadata
 from types import ModuleType
 
 from sweep.errors import InputError
@@ -16,3 +16,8 @@ def load(module: str, package: str, extra: str) -> ModuleType:
         missing = error.name or module
         what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
         raise InputError.one(package, what, f'pip install "sweep[{extra}]"') from error
+
+
+def version(package: str) -> str:
+    """The version of an installed package."""
+    return metadata.version(package)

@@ -102,10 +102,10 @@ def read(folder: ResultsFolder) -> Exported:
 
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
     """Names that match where each character does; those that had to be changed stay apart by a number at the end."""
-    taken = {name for name in names if len(name) <= longest and not re.search(pattern, name)}
+    taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
     found = {name: name for name in taken}
     for name in names:
-        if name in found:
+        if found.get(name):
             continue
         base = re.sub(pattern, "_", name)[:longest] or "_"
         tries = (base if n == 1 else f"{base[: longest - 1 - len(str(n))]}_{n}" for n in range(1, len(names) + 2))
@@ -120,8 +120,8 @@ class _Epochs:
     def __init__(self, read: Tables) -> None:
         self._table = read.metrics
         trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
-        ends = [*first[1:].tolist(), read.metrics.num_rows]
-        self._rows = {int(trial): span for trial, *span in zip(trials.tolist(), first.tolist(), ends, strict=True)}
+        edges = [*first.tolist(), read.metrics.num_rows]
+        self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
         own = [name for name in read.metrics.column_names if name not in _NOT_MEASURED]
         metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
         self._names = {name: f"run/{name}" for name in own if name not in metrics} | metrics

@@ -1,55 +1,56 @@
 """A sweep as offline runs of Weights & Biases, one for each trial, for ``wandb sync``; the one module that knows wandb.
 
-Its service writes them, in a process of its own that ends here. Nothing is sent, and nobody is logged in. A run's id
-and folder follow from the sweep and the trial alone: what is synced again is not there twice.
+Its client starts a service and takes the time of day for the time of a run. These files are therefore made of its
+records without it: nothing runs, nothing is sent, nobody is logged in, and the same log gives the same bytes. Ids
+follow from the sweep and the trial alone, so that what is synced again is not there twice.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 import math
 import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import StoreError
 from sweep.events import Status
 from sweep.export import extras
 from sweep.export.runs import Exported, Run
-from sweep.store.disk import storing
+from sweep.store.disk import replacing, storing
 
-_QUIET = {
-    "WANDB_MODE": "offline",
-    "WANDB_SILENT": "true",
-    "WANDB_ERROR_REPORTING": "false",
-    "WANDB_CONSOLE": "off",
-    "WANDB_DISABLE_CODE": "true",
-    "WANDB_DISABLE_GIT": "true",
-}
-_UNSUCCESSFUL = (Status.DIVERGED, Status.OOM, Status.FAILED)
+MAGIC = b":W&B\xe1\xbe\x00"
+BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_READABLE_FROM = "0.70.0"  # as wandb itself writes
+_FAILED = (Status.DIVERGED, Status.OOM, Status.FAILED)
 
 
 def export(sweep: Exported, target: Path) -> int:
-    """Write the runs of all trials below ``target``/wandb in place of those of an earlier export; how many there are.
+    """Write the runs of all trials below ``target``/wandb, in place of those of an earlier export; returns how many.
 
     Raises `StoreError` for a disk that cannot be written.
     """
-    with storing(target), _environment():
-        target.mkdir(parents=True, exist_ok=True)
-        library: Any = extras.load("wandb", "wandb", "wandb")
-        logging.getLogger("wandb").propagate = False
-        count = 0
-        try:
-            for run in sweep.runs():
-                _write(library, sweep, run, target)
-                count += 1
-        except library.Error as error:
-            raise StoreError(f"{target}: wandb could not write: {error}") from error
-        finally:
-            library.teardown()
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
+    records: Any = extras.load("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    count = 0
+    for run in sweep.runs():
+        identity = run_id(sweep, run.trial.trial)
+        began = datetime.fromtimestamp(run.started, UTC)
+        folder = target / "wandb" / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}"
+        with storing(folder):
+            for old in (target / "wandb").glob(f"offline-run-*-{identity}"):
+                if old != folder:
+                    shutil.rmtree(old)
+            (folder / "files").mkdir(parents=True, exist_ok=True)
+        made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
+        with replacing(folder / f"run-{identity}.wandb") as path:
+            path.write_bytes(framed(made))
+        count += 1
     return count
 
 
@@ -58,88 +59,113 @@ def run_id(sweep: Exported, trial: int) -> str:
     return f"{sweep.identity}-{trial:05d}"
 
 
-def _write(library: Any, sweep: Exported, run: Run, target: Path) -> None:
-    identity = run_id(sweep, run.trial.trial)
-    for old in (target / "wandb").glob(f"offline-run-*-{identity}"):
-        shutil.rmtree(old)
-    status = run.trial.status
-    settings = library.Settings(
-        mode="offline",
-        silent=True,
-        console="off",
-        save_code=False,
-        disable_git=True,
-        disable_job_creation=True,
-        x_disable_meta=True,
-        x_disable_stats=True,
-        x_save_requirements=False,
-        x_start_time=run.started,
-    )
-    made = library.init(
-        dir=str(target),
-        project=_project(sweep.name),
-        id=identity,
-        name=f"{sweep.name}-{run.trial.trial}",
-        group=sweep.name,
-        job_type="trial",
-        tags=[status.value, f"repeat-{run.trial.repeat}"],
-        notes=run.trial.status_reason or None,
-        config=_config(sweep, run),
-        settings=settings,
-        reinit="finish_previous",
-    )
+def framed(records: Iterable[bytes]) -> bytes:
+    """Records as a file of W&B holds them: each in parts that end with a block, with length, kind and checksum."""
+    out = bytearray(MAGIC)
+    for record in records:
+        rest, kind = memoryview(record), 0
+        while not kind or rest:
+            room = BLOCK - len(out) % BLOCK
+            if room < 7:
+                out += bytes(room)
+                room = BLOCK
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (_MIDDLE if kind else _FIRST) if rest else (_LAST if kind else _WHOLE)
+            out += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
+    return bytes(out)
+
+
+def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
+    """What wandb itself would have written of a run."""
+    number = 0
+
+    def numbered(**content: Any) -> Any:
+        nonlocal number
+        number += 1
+        return known.Record(num=number, **content)
+
+    version = known.VersionInfo(producer=extras.version("wandb"), min_consumer=_READABLE_FROM)
+    yield numbered(header=known.HeaderRecord(version_info=version))
+    yield numbered(run=_run(known, sweep, run, identity))
     for epoch in run.epochs:
-        row = {name: _number(value) for name, value in epoch.scalars.items() if not name.startswith("_")}
-        made.log({**row, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}, step=epoch.number)
-    made.summary.update(
-        {
-            "status": status.value,
-            "reason": run.trial.status_reason,
-            "epochs": run.trial.epochs,
-            **{f"best/{name}": _number(value) for name, value in run.trial.best.items()},
-            **run.facts,
-        }
+        row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
+        items = [known.HistoryItem(nested_key=[_text(name)], value_json=_json(value)) for name, value in row.items()]
+        yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
+    lasted = (run.ended or (run.epochs[-1].time if run.epochs else run.started)) - run.started
+    summary = {**_summary(run), "_runtime": lasted, "_wandb": {"runtime": int(lasted)}}
+    items = [known.SummaryItem(key=_text(name), value_json=_json(value)) for name, value in summary.items()]
+    yield numbered(summary=known.SummaryRecord(update=items))
+    if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
+        exit_code = 1 if run.trial.status in _FAILED else 0
+        yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted)))
+
+
+def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
+    trial = run.trial
+    config = [known.ConfigItem(key=_text(name), value_json=_json(value)) for name, value in _config(sweep, run).items()]
+    made = known.RunRecord(
+        run_id=identity,
+        project=_project(sweep.name),
+        config=known.ConfigRecord(update=config),
+        run_group=_text(sweep.name)[:128],
+        job_type="trial",
+        display_name=f"{_text(sweep.name)[:100]}-{trial.trial:05d}",
+        notes=_text(trial.status_reason),
+        tags=[trial.status.value, f"repeat-{trial.repeat}"],
+        host=_text(str(run.facts.get("node", ""))),
     )
-    made.finish(exit_code=1 if status in _UNSUCCESSFUL else 0)
+    made.start_time.FromMicroseconds(int(run.started * 1e6))
+    match sweep.info.get("provenance"):
+        case {"git": {"commit": str(commit)}}:
+            made.git.commit = commit
+    return made
+
+
+def _summary(run: Run) -> dict[str, object]:
+    """The last of each metric, the best, and what became of the trial."""
+    last: dict[str, object] = {}
+    for epoch in run.epochs:
+        last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
+    best = {f"best/{name}": value for name, value in run.trial.best.items()}
+    told = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
+    return {**last, **best, **told, **{f"trial/{name}": fact for name, fact in run.facts.items()}}
 
 
 def _config(sweep: Exported, run: Run) -> dict[str, object]:
-    """The parameters, nested as dots say, and what else tells the trial apart under ``sweep``."""
-    config: dict[str, object] = dict(run.params)
-    own = {
+    """The parameters, and under ``sweep`` what else tells the trial apart."""
+    trial = run.trial
+    own: Mapping[str, object] = {
         "name": sweep.name,
-        "trial": run.trial.trial,
-        "trial_id": run.trial.trial_id,
-        "repeat": run.trial.repeat,
-        "seed": run.trial.seed,
+        "trial": trial.trial,
+        "trial_id": trial.trial_id,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
+        "provenance": sweep.info.get("provenance"),
     }
-    provenance = sweep.info.get("provenance")
-    return {**config, "sweep.trial" if "sweep" in config else "sweep": {**own, "provenance": provenance}}
+    return {**run.params, "sweep_trial" if "sweep" in run.params else "sweep": own}
 
 
 def _project(name: str) -> str:
-    """A project has no / \\ # ? % : and at most 128 characters."""
-    return "".join("_" if character in "/\\#?%:" else character for character in name)[:128]
+    """A project has none of / \\ # ? % : and at most 128 characters."""
+    return "".join("_" if character in "/\\#?%:" else character for character in _text(name))[:128]
 
 
-def _number(value: float) -> object:
-    """JSON has no NaN; W&B's own words for what is not finite."""
-    if math.isnan(value):
-        return "NaN"
-    return value if math.isfinite(value) else "Infinity" if value > 0 else "-Infinity"
+def _json(value: object) -> str:
+    """JSON with W&B's own words for what is not finite."""
+    return json.dumps(_finite(value), allow_nan=False)
 
 
-@contextmanager
-def _environment() -> Iterator[None]:
-    """wandb reads its settings when it is imported, and those of the user are not for this."""
-    before: Mapping[str, str] = dict(os.environ)
-    for name in [name for name in os.environ if name.startswith("WANDB_")]:
-        del os.environ[name]
-    os.environ.update(_QUIET)
-    try:
-        yield
-    finally:
-        for name in [name for name in os.environ if name.startswith("WANDB_")]:
-            del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if name.startswith("WANDB_")})
+def _finite(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case list():
+            return [_finite(item) for item in value]
+        case dict():
+            return {name: _finite(item) for name, item in value.items()}
+    return value
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
