@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +62,7 @@ def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
     for name, other in done.renamed.items():
         click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
     lines = [f"mlflow   {_trials(done.new)} written, {done.unchanged} there already"]
-    lines.append(f"look     mlflow ui --backend-store-uri {there}" if uri is None else f"at       {there}")
+    lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(there)}" if uri is None else f"at       {there}")
     return "\n".join(lines)
 
 
@@ -73,14 +74,14 @@ def _tensorboard(folder: ResultsFolder, target: Path) -> str:
         count = files.update()
     finally:
         files.close()
-    return f"events   {_trials(count)}\nlook     tensorboard --logdir {target}"
+    return f"events   {_trials(count)}\nlook     tensorboard --logdir {shlex.quote(str(target))}"
 
 
 def _wandb(folder: ResultsFolder, target: Path) -> str:
     from sweep.export import runs, wandb_runs
 
     count = wandb_runs.export(runs.read(folder), target)
-    return f"wandb    {_trials(count)}\nsend     wandb sync {target}/wandb/offline-run-*"
+    return f"wandb    {_trials(count)}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
 
 
 def _trials(count: int) -> str:

@@ -31,7 +31,7 @@ _FAILED = (Status.DIVERGED, Status.OOM, Status.FAILED)
 
 
 def export(sweep: Exported, target: Path) -> int:
-    """Write the runs of all trials below ``target``/wandb, in place of those of an earlier export; returns how many.
+    """Write the runs of all trials into ``target``, in place of those of an earlier export; returns how many.
 
     Raises `StoreError` for a disk that cannot be written.
     """
@@ -41,17 +41,23 @@ def export(sweep: Exported, target: Path) -> int:
     for run in sweep.runs():
         identity = run_id(sweep, run.trial.trial)
         began = datetime.fromtimestamp(run.started, UTC)
-        folder = target / "wandb" / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}"
-        with storing(folder):
-            for old in (target / "wandb").glob(f"offline-run-*-{identity}"):
-                if old != folder:
-                    shutil.rmtree(old)
-            (folder / "files").mkdir(parents=True, exist_ok=True)
         made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
-        with replacing(folder / f"run-{identity}.wandb") as path:
-            path.write_bytes(framed(made))
+        _write(target, f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}", identity, framed(made))
         count += 1
     return count
+
+
+def _write(target: Path, name: str, identity: str, content: bytes) -> None:
+    """One run's folder; what is there already stays as it is, and with it the mark that it was synced."""
+    path = target / name / f"run-{identity}.wandb"
+    with storing(path):
+        if path.is_file() and path.read_bytes() == content:
+            return
+        for old in target.glob(f"offline-run-*-{identity}"):
+            shutil.rmtree(old)
+        (path.parent / "files").mkdir(parents=True)
+    with replacing(path) as aside:
+        aside.write_bytes(content)
 
 
 def run_id(sweep: Exported, trial: int) -> str:

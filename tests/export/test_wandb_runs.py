@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
 
 import pytest
 from hostile import BEGAN, STATUSES, story, trial
@@ -43,7 +49,7 @@ def records(path: Path) -> Iterator[Any]:
 
 def read(target: Path, number: int) -> dict[str, Any]:
     """One run: its own record, config, rows of history, last summary and exit code."""
-    (path,) = (target / "wandb").glob(f"offline-run-*-{number:05d}/*.wandb")
+    (path,) = target.glob(f"offline-run-*-{number:05d}/*.wandb")
     found: dict[str, Any] = {"config": {}, "history": [], "summary": {}}
     for record in records(path):
         match record.WhichOneof("record_type"):
@@ -66,7 +72,7 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     folder, out = made(story()), tmp_path / "out"
     sweep = runs.read(folder)
     assert wandb_runs.export(sweep, out) == len(STATUSES)
-    names = {path.name for path in (out / "wandb").glob("offline-run-*")}
+    names = {path.name for path in out.glob("offline-run-*")}
     assert len(names) == len(STATUSES)
 
     first = read(out, 1)
@@ -98,7 +104,7 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     with Log(folder.log) as log:
         log.append([trial(0, Status.COMPLETED)[-1]])
     wandb_runs.export(runs.read(folder), out)
-    assert {path.name for path in (out / "wandb").glob("offline-run-*")} == names  # the same, in their place
+    assert {path.name for path in out.glob("offline-run-*")} == names  # the same, in their place
     assert read(out, 0)["summary"]["status"] == "completed"
 
 
@@ -117,3 +123,65 @@ def test_ids_follow_from_the_sweep(made: Callable[..., ResultsFolder], identity:
     first, second = (made(trial(0, Status.COMPLETED), name) for name in ("first", "second"))
     ids = [wandb_runs.run_id(runs.read(folder), identity) for folder in (first, second, first)]
     assert ids[0] == ids[2] != ids[1]
+
+
+class _Server(BaseHTTPRequestHandler):
+    """As much of W&B's server as a sync asks for."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
+        body = json.loads(gzip.decompress(sent) if sent[:2] == b"\x1f\x8b" else sent)
+        self.asked.append(body)
+        given = body.get("variables", {})
+        answers: dict[str, object] = {}
+        if "upsertBucket" in body.get("query", ""):
+            project = {"id": "p", "name": given["project"], "entity": {"id": "e", "name": "me"}}
+            bucket = {"id": "b", "name": given["name"], "displayName": given["displayName"], "project": project}
+            answers["upsertBucket"] = {"bucket": {**bucket, "historyLineCount": 0}, "inserted": True}
+        elif "createRunFiles" in body.get("query", ""):
+            answers["createRunFiles"] = {"runID": "b", "uploadHeaders": [], "files": []}
+        self._answer(json.dumps({"data": answers}).encode())
+
+    def _answer(self, content: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+@pytest.mark.slow  # its client takes its time
+@pytest.mark.filterwarnings("default")
+def test_wandb_sync_takes_them(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    wandb_runs.export(runs.read(made(trial(1, Status.COMPLETED))), tmp_path / "out")
+    (folder,) = (tmp_path / "out").glob("offline-run-*")
+    _Server.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("WANDB_")} | {
+            "WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}",
+            "WANDB_API_KEY": "a" * 40,
+            "WANDB_ERROR_REPORTING": "false",
+            "HOME": str(tmp_path),
+        }
+        command = [sys.executable, "-m", "wandb", "sync", "--yes", str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd=tmp_path)
+        server.shutdown()
+    assert "Finished syncing" in done.stderr + done.stdout, done
+    lines = [line for body in _Server.asked for line in _rows(body, "wandb-history.jsonl")]
+    assert [(row["_step"], row["val/acc"], row["_timestamp"]) for row in map(json.loads, lines)] == [
+        (epoch, 0.1 + epoch / 100, BEGAN + 10 + epoch) for epoch in (1, 2, 3)
+    ]
+    upserted = next(body["variables"] for body in _Server.asked if body.get("operationName") == "UpsertBucket")
+    assert (upserted["groupName"], json.loads(upserted["config"])["opt"]["value"]) == ("hostile, ü", "sgd")
+    assert [body["exitcode"] for body in _Server.asked if body.get("complete")] == [0]
+
+
+def _rows(body: dict[str, Any], file: str) -> list[str]:
+    return list(body.get("files", {}).get(file, {}).get("content", [])) if isinstance(body.get("files"), dict) else []
