@@ -96,8 +96,11 @@ def _record(event: Any) -> bytes:
 
 
 def _hparams(tag: str, data: Any) -> Any:
-    made = metadata.create_summary_metadata(data)
-    return summary_pb2.Summary.Value(tag=tag, metadata=made, tensor=metadata.NULL_TENSOR)
+    data.version = metadata.PLUGIN_DATA_VERSION
+    content = data.SerializeToString(deterministic=True)  # which the package's own function does not ask for
+    plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=content)
+    described = summary_pb2.SummaryMetadata(plugin_data=plugin)
+    return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
 
 
 def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
