@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -60,20 +61,23 @@ def export(sweep: Exported, uri: str) -> Done:
         raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before it is imported
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
-    logging.getLogger("mlflow").setLevel(logging.ERROR)
-    logging.getLogger("alembic").setLevel(logging.ERROR)
-    try:
-        client = library.MlflowClient(tracking_uri=uri)
-        experiment = _experiment(client, sweep, uri)
-    except InputError:
-        raise
-    except Exception as error:  # of a driver of a database, of the network, of MLflow
-        raise InputError.one(f"--tracking-uri {uri}", _first_line(error), "is that the address of MLflow?") from error
-    try:
-        return _Export(client, experiment, sweep).all()
-    except Exception as error:
-        raise StoreError(f"{uri}: MLflow could not take a run: {_first_line(error)}") from error
+    for name in ("mlflow", "alembic"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MLflow about its own libraries
+        library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
+        try:
+            client = library.MlflowClient(tracking_uri=uri)
+            experiment = _experiment(client, sweep, uri)
+        except InputError:
+            raise
+        except Exception as error:  # of a driver of a database, of the network, of MLflow
+            what = _first_line(error)
+            raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
+        try:
+            return _Export(client, experiment, sweep).all()
+        except Exception as error:
+            raise StoreError(f"{uri}: MLflow could not take a run: {_first_line(error)}") from error
 
 
 class _Export:
@@ -94,7 +98,7 @@ class _Export:
         new = unchanged = 0
         for run in self._sweep.runs():
             old = known.get(str(run.trial.trial))
-            if old is not None and old.data.tags.get(_DONE) == _state(run):
+            if old is not None and old.data.tags.get(_DONE) == self._state(run):
                 unchanged += 1
                 continue
             if old is not None:
@@ -157,12 +161,20 @@ class _Export:
         both = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
         for metrics, some in both:
             self._client.log_batch(run_id, metrics=metrics, params=some)
-        self._client.set_tag(run_id, _DONE, _state(run))  # last: what has none was cut short
-        status = _STATUS[trial.status]
+        self._client.set_tag(run_id, _DONE, self._state(run))  # last: what has none was cut short
+        status = self._status(run)
         if run.ended is None or trial.status is Status.INTERRUPTED:
             self._client.update_run(run_id, status)
         else:
             self._client.set_terminated(run_id, status, _ms(run.ended))
+
+    def _status(self, run: Run) -> str:
+        """What a trial is for MLflow; one that nobody drives will go on."""
+        is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
+        return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
+
+    def _state(self, run: Run) -> str:
+        return f"{run.trial.status.value} {run.trial.epochs} {self._status(run)}"
 
     def _values(self, run: Run) -> Iterator[Any]:
         for epoch in run.epochs:
@@ -189,10 +201,6 @@ def _experiment(client: Any, sweep: Exported, uri: str) -> str:
 def _safe(names: Sequence[str]) -> dict[str, str]:
     """Names that MLflow takes: of allowed characters, and none that as a path would be another."""
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
-
-
-def _state(run: Run) -> str:
-    return f"{run.trial.status.value} {run.trial.epochs}"
 
 
 def _provenance(info: Mapping[str, object]) -> dict[str, str]:

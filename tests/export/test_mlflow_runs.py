@@ -41,7 +41,7 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     assert parent.data.tags["sweep.best_trial"] == "1"
     assert {run.data.tags["mlflow.parentRunId"] for run in found.values()} == {parent.info.run_id}
     assert [found[str(number)].info.status for number in range(len(STATUSES))] == [
-        *("RUNNING", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "SCHEDULED")
+        *("SCHEDULED", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "SCHEDULED")
     ]
     first = found["1"]
     assert first.data.params == {
