@@ -37,24 +37,27 @@ def export(sweep: Exported, target: Path) -> int:
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
     records: Any = extras.load("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    with storing(target):
+        found = target.glob(f"offline-run-*-{sweep.identity}-*")
+        earlier = {path.name.split("-", 3)[3]: path for path in found}  # by the id
     count = 0
     for run in sweep.runs():
         identity = run_id(sweep, run.trial.trial)
         began = datetime.fromtimestamp(run.started, UTC)
         made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
-        _write(target, f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}", identity, framed(made))
+        path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
+        _write(path, framed(made), earlier.get(identity))
         count += 1
     return count
 
 
-def _write(target: Path, name: str, identity: str, content: bytes) -> None:
+def _write(path: Path, content: bytes, earlier: Path | None) -> None:
     """One run's folder; what is there already stays as it is, and with it the mark that it was synced."""
-    path = target / name / f"run-{identity}.wandb"
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
-        for old in target.glob(f"offline-run-*-{identity}"):
-            shutil.rmtree(old)
+        if earlier is not None:
+            shutil.rmtree(earlier)
         (path.parent / "files").mkdir(parents=True)
     with replacing(path) as aside:
         aside.write_bytes(content)

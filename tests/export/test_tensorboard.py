@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -115,6 +116,20 @@ def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
     assert first.hparams["lr"].number_value == pytest.approx(0.1)
     values = {value.name.tag: value for value in first.metric_values}
     assert (values["val/acc"].value, values["val/acc"].training_step) == (pytest.approx(0.08), 3)  # mean of 0.03, 0.13
+
+
+def test_tensorflow_is_not_imported(hostile: ResultsFolder, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom sweep.export.tensorboard import EventFiles\n"
+        "from sweep.store.folder import ResultsFolder\n"
+        "print(EventFiles(ResultsFolder(Path(sys.argv[1])), Path(sys.argv[2])).update())\n"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, hostile.path, tmp_path / "other"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{len(STATUSES)}\n"
+    write(hostile, tmp_path / "here")
+    assert content(tmp_path / "other") == content(tmp_path / "here")  # in another process
 
 
 def pieces(folder: ResultsFolder) -> Iterator[None]:
