@@ -69,7 +69,10 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
     assert named <= known | others, named - known - others
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "results" / "README.md"], ids=lambda p: p.parent.name)
+WITH_RESULTS = [ROOT / "README.md", ROOT / "results" / "README.md", ROOT / "docs" / "dashboards.md"]
+
+
+@pytest.mark.parametrize("page", WITH_RESULTS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [block for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "results/" in block]
     assert blocks

@@ -6,7 +6,18 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, repairing, reporting, running, status, winner
+from sweep.cli import (
+    analysis,
+    dashboard,
+    doctor,
+    exporting,
+    planning,
+    repairing,
+    reporting,
+    running,
+    status,
+    winner,
+)
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -52,6 +63,8 @@ for _command in (
     winner.best,
     winner.retrain,
     reporting.report,
+    dashboard.dashboard,
+    exporting.export,
     planning.schema,
     doctor.doctor,
 ):

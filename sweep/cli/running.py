@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -46,6 +49,7 @@ def run(
     inline: bool,
     quiet: bool,
     verbose: bool,
+    tensorboard: bool,
 ) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
@@ -64,6 +68,7 @@ def run(
         inline=inline,
         memo=not no_memo,
         profile=profile,
+        beside=_followers(tensorboard=tensorboard),
     )
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
@@ -100,6 +105,7 @@ def resume(
     inline: bool,
     quiet: bool,
     verbose: bool,
+    tensorboard: bool,
 ) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     require_locks()
@@ -116,9 +122,20 @@ def resume(
         inline=inline,
         memo=not no_memo,
         retry_failed=retry_failed,
+        beside=_followers(tensorboard=tensorboard),
     )
     outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
     conclude(outcome, quiet=quiet)
+
+
+def _followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
+    """What else keeps up with the log while a sweep runs. Raises `InputError` where a library is missing."""
+    if not tensorboard:
+        return ()
+    from sweep.export import tensorboard as event_files
+
+    event_files.require()
+    return (event_files.LiveEventFiles,)
 
 
 class _Viewer:
@@ -158,6 +175,8 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
+    if (folder.path / "tensorboard").is_dir():
+        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if not quiet:

@@ -7,7 +7,7 @@ import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -46,6 +46,7 @@ class Options:
     memo: bool = True
     retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
+    beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +230,10 @@ def _session(
             pulse.replay(history)
         for event in history:
             keeper.on(event)
-        writer = TableWriter(folder)
+        followers = ExitStack()
         try:
+            for follower in (TableWriter, *options.beside):
+                followers.enter_context(follower(folder))
             with interruption.handled(first, second):
                 again = coordinator.open(history, retry_failed=options.retry_failed)
                 if options.retry_failed:
@@ -244,7 +247,7 @@ def _session(
                     raise
                 coordinator.close()
         finally:
-            full = _closed(writer)
+            full = _closed(followers)
     if coordinator.error:
         raise coordinator.error
     for (name, told), count in answers.items():
@@ -255,10 +258,10 @@ def _session(
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 
 
-def _closed(writer: TableWriter) -> str | None:
+def _closed(followers: ExitStack) -> str | None:
     """Why the tables could not be brought up to date: they are derived from the log, and no loss."""
     try:
-        writer.close()
+        followers.close()
     except StoreError as error:
         return str(error)
     return None

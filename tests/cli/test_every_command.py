@@ -130,6 +130,9 @@ READING = (
     Row("compare {} --json --limit 1", out=r'"rows": \['),
     Row("report {}", out=r"report   results/{}/report.html"),
     Row("report {} --results results --output NEW", out="report   NEW"),
+    Row("export csv {} --results results", out="csv      results/{}/csv/trials.csv"),
+    Row("export tensorboard {} --output NEW", out=r"events   \d trials?\nlook     tensorboard --logdir NEW"),
+    Row("export wandb {}", out=r"wandb    \d trials?\nsend     wandb sync results/{}/wandb/offline-run"),
 )
 BEST = (
     Row("best {}", out=r"(?s)rank +trial.*\n +1 "),
@@ -199,6 +202,18 @@ OTHERS = (
     Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("resume nowhere", 2, err="no such sweep"),
     Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
+    Row(
+        "run one.yaml --inline --name NEW --no-memo --tensorboard", out="events   tensorboard --logdir results/NEW/tens"
+    ),
+    Row("resume killed --inline --tensorboard", out="--logdir results/killed/tensorboard"),
+    Row("export mlflow one --output NEW", out="mlflow   3 trials written, 0 there already"),
+    Row("export mlflow one --tracking-uri mlruns", 2, err="--tracking-uri mlruns: is no address of a tracking"),
+    Row("export mlflow one --tracking-uri sqlite:///a.db --output NEW", 2, err="name two places"),
+    Row("export csv one --tracking-uri sqlite:///a.db", 2, err="means nothing to csv"),
+    Row("export csv nowhere", 2, err="no such sweep"),
+    Row("export excel one", 2, err="'excel' is not one of"),
+    Row("dashboard nowhere --results results --port 0", 2, err="no such sweep"),
+    Row("dashboard one --port 99999", 2, err="99999"),
     Row("stop one --results results", 2, err="is not running"),
     Row("stop one --trial 1 --now", 2, err="is not running"),
     Row("repair one --results results", out="one"),
