@@ -53,7 +53,7 @@ function showLegend() {
       const item = document.createElement("li");
       const swatch = document.createElement("i");
       swatch.style.background = colour;
-      item.append(swatch, isolate(name));
+      item.append(swatch, ...(name ? [isolate(name)] : []));
       return item;
     }),
   );

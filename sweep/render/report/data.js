@@ -82,7 +82,7 @@ function numberScale(low, high, log, pad = 0.04, format = figure) {
       for (const factor of factors) add(Number(`${factor}e${power}`));
     }
   } else {
-    const step = niceStep((back(to) - back(from)) / 5);
+    const step = niceStep((back(to) - back(from)) / 6);
     for (let mark = Math.ceil(back(from) / step - 1e-9); mark * step <= back(to) + step * 1e-9; mark++) {
       add(Number((mark * step).toPrecision(12)));
     }
@@ -133,7 +133,10 @@ const OBJECTIVES = DATA.objectives.map((one) => {
 const PARAMS = DATA.params.map((one) => {
   if (one.labels) return { ...one, numeric: false, scale: choiceScale(one.labels) };
   const [low, high] = extremes(one.values);
-  return { ...one, numeric: true, scale: numberScale(low, high, one.log) };
+  const scale = numberScale(low, high, one.log);
+  const values = new Set(one.values.filter((value) => value !== null));
+  if (values.size <= 6) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
+  return { ...one, numeric: true, scale };
 });
 const FIELDS = [...OBJECTIVES, ...PARAMS];
 const SEVERAL = DATA.sweeps.length > 1;

@@ -12,13 +12,16 @@ class LinePlot extends Plot {
       grouped.get(group).push(trial);
     }
     const shapes = [];
-    const opacity = mode === "faded" ? Math.min(thin(N), 0.35) : mode === "current" ? 1 : thin(order.length);
-    for (const [group, trials] of grouped) {
+    const few = order.length <= 60;
+    // Blending many lines takes twice the time of covering them; the best come last, and so lie above.
+    const opacity = mode === "faded" ? Math.min(thin(N), 0.35) : mode === "chosen" && !few ? 1 : thin(order.length);
+    const width = mode === "current" ? 3 : few ? 1.6 : 1;
+    for (const [group, trials] of [...grouped].sort(([one], [other]) => one - other)) {
       const colour = group < 0 ? theme.faint : theme.palette[group];
-      for (let at = 0; at < trials.length; at += CHUNK) {
-        const part = trials.slice(at, at + CHUNK);
-        if (mode === "current") shapes.push(this.strokes(part, theme.paper, 6, 0.9));
-        shapes.push(this.strokes(part, colour, mode === "current" ? 3 : order.length > 300 ? 1 : 1.5, opacity));
+      if (mode === "current") shapes.push(this.strokes(trials, theme.paper, 6, 0.9));
+      const chunk = few ? 1 : CHUNK;
+      for (let at = 0; at < trials.length; at += chunk) {
+        shapes.push(this.strokes(trials.slice(at, at + chunk), colour, width, mode === "current" ? 1 : opacity));
       }
       shapes.push(...this.ends(trials, colour, mode));
     }
@@ -208,14 +211,16 @@ class ParallelPlot extends LinePlot {
       parallelAxis: this.fields.map((field, at) => ({
         ...this.axis(field.scale, field.name, { most: 9 }),
         id: `axis${at}`,
+        zlevel: CURRENT + 1,
         dim: at,
         realtime: true,
         splitLine: { show: false },
         nameLocation: "end",
         nameGap: this.lying ? 6 : 16,
         name: shortened(field.name, most),
-        nameTextStyle: { color: theme.ink, fontSize: 12, fontWeight: at ? "normal" : "bold", align: this.lying ? "right" : "center", padding: this.lying ? [0, -26, 34, 0] : 0 },
+        nameTextStyle: { color: theme.ink, fontSize: 12, fontWeight: at ? "normal" : "bold", align: this.lying ? "right" : "center", padding: this.lying ? [0, -30, 38, 0] : 0, textBorderColor: theme.paper, textBorderWidth: 3 },
         axisLine: { lineStyle: { color: theme.faint, width: 1.4 } },
+        axisLabel: { ...this.axis(field.scale, "").axisLabel, textBorderColor: theme.paper, textBorderWidth: 3, color: theme.ink },
         areaSelectStyle: { width: 22, color: theme.accent, borderColor: theme.accent, borderWidth: 1, opacity: 0.28 },
       })),
       // The component wants a series; the lines are shapes of ours.

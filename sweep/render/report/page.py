@@ -183,15 +183,18 @@ def _failures(accounts: Sequence[Account], ranking: Ranking) -> Iterator[Failure
 
 
 def _provenance(info: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """What the numbers come from, flat: versions, commit, machine, command."""
-    for group in (info.get("provenance"), {"source": info.get("source")}):
-        for name, value in group.items() if isinstance(group, Mapping) else ():
-            if isinstance(value, Mapping):
-                told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
-            else:
-                told = _word(value)
-            if told:
-                yield name, told
+    """What the numbers come from, flat: versions, commit, machine, command, code."""
+    about, source = info.get("provenance"), info.get("source")
+    groups = {**(about if isinstance(about, Mapping) else {}), **(source if isinstance(source, Mapping) else {})}
+    if isinstance(about, Mapping) and "packages" in about:
+        groups["packages"] = about["packages"]  # the code's own list is much longer
+    for name, value in groups.items():
+        if isinstance(value, Mapping):
+            told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
+        else:
+            told = _word(value)
+        if told:
+            yield {"sha256": "code sha256", "modules": "code"}.get(name, name), told
 
 
 def _word(value: object) -> str:

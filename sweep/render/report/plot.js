@@ -5,7 +5,7 @@
 const ALL = 1;
 const CHOSEN = 2;
 const CURRENT = 3;
-const CHUNK = 40; // lines in a path: long paths cost more than many
+const CHUNK = 40; // lines in a path of a pixel's width; wider ones are a path each, for outlines of long paths are slow
 const BUSY = 2000; // lines drawn while something is being dragged
 
 const Strokes = echarts.graphic.extendShape({
@@ -114,7 +114,7 @@ class Plot {
     const { left, right, top, bottom } = this.margin;
     const [width, height] = [this.chart.getWidth(), this.chart.getHeight()];
     this.rect = { x: left, y: top, width: Math.max(width - left - right, 1), height: Math.max(height - top - bottom, 1) };
-    this.chart.setOption({ animation: false, textStyle: { fontFamily: "inherit" }, ...this.options() }, { notMerge: true });
+    this.chart.setOption({ animation: false, textStyle: { fontFamily: theme.font }, ...this.options() }, { notMerge: true });
     this.setMode();
     this.place();
     this.base();
@@ -166,8 +166,8 @@ class Plot {
     const { left, right, top, bottom } = this.margin;
     const brushable = this.brushes
       ? {
+          toolbox: { show: false },
           brush: {
-            toolbox: [],
             xAxisIndex: 0,
             brushStyle: { color: theme.accent + "22", borderColor: theme.accent, borderWidth: 1 },
             throttleType: "fixRate",

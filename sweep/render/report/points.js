@@ -163,7 +163,8 @@ class ContourPlot extends PointPlot {
     }
     if (known.length < 3) return [];
     const few = known.length > 3000 ? known.filter((_, at) => at % Math.ceil(known.length / 3000) === 0) : known;
-    const wide = Math.max(0.06, 0.5 / Math.sqrt(few.length));
+    const places = new Set(few.map(([x, y]) => `${x.toFixed(2)} ${y.toFixed(2)}`)).size;
+    const wide = Math.max(0.05, Math.min(0.35, 0.8 / Math.sqrt(places)));
     const [columns, rows] = [this.x, this.y].map((scale) => scale.labels?.length ?? CELLS);
     const cells = [];
     for (let column = 0; column < columns; column++) {

@@ -6,6 +6,7 @@ const selection = {
   count: 0,
   order: [], // the selected ones, the worst first
   version: 0, // counts the changes
+  source: null, // what made the last one
   current: -1, // the trial under the pointer, or of the keyboard
   parts: new Map(), // by source: its mask; more than one where selections are combined
   listeners: [],
@@ -30,6 +31,7 @@ function select(source, mask, settled = true) {
   selection.order = selection.mask ? ORDER.filter((trial) => selection.mask[trial]) : [];
   selection.count = selection.order.length;
   selection.version++;
+  selection.source = source;
   notify(settled);
 }
 

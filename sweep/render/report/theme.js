@@ -1,7 +1,7 @@
 "use strict";
 // Colours: of the page, by its style sheet; of trials, by what the reader wants to see.
 
-const theme = { ink: "", faint: "", line: "", paper: "", accent: "", dark: false, palette: [], group: () => 0, legend: [] };
+const theme = { ink: "", faint: "", line: "", paper: "", accent: "", dark: false, font: "", palette: [], group: () => 0, legend: [] };
 
 // Okabe and Ito's colours, told apart by colour-blind people too; the second set for dark paper.
 const APART = {
@@ -23,6 +23,7 @@ function readTheme() {
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
   for (const name of ["ink", "faint", "line", "paper", "accent"]) theme[name] = read(name);
   theme.dark = read("scheme") === "dark";
+  theme.font = getComputedStyle(document.body).fontFamily;
   colourBy(document.getElementById("colour").value);
 }
 

@@ -118,7 +118,7 @@ class ImportancePlot {
     this.chart.setOption(
       {
         animation: false,
-        textStyle: { fontFamily: "inherit" },
+        textStyle: { fontFamily: theme.font },
         grid: { left: Math.min(20 + 6.6 * longest, 0.4 * this.box.clientWidth), right: 24, top: 4, bottom: 44 },
         xAxis: {
           type: "value", min: 0, max: 1, name: "share of the importance", nameLocation: "middle", nameGap: 26,
