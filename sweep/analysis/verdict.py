@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweep.analysis.ranking import Ranked, Ranking
+from sweep.errors import printable
 from sweep.events import Value
 
 
@@ -85,7 +86,7 @@ def _named(row: Ranked, ranking: Ranking) -> str:
     where = f"trial {trials[0]}" if len(trials) == 1 else f"trials {', '.join(map(str, trials))}"
     if len({one.sweep for one in ranking.rows}) > 1:
         where = f"{where} of {row.sweep}"
-    return f"{told} ({where})" if told else f"the only configuration ({where})"
+    return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
 
 
 def _interval(row: Ranked, *, repeats: bool = False) -> str:

@@ -119,8 +119,8 @@ function openPareto() {
   }
 }
 
-// While something is dragged and frames take longer than a thirtieth of a second, the chart in hand is drawn in each,
-// the others in every fourth.
+// While something is dragged and frames take long, the chart in hand is drawn in each,
+// the others in every fifth.
 const pace = { last: 0, frame: 0, mean: 16 };
 function isSlow(settled) {
   const now = performance.now();
@@ -131,7 +131,7 @@ function isSlow(settled) {
     return false;
   }
   pace.mean += 0.3 * (took - pace.mean);
-  return pace.mean > 30 && pace.frame++ % 4 !== 0;
+  return pace.mean > 24 && pace.frame++ % 5 !== 0;
 }
 
 let resting = 0;
@@ -179,13 +179,17 @@ function openPrinting() {
     before = document.documentElement.dataset.theme;
     table.printing = true;
     showRows();
+    document.documentElement.classList.add("printing"); // as wide as paper, so that canvases are made for it
     for (const plot of plots) plot.open();
     setTheme("light");
+    for (const plot of plots) plot.resize();
     for (const details of document.querySelectorAll("details.printed")) details.open = true;
   });
   addEventListener("afterprint", () => {
     table.printing = false;
+    document.documentElement.classList.remove("printing");
     setTheme(before);
+    for (const plot of plots) plot.resize();
     showRows();
   });
 }
