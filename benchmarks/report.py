@@ -115,7 +115,9 @@ def browse(page_file: Path) -> None:
         print(f"opened   {time.perf_counter() - began:5.2f} s")
         for kind in ("curves", "parallel"):
             rate, slowest, lines = page.evaluate(DRAG, kind)
-            print(f"{kind:8} {rate:5.1f} frames/s, 95 % within {slowest:.0f} ms, {lines:.0f} trials selected on average")
+            print(
+                f"{kind:8} {rate:5.1f} frames/s, 95 % within {slowest:.0f} ms, {lines:.0f} trials selected on average"
+            )
         browser.close()
 
 

@@ -62,9 +62,7 @@ def of_table(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str]
     )
 
 
-def _ordered(
-    metrics: pa.Table, trials: Sequence[int]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """For each row of the table which of ``trials`` it is of (-1: none), and its epoch."""
     from sweep.store import values
 
@@ -86,7 +84,7 @@ def _thinned(
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
     step = np.maximum(length / most, 1.0)
-    chosen = np.floor(place / step) != np.floor((place - 1) / step)
+    chosen: npt.NDArray[np.bool_] = np.floor(place / step) != np.floor((place - 1) / step)
     chosen[place == length - 1] = True
     order = np.lexsort((np.nan_to_num(values, nan=0.0), row))
     ends = starts[1:][np.diff(starts) > 0] - 1

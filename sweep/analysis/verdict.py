@@ -65,7 +65,9 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
         gap = abs(score.mean - next_score.mean)
         told = f"The next, {_named(follower, ranking)}, is {gap:.2g} behind{_interval(follower, repeats=True)}"
     if len(score.values) < 2 or len(next_score.values) < 2:
-        return f"{told}. With one seed it cannot be told from luck; repeats: 3 in the sweep file trains each three times."
+        return (
+            f"{told}. With one seed it cannot be told from luck; repeats: 3 in the sweep file trains each three times."
+        )
     if equal:
         return f"{told}: the repeats do not tell them apart."
     low, high = score.interval or (score.mean, score.mean)

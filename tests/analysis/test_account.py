@@ -32,7 +32,9 @@ def test_a_sweep_that_has_not_begun(sweep_of) -> None:
 
 def test_the_question_is_the_first_comment(sweep_of) -> None:
     folder = sweep_of(RUNS)
-    folder.spec.write_text("\ufeff# Is a better than b?\n#\n# yaml-language-server: $schema=x\n# A minute.\na: 1\n# no\n")
+    folder.spec.write_text(
+        "\ufeff# Is a better than b?\n#\n# yaml-language-server: $schema=x\n# A minute.\na: 1\n# no\n"
+    )
     assert account.of(folder).question == ("Is a better than b?", "A minute.")
 
 

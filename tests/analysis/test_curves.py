@@ -14,7 +14,9 @@ def metrics(rows: list[tuple[int, int, float | None, float]]) -> pa.Table:
 
 
 def test_rows_come_in_the_order_of_trials_and_epochs() -> None:
-    found = of_table(metrics([(7, 2, 0.2, 1.0), (3, 1, None, 2.0), (7, 1, 0.1, 3.0), (9, 1, 0.5, 4.0)]), [7, 3, 1], ["acc"])
+    found = of_table(
+        metrics([(7, 2, 0.2, 1.0), (3, 1, None, 2.0), (7, 1, 0.1, 3.0), (9, 1, 0.5, 4.0)]), [7, 3, 1], ["acc"]
+    )
     assert found.starts.tolist() == [0, 2, 3, 3]  # trial 9 was not asked for, 1 has no epoch
     assert found.epochs.tolist() == [1, 2, 1]
     np.testing.assert_array_equal(found.values["acc"], np.float32([0.1, 0.2, np.nan]))

@@ -12,7 +12,7 @@ from sweep.events import Status
 
 def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPLETED, **kwargs) -> str:
     runs = [({"a": a}, status, [{"acc": score}]) for a, several in scores.items() for score in several]
-    return sentence(rank([read(sweep_of(runs))]), **kwargs)
+    return sentence(rank([read(sweep_of(runs, status.value))]), **kwargs)
 
 
 @pytest.mark.parametrize(
@@ -20,13 +20,19 @@ def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPL
     [
         ({}, ["No trial has begun"]),
         ({1: [0.5]}, ["the only configuration (trial 0) with acc 0.5", "No other configuration completed"]),
-        ({1: [0.5], 2: [0.7]}, ["a=2 (trial 1) with acc 0.7", "a=1 (trial 0), is 0.2 behind", "cannot be told from luck"]),
+        (
+            {1: [0.5], 2: [0.7]},
+            ["a=2 (trial 1) with acc 0.7", "a=1 (trial 0), is 0.2 behind", "cannot be told from luck"],
+        ),
         ({1: [0.5], 2: [0.5]}, ["1 other configuration reached the same score", "cannot be told from luck"]),
         (
             {1: [0.5, 0.51, 0.52], 2: [0.9, 0.91, 0.92]},
             ["a=2 (trials 3, 4, 5) with acc 0.91 on average over 3 repeats (95 % interval 0.8852 to", "do not overlap"],
         ),
-        ({1: [0.5, 0.9], 2: [0.7, 0.75]}, ["Its interval overlaps that of the best: the repeats do not tell them apart"]),
+        (
+            {1: [0.5, 0.9], 2: [0.7, 0.75]},
+            ["Its interval overlaps that of the best: the repeats do not tell them apart"],
+        ),
     ],
 )
 def test_one_objective(sweep_of, scores: dict[int, list[float]], parts: list[str]) -> None:
@@ -36,7 +42,9 @@ def test_one_objective(sweep_of, scores: dict[int, list[float]], parts: list[str
 
 def test_what_has_not_completed_is_no_answer(sweep_of) -> None:
     assert told(sweep_of, {1: [0.5]}, Status.PRUNED) == "No trial has completed, so there is no answer."
-    assert told(sweep_of, {1: [0.5]}, Status.RUNNING, running=True) == "No trial has completed yet, so there is no answer."
+    assert (
+        told(sweep_of, {1: [0.5]}, Status.RUNNING, running=True) == "No trial has completed yet, so there is no answer."
+    )
 
 
 def test_a_running_sweep_says_so(sweep_of) -> None:

@@ -51,7 +51,10 @@ def test_a_pause_is_nobodys_work(tmp_path: Path) -> None:
     events = [first, *ran(0, 1.0, 104.0), *ran(1, 2.0, 6.0), *ran(2, 101.0, 106.0), second]
     found = timeline(tmp_path, events)
     assert found.pauses == ((6.0, 100.0),)
-    assert [(span.row, span.begin, span.end) for span in found.spans if span.row == 0] == [(0, 1.0, 6.0), (0, 100.0, 104.0)]
+    assert [(span.row, span.begin, span.end) for span in found.spans if span.row == 0] == [
+        (0, 1.0, 6.0),
+        (0, 100.0, 104.0),
+    ]
     assert found.idle_s == pytest.approx(2 * 12 - found.busy_s)
 
 

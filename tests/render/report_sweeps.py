@@ -37,7 +37,9 @@ def written(
 ) -> ResultsFolder:
     """A results folder with these events in its log."""
     info = {"objectives": list(objectives), "provenance": {"python": "3.11", "gpus": []}}
-    folder = ResultsFolder.create(results, name, f"# What is {EVIL.splitlines()[0]}?\n# Costs nothing.\nepochs: 3\n", info)
+    folder = ResultsFolder.create(
+        results, name, f"# What is {EVIL.splitlines()[0]}?\n# Costs nothing.\nepochs: 3\n", info
+    )
     with Log(folder.log) as log:
         log.append([SessionStarted(time=0.0, resumed=False, version="1"), *events])
     return folder
@@ -48,7 +50,12 @@ def mixed(trials: int = 36) -> list[Event]:
     events: list[Event] = []
     for n in range(trials):
         rate = 10 ** (-4 + 3 * ((n * 7) % trials) / trials)
-        params: dict[str, object] = {"lr": rate, "units": [8, 16, 32][n % 3], "flag": n % 2 == 0, EVIL: ["a", EVIL][n % 2]}
+        params: dict[str, object] = {
+            "lr": rate,
+            "units": [8, 16, 32][n % 3],
+            "flag": n % 2 == 0,
+            EVIL: ["a", EVIL][n % 2],
+        }
         if n % 3 == 0:
             params["optimizer.momentum"] = 0.5 + n / 100
         scores = [0.9 - 0.05 * (math.log10(rate) + 2.5) ** 2 - 0.4 / epoch for epoch in range(1, 6)]

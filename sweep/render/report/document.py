@@ -101,8 +101,9 @@ def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[
 
 def _declared(info: Mapping[str, object], name: str) -> Mapping[str, object]:
     match info:
-        case {"spec": {"parameters": dict(parameters)}} if isinstance(parameters.get(name), dict):
-            return parameters[name]
+        case {"spec": {"parameters": dict(parameters)}}:
+            declared = parameters.get(name)
+            return declared if isinstance(declared, dict) else {}
     return {}
 
 
@@ -163,5 +164,3 @@ def _number(value: object) -> float | None:
     if not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return value if isinstance(value, int) else float(f"{value:.7g}")
-
-

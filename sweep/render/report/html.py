@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from sweep.analysis import verdict
 from sweep.analysis.account import Account
+from sweep.analysis.curves import POINTS
 from sweep.analysis.ranking import Ranking, rank
 from sweep.events import Status
 from sweep.render.figures import duration, moment, setting, settings
@@ -24,7 +25,6 @@ SCRIPTS = (
     *("timeline.js", "table.js", "controls.js", "main.js"),
 )
 FAILURES = 50  # tracebacks at most
-_POINTS = 600_000  # of the curves of all sweeps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def page(folders: Sequence[ResultsFolder]) -> str:
     """
     from sweep.analysis import account
 
-    accounts = [account.of(folder, _POINTS // len(folders)) for folder in folders]
+    accounts = [account.of(folder, POINTS // len(folders)) for folder in folders]
     ranking = rank([one.sweep for one in accounts])
     content = document(accounts, ranking)
-    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # noqa: S704  # ours, and ECharts
-    style = Markup(_asset("report.css"))  # noqa: S704  # ours
+    scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
+    style = Markup(_asset("report.css"))  # ours
     failures = list(_failures(accounts, ranking))
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("sweep.render.report", "."),
@@ -80,11 +80,13 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.jinja").render(
+    return environment.get_template(
+        "report.html.jinja"
+    ).render(
         policy=_policy(scripts, style),
         scripts=scripts,
         style=style,
-        data=Markup(as_json(content)),  # noqa: S704  # has no character that HTML knows
+        data=Markup(as_json(content)),  # has no character that HTML knows
         title=" · ".join(one.sweep.folder.name for one in accounts),
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
@@ -149,9 +151,11 @@ def _facts(account: Account, ranking: Ranking) -> Iterator[tuple[str, str]]:
 def _counted(accounts: Sequence[Account]) -> str:
     """How many curves are marked as what."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
-    marks = {"○ pruned": (Status.PRUNED,), "× lost": (Status.DIVERGED, Status.OOM, Status.FAILED)}
-    counts = {name: sum(trial.status in which for trial in trials) for name, which in marks.items()}
-    return ", ".join(f"{count} end in {name}" for name, count in counts.items() if count)
+    pruned = sum(trial.status is Status.PRUNED for trial in trials)
+    lost = sum(trial.status in (Status.DIVERGED, Status.OOM, Status.FAILED) for trial in trials)
+    parts = [f"{pruned} end in a ring: pruned"] * bool(pruned)
+    parts += [f"{lost} in a cross: diverged, out of memory or failed, where they had begun"] * bool(lost)
+    return "; ".join(parts)
 
 
 def _utilisation(accounts: Sequence[Account]) -> Iterator[str]:
