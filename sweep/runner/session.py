@@ -153,7 +153,7 @@ def _drive(
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, folder, watching, leave) as train:
+            with _backend(options, devices, spec, source, folder, watching, leave) as train:
                 beginning.close()
                 return _session(spec, folder, devices, job, options, watching, train, leave)
         finally:
@@ -295,6 +295,7 @@ def _backend(
     options: Options,
     devices: Devices,
     spec: Spec,
+    source: Source,
     folder: ResultsFolder,
     view: View,
     leave: Callable[[str], NoReturn],
@@ -303,16 +304,18 @@ def _backend(
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
-    from sweep.backends.ray_tune import cluster
+    from sweep.backends.ray_tune import cluster, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
     lost = partial(leave, "Ray has died")
-    with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
+    most = _most(spec, options)
+    ahead = starting.importing_ahead(source.first_imports, devices, most)
+    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead) as found:
         from sweep.backends.ray_tune import backend
 
-        room = found.room(devices, _most(spec, options))
+        room = found.room(devices, most)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(
                 driver,
