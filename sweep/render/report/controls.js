@@ -141,6 +141,7 @@ function openKeyboard(plot) {
   const byRank = [...ORDER].reverse();
   const place = Array(N);
   byRank.forEach((trial, at) => (place[trial] = at));
+  plot.box.addEventListener("focus", () => plot.open());
   plot.box.addEventListener("keydown", (event) => {
     const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
     if (event.key in steps && N) {
