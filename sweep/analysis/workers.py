@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,13 +46,11 @@ def of_tables(path: Path, read: Tables) -> Timeline:
     """The lanes of a sweep of which the tables have been read."""
     from sweep.store import values
 
-    names = ("started_at", "ended_at", "node", "devices", "status")
-    columns = values.columns(read.trials, names)
+    columns = values.columns(read.trials, ("node", "devices", "status"))
+    times = [_seconds(read, name) for name in ("started_at", "ended_at")]
     pauses = _pauses(path, read.history)
     known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)
-    for row, (started, ended, node, devices, status) in enumerate(zip(*(columns[n] for n in names), strict=True)):
-        begin = started.timestamp() if isinstance(started, datetime) else None
-        end = ended.timestamp() if isinstance(ended, datetime) else None
+    for row, (begin, end, node, devices, status) in enumerate(zip(*times, *columns.values(), strict=True)):
         if end is None and status == Status.RUNNING:
             end = read.history.last
         if begin is not None and end is not None and end > begin:
@@ -72,6 +69,12 @@ def of_tables(path: Path, read: Tables) -> Timeline:
     busy = sum(span.end - span.begin for span in spans)
     idle = max(len(lanes) * read.history.active_s - busy, 0.0)
     return Timeline(tuple(lanes), tuple(spans), pauses, busy, idle)
+
+
+def _seconds(read: Tables, name: str) -> list[float | None]:
+    """A column of timestamps: ten thousand datetimes take a second."""
+    micros: list[int | None] = read.trials[name].cast("int64").to_pylist()
+    return [None if one is None else one / 1e6 for one in micros]
 
 
 def _placed(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:

@@ -130,6 +130,7 @@ READING = (
     Row("compare {} --json --limit 1", out=r'"rows": \['),
     Row("report {}", out=r"report   results/{}/report.html"),
     Row("report {} --results results --output NEW", out="report   NEW"),
+    Row("report {} one", out=r"report   results/{}/report.html"),
 )
 BEST = (
     Row("best {}", out=r"(?s)rank +trial.*\n +1 "),

@@ -88,15 +88,22 @@ def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[
     declared = next((found for one in accounts if (found := _declared(one.info, name))), {})
     numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     if len(numbers) == len(values):
-        distribution = str(declared.get("distribution", "categorical"))
-        spread = min(numbers) > 0 and max(numbers) / min(numbers) >= 10
-        log = spread and ("log" in distribution or distribution in ("categorical", "constant"))
+        log = min(numbers) > 0 and max(numbers) / min(numbers) >= 10 and _is_log(declared, sorted(numbers))
         return {"name": name, "log": log, "values": [_number(one.get(name)) for one in params]}
     choices = declared.get("values")
     labels = list(dict.fromkeys(map(setting, [*(choices if isinstance(choices, list) else []), *values])))
     labels = [label for label in labels if label in set(map(setting, values))]
     code = {label: at for at, label in enumerate(labels)}
     return {"name": name, "labels": labels, "values": [code[setting(p[name])] if name in p else -1 for p in params]}
+
+
+def _is_log(declared: Mapping[str, object], ordered: Sequence[float]) -> bool:
+    """By its distribution; what is chosen from a list, or not declared, by whether most lies at the low end."""
+    distribution = str(declared.get("distribution", "categorical"))
+    if distribution not in ("categorical", "constant"):
+        return "log" in distribution
+    median = ordered[len(ordered) // 2]
+    return median - ordered[0] < 0.4 * (ordered[-1] - ordered[0])
 
 
 def _declared(info: Mapping[str, object], name: str) -> Mapping[str, object]:

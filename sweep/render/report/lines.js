@@ -14,10 +14,11 @@ class LinePlot extends Plot {
     const shapes = [];
     const few = order.length <= 60;
     // Blending many lines takes twice the time of covering them; the best come last, and so lie above.
-    const opacity = mode === "faded" ? Math.min(thin(N), 0.35) : mode === "chosen" && !few ? 1 : thin(order.length);
+    const covering = mode === "chosen" && order.length > 300;
+    const opacity = mode === "faded" ? (N > 200 ? 0.5 : 0.3) : covering ? (dragging() ? 1 : 0.4) : thin(order.length);
     const width = mode === "current" ? 3 : few ? 1.6 : 1;
     for (const [group, trials] of [...grouped].sort(([one], [other]) => one - other)) {
-      const colour = group < 0 ? theme.faint : theme.palette[group];
+      const colour = group < 0 ? (N > 200 ? theme.line : theme.faint) : theme.palette[group];
       if (mode === "current") shapes.push(this.strokes(trials, theme.paper, 6, 0.9));
       const chunk = few ? 1 : CHUNK;
       for (let at = 0; at < trials.length; at += chunk) {
@@ -250,7 +251,7 @@ class ParallelPlot extends LinePlot {
 
   clip() {
     const { x, y, width, height } = this.rect;
-    return new echarts.graphic.Rect({ shape: { x: x - 20, y: y - 8, width: width + 30, height: height + 34 } });
+    return new echarts.graphic.Rect({ shape: { x: 0, y: y - 8, width: x + width + 30, height: height + 34 } });
   }
 
   under() {

@@ -220,7 +220,7 @@ class Plot {
   paint(settled) {
     if (!this.chart) return;
     if (Boolean(selection.mask) !== this.faded) this.base();
-    const partly = !settled && selection.count > BUSY;
+    const partly = !settled; // as few as can be followed, without blending
     if (this.stale || this.painted !== selection.version || this.partly !== partly) {
       const shapes = this.shapes(partly ? selection.order.slice(-BUSY) : selection.order, "chosen");
       this.chosen = shapes.reduce((sum, shape) => sum + (shape.count ?? 0), 0);

@@ -24,6 +24,7 @@ class PointPlot extends Plot {
       let x = this.x.at(this.across_.values[trial]);
       let y = this.y.at(this.down_.values[trial]);
       if (this.x.labels) x += this.jitter(trial) / this.x.labels.length;
+      else if (this.across_.few && N > 40) x += 0.06 * this.jitter(trial);
       if (this.y.labels) y += this.jitter(trial + 7) / this.y.labels.length;
       if (Number.isNaN(y) && LOST.has(TRIALS.status[trial]) && this.down_.goal) y = worst;
       const known = !Number.isNaN(x) && !Number.isNaN(y);

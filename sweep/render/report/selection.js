@@ -67,6 +67,10 @@ function notify(settled) {
   });
 }
 
+function dragging() {
+  return unsettled;
+}
+
 function setCurrent(trial) {
   if (selection.current === trial) return;
   selection.current = trial;
