@@ -19,7 +19,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
-    begin = "It is still running; so far: " if running else ""
+    begin = "It still runs, and this may change. " if running else ""
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
 
@@ -85,7 +85,9 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 def _named(row: Ranked, ranking: Ranking) -> str:
     told = ", ".join(f"{name}={_setting(row.params[name])}" for name in ranking.varying if name in row.params)
     trials = sorted(trial.trial for trial in row.trials)
-    where = f"trial {trials[0]}" if len(trials) == 1 else f"trials {', '.join(map(str, trials))}"
+    together = len(trials) > 2 and trials[-1] - trials[0] == len(trials) - 1
+    numbers = f"{trials[0]} to {trials[-1]}" if together else ", ".join(map(str, trials))
+    where = f"trial {numbers}" if len(trials) == 1 else f"trials {numbers}"
     if len({one.sweep for one in ranking.rows}) > 1:
         where = f"{where} of {row.sweep}"
     return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
@@ -100,7 +102,7 @@ def _interval(row: Ranked, *, repeats: bool = False) -> str:
 
 
 def _score(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.4g}"
 
 
 def _setting(value: Value) -> str:

@@ -19,15 +19,15 @@ def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPL
     ("scores", "parts"),
     [
         ({}, ["No trial has begun"]),
-        ({1: [0.5]}, ["the only configuration (trial 0) with acc 0.5", "No other configuration completed"]),
+        ({1: [0.5]}, ["the only configuration (trial 0) with acc 0.5000", "No other configuration completed"]),
         (
             {1: [0.5], 2: [0.7]},
-            ["a=2 (trial 1) with acc 0.7", "a=1 (trial 0), is 0.2 behind", "cannot be told from luck"],
+            ["a=2 (trial 1) with acc 0.7000", "a=1 (trial 0), is 0.2 behind", "cannot be told from luck"],
         ),
         ({1: [0.5], 2: [0.5]}, ["1 other configuration reached the same score", "cannot be told from luck"]),
         (
             {1: [0.5, 0.51, 0.52], 2: [0.9, 0.91, 0.92]},
-            ["a=2 (trials 3, 4, 5) with acc 0.91 on average over 3 repeats (95 % interval 0.8852 to", "do not overlap"],
+            ["a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to", "do not overlap"],
         ),
         (
             {1: [0.5, 0.9], 2: [0.7, 0.75]},
@@ -48,7 +48,7 @@ def test_what_has_not_completed_is_no_answer(sweep_of) -> None:
 
 
 def test_a_running_sweep_says_so(sweep_of) -> None:
-    assert told(sweep_of, {1: [0.5]}, running=True).startswith("It is still running; so far: The best was")
+    assert told(sweep_of, {1: [0.5]}, running=True).startswith("It still runs, and this may change. The best was")
 
 
 def test_a_front_is_named_by_its_ends(sweep_of) -> None:
@@ -57,7 +57,7 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": acc, "cost": cost}]) for a, (acc, cost) in enumerate(points)]
     answer = sentence(rank([read(sweep_of(runs, objectives=both))]))
     assert answer.startswith("3 of the 4 configurations that completed are on the Pareto front of acc and cost")
-    assert answer.endswith("acc 0.9 with a=0 (trial 0); cost 1 with a=2 (trial 2).")
+    assert answer.endswith("acc 0.9000 with a=0 (trial 0); cost 1.000 with a=2 (trial 2).")
     alone = sentence(rank([read(sweep_of(runs[3:], "other", objectives=both))]))
     assert "is best in acc and cost at once" in alone
 

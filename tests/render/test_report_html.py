@@ -83,7 +83,7 @@ def test_all_of_a_sweep_is_told(tmp_path: Path) -> None:
     html = page([written(tmp_path, mixed())])
     assert "25 completed, 4 pruned, 4 diverged, 2 failed, 1 running" in html
     assert "its driver was killed" in html
-    assert re.search(r"The best was lr=[0-9.]+.* with acc 0\.82", html)
+    assert re.search(r"The best was lr=[0-9.]+.* with acc 0\.8200", html)
     assert "What is &lt;/script&gt;" in html
     assert html.count("<details><summary>trial") == 6
     assert re.search(r"<th scope=\"row\">training</th><td>", html)

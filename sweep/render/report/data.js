@@ -135,8 +135,9 @@ const PARAMS = DATA.params.map((one) => {
   const [low, high] = extremes(one.values);
   const scale = numberScale(low, high, one.log);
   const values = new Set(one.values.filter((value) => value !== null));
-  if (values.size <= 6) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
-  return { ...one, numeric: true, few: values.size <= 6, scale };
+  const few = one.listed && values.size <= 6;
+  if (few) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
+  return { ...one, numeric: true, few, scale };
 });
 const FIELDS = [...OBJECTIVES, ...PARAMS];
 const SEVERAL = DATA.sweeps.length > 1;

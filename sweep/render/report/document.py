@@ -32,8 +32,8 @@ def document(accounts: Sequence[Account], ranking: Ranking) -> dict[str, object]
             rank[place[id(trial)]] = row.rank
     reasons = list(dict.fromkeys(["", *(trial.status_reason for trial in trials)]))
     number = {reason: at for at, reason in enumerate(reasons)}
-    shares = importance(accounts, ranking.varying)
-    first = shares[ranking.objectives[0][0]]
+    shares = importance(accounts, ranking.varying) if len(ranking.varying) > 1 else {}  # one has all of it
+    first = shares.get(ranking.objectives[0][0], [])
     mattering = [one.param for one in first] or list(ranking.varying)
     grid = filled(ranking_grid(ranking))
     return {
@@ -89,7 +89,8 @@ def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[
     numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     if len(numbers) == len(values):
         log = min(numbers) > 0 and max(numbers) / min(numbers) >= 10 and _is_log(declared, sorted(numbers))
-        return {"name": name, "log": log, "values": [_number(one.get(name)) for one in params]}
+        listed = declared.get("distribution", "categorical") == "categorical"
+        return {"name": name, "log": log, "listed": listed, "values": [_number(one.get(name)) for one in params]}
     choices = declared.get("values")
     labels = list(dict.fromkeys(map(setting, [*(choices if isinstance(choices, list) else []), *values])))
     labels = [label for label in labels if label in set(map(setting, values))]

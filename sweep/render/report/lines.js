@@ -169,7 +169,7 @@ class ParallelPlot extends LinePlot {
   }
 
   get margin() {
-    return this.lying ? { left: 22, right: 34, top: 40, bottom: 26 } : { left: 60, right: 76, top: 44, bottom: 34 };
+    return this.lying ? { left: 24, right: 24, top: 40, bottom: 26 } : { left: 60, right: 76, top: 44, bottom: 34 };
   }
 
   listen() {
@@ -206,7 +206,7 @@ class ParallelPlot extends LinePlot {
 
   options() {
     const { left, right, top, bottom } = this.margin;
-    const most = this.lying ? 16 : Math.max(8, Math.floor(this.chart.getWidth() / this.fields.length / 8));
+    const most = this.lying ? 30 : Math.max(8, Math.floor(this.chart.getWidth() / this.fields.length / 8));
     return {
       parallel: { left, right, top, bottom, layout: this.lying ? "vertical" : "horizontal", axisExpandable: false },
       parallelAxis: this.fields.map((field, at) => ({
@@ -216,10 +216,10 @@ class ParallelPlot extends LinePlot {
         dim: at,
         realtime: true,
         splitLine: { show: false },
-        nameLocation: "end",
-        nameGap: this.lying ? 6 : 16,
+        nameLocation: this.lying ? "start" : "end",
+        nameGap: this.lying ? 0 : 16,
         name: shortened(field.name, most),
-        nameTextStyle: { color: theme.ink, fontSize: 12, fontWeight: at ? "normal" : "bold", align: this.lying ? "right" : "center", padding: this.lying ? [0, -30, 38, 0] : 0, textBorderColor: theme.paper, textBorderWidth: 3 },
+        nameTextStyle: { color: theme.ink, fontSize: 12, fontWeight: at ? "normal" : "bold", align: this.lying ? "left" : "center", verticalAlign: this.lying ? "bottom" : undefined, padding: this.lying ? [0, 0, 5, 0] : 0, textBorderColor: theme.paper, textBorderWidth: 3 },
         axisLine: { lineStyle: { color: theme.faint, width: 1.4 } },
         axisLabel: { ...this.axis(field.scale, "").axisLabel, textBorderColor: theme.paper, textBorderWidth: 3, color: theme.ink },
         areaSelectStyle: { width: 22, color: theme.accent, borderColor: theme.accent, borderWidth: 1, opacity: 0.28 },

@@ -57,7 +57,7 @@ function stepped(field, colours) {
     const value = field.values[trial];
     if (value === null || !Number.isFinite(value)) return colours.length;
     let step = 0;
-    while (step < bounds.length && value >= bounds[step] && bounds[step] > known[0]) step++;
+    while (step < bounds.length && value >= bounds[step] && value > known[0]) step++;
     return falling ? colours.length - 1 - step : step;
   };
   const ends = falling ? [known[known.length - 1], known[0]] : [known[0], known[known.length - 1]];
