@@ -256,6 +256,7 @@ class Plot {
   }
 
   hover(x, y, event) {
+    if (event.buttons) return; // something is dragged
     const trial = this.pick(x, y);
     setCurrent(trial);
     if (trial >= 0) showTip(trial, event.clientX, event.clientY);

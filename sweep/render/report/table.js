@@ -4,7 +4,7 @@
 const ROW = 30; // pixels, as in the style sheet
 const PRINTED = 60;
 
-const table = { rows: [], sorted: { column: 0, falling: false }, focus: 0, printing: false };
+const table = { rows: [], sorted: { column: 0, falling: false }, focus: 0, visible: true, printing: false };
 
 function openTable() {
   const { columns } = DATA.table;
@@ -32,7 +32,14 @@ function openTable() {
   table.body.addEventListener("mouseleave", () => setCurrent(-1));
   document.getElementById("only").addEventListener("change", arrange);
   table.box.querySelector("table").setAttribute("aria-rowcount", String(DATA.table.rows.length + 1));
-  selection.listeners.push((settled) => (settled && document.getElementById("only").checked ? arrange() : showRows()));
+  new IntersectionObserver((entries) => {
+    table.visible = entries[entries.length - 1].isIntersecting;
+    if (table.visible) showRows();
+  }).observe(table.box);
+  selection.listeners.push((settled) => {
+    if (settled && document.getElementById("only").checked) arrange();
+    else if (settled || table.visible) showRows();
+  });
   arrange();
 }
 
