@@ -133,6 +133,7 @@ READING = (
     Row("export csv {} --results results", out="csv      results/{}/csv/trials.csv"),
     Row("export tensorboard {} --output NEW", out=r"events   \d trials?\nlook     tensorboard --logdir NEW"),
     Row("export wandb {}", out=r"wandb    \d trials?\nsend     wandb sync results/{}/wandb/offline-run"),
+    Row("report {} one", out=r"report   results/{}/report.html"),
 )
 BEST = (
     Row("best {}", out=r"(?s)rank +trial.*\n +1 "),
