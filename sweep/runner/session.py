@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from sweep.backends import checkpoints, inline, sharing
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
-from sweep.errors import InputError, Interrupted, StoreError
+from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
 from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
@@ -45,6 +46,7 @@ class Options:
     memo: bool = True
     retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
+    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +84,12 @@ def run(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    given: object = None,
 ) -> Outcome:
-    """Start a sweep in a new results folder; raises InputError before anything is trained."""
+    """Start a sweep in a new results folder; raises InputError before anything is trained.
+
+    ``given`` is the trainable's class or function itself, where no module has it.
+    """
     choosing.check(spec, folders)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -97,17 +103,23 @@ def run(
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, source, folder, folders, options, view)
+        return _drive(spec, source, folder, folders, options, view, given)
     except (InputError, Interrupted, KeyboardInterrupt):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
 
 
-def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
-    """Go on with a sweep from its log."""
+def resume(
+    sweep: Reopened,
+    source: Source,
+    options: Options,
+    view: Callable[[ResultsFolder, TextIO], View],
+    given: object = None,
+) -> Outcome:
+    """Go on with a sweep from its log; ``given`` as for `run`."""
     try:
-        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
@@ -120,6 +132,7 @@ def _drive(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    given: object,
 ) -> Outcome:
     devices = planning.devices(spec, options.simulated_gpus)
     objective = spec.objectives[0]
@@ -137,7 +150,9 @@ def _drive(
         profile=options.profile,
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
+        given=given,
     )
+    driver = threading.get_ident()
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())
         requests.clear(folder)
@@ -145,17 +160,28 @@ def _drive(
         watching = view(folder, terminal)
         try:
             _note_changes(folder, spec, source, folders, watching)
+            lost: list[str] = []  # why this session is to end at once
 
-            def leave(last_words: str) -> NoReturn:
+            def leave(last_words: str) -> None:
                 """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
+                if options.embedded:
+                    lost.append(last_words)
+                    if threading.get_ident() == driver:
+                        raise StoppedAtOnce(last_words)
+                    return  # the driver's thread looks at it
                 watching.close()
                 terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.address}\n")
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, folder, watching, leave) as train:
-                beginning.close()
-                return _session(spec, folder, devices, job, options, watching, train, leave)
+            try:
+                with _backend(options, devices, spec, folder, watching, leave, job) as train:
+                    beginning.close()
+                    return _session(spec, folder, devices, job, options, watching, train, leave, lost)
+            except Exception as error:
+                if lost:  # and what follows from that
+                    raise StoppedAtOnce(lost[0]) from error
+                raise
         finally:
             watching.close()
             _clean(folder.path)
@@ -169,7 +195,8 @@ def _session(
     options: Options,
     view: View,
     train: Callable[[Coordinator, Job], None],
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    lost: Sequence[str],
 ) -> Outcome:
     info = folder.read_info()
     searcher = choosing.searcher(spec, job.import_folders, spec.repeats)
@@ -211,7 +238,12 @@ def _session(
             interrupted = True
             view.say("stopping after the running epochs, as `sweep stop` asks")
 
-        coordinator.on_tick = partial(stopping.obey, folder, coordinator, asked, second)
+        def tick() -> None:
+            if lost:
+                raise StoppedAtOnce(lost[0])
+            stopping.obey(folder, coordinator, asked, second)
+
+        coordinator.on_tick = tick
 
         history = list(store_log.read(folder.log))
         view.replay(history)
@@ -227,6 +259,8 @@ def _session(
                 try:
                     if not coordinator.stopping:
                         train(coordinator, job)
+                except StoppedAtOnce:  # as a kill
+                    raise
                 except BaseException as crash:
                     coordinator.crash(crash)
                     raise
@@ -297,7 +331,8 @@ def _backend(
     spec: Spec,
     folder: ResultsFolder,
     view: View,
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    job: Job,
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
@@ -313,6 +348,7 @@ def _backend(
         from sweep.backends.ray_tune import backend
 
         room = found.room(devices, _most(spec, options))
+        given = backend.hand_over(job)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(
                 driver,
@@ -322,6 +358,7 @@ def _backend(
                 reuse=options.reuse,
                 local=found.local,
                 notice=_once(view.say),
+                given=given,
             )
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import ray
 from ray import tune
 
 from sweep.backends.driver import Driver
@@ -22,6 +25,23 @@ from sweep.backends.ray_tune.clock import DriverClock
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.worker import Job
 from sweep.contract import Devices
+from sweep.errors import InputError
+
+
+def hand_over(job: Job) -> Any:
+    """Put the class or function that no module has where all workers find it; None where a module has it.
+
+    Raises InputError where it cannot be sent to another process.
+    """
+    if job.given is None:
+        return None
+    try:
+        return ray.put(job.given)
+    except Exception as error:  # whatever the objects that it uses raise when they are pickled
+        lines = str(error).strip().splitlines() or [""]
+        hint = "make what it uses inside of its methods, or run it with inline=True"
+        what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(error).__name__}: {lines[0]}"
+        raise InputError.one("trainable", what, hint) from error
 
 
 def run(
@@ -33,11 +53,13 @@ def run(
     reuse: bool,
     local: bool,
     notice: Callable[[str], None],
+    given: Any = None,
 ) -> None:
     """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
 
-    Ray must be connected, ``local`` or elsewhere.
+    Ray must be connected, ``local`` or elsewhere; ``given`` is what `hand_over` gave.
     """
+    job = replace(job, given=None)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
     if local:
@@ -49,7 +71,7 @@ def run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
+            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse, given=given),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice)],
