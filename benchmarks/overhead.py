@@ -51,6 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help=f"comma-separated rows of {', '.join(ROWS)}")
     parser.add_argument("--trials", type=int, nargs="+", default=[27, 108], help="sizes of the sweep")
+    parser.add_argument("--structures", type=int, choices=[1, 3], default=1, help="how many nets to compile")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--quick", action="store_true", help="3 trials of 2 epochs: says that it works, not how fast")
     parser.add_argument("--json", action="store_true", help="JSON in place of the table")
@@ -67,7 +68,7 @@ def main() -> None:
     for size in sizes:
         for row in rows:
             try:
-                found.append(_measured(row, size, epochs))
+                found.append(_measured(row, size, given.structures, epochs))
             except subprocess.CalledProcessError as error:
                 print(f"{row} failed:\n{error.stderr[-2000:]}", file=sys.stderr)
                 continue
@@ -75,16 +76,16 @@ def main() -> None:
     print(json.dumps([asdict(one) for one in found], indent=1) if given.json else _table(found))
 
 
-def _measured(row: str, trials: int, epochs: int) -> Measured:
+def _measured(row: str, trials: int, structures: int, epochs: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix="overhead-") as scratch:
         folder = Path(scratch)
         load, began = os.getloadavg()[0], time.perf_counter()
         if row == "sweep":
-            command, first = sweep_command(trials, epochs, folder), lambda: _has_epoch(folder)
+            command, first = sweep_command(trials, structures, epochs, folder), lambda: _has_epoch(folder)
         else:
             marker = folder / "first"
             command = [str(Path(rivals.__file__)), row, f"--trials={trials}", f"--epochs={epochs}"]
-            command += [f"--marker={marker}"]
+            command += [f"--structures={structures}", f"--marker={marker}"]
             first = marker.exists
         with (folder / "out").open("w+") as out, (folder / "err").open("w+") as err:
             process = subprocess.Popen([sys.executable, *command], cwd=ROOT, stdout=out, stderr=err)
@@ -101,11 +102,15 @@ def _measured(row: str, trials: int, epochs: int) -> Measured:
     return Measured(row, trials, epochs, wall_s, watch.first_s, prompt_s, watch.peak_bytes / 1e6, load)
 
 
-def sweep_command(trials: int, epochs: int, results: Path) -> list[str]:
+def sweep_command(trials: int, structures: int, epochs: int, results: Path) -> list[str]:
     """The command of a user who runs the shipped file with other values."""
-    command = ["-m", "sweep", "run", "search_spaces/lr_wd_aug.yaml", "--results", str(results), "--no-memo", "-q"]
-    values = {f"parameters.{name}.values": value for name, value in rivals.grid(trials).items()}
-    for key, value in {**values, "parameters.batch_size.value": rivals.BATCH_SIZE, "epochs": epochs}.items():
+    values = rivals.grid(trials, structures)
+    shipped = (ROOT / "search_spaces" / "lr_wd_aug.yaml").read_text().splitlines(keepends=True)
+    file = results / "lr_wd_aug.yaml"
+    file.write_text("".join(line for line in shipped if "augmentation" in values or "augmentation:" not in line))
+    command = ["-m", "sweep", "run", str(file), "--results", str(results), "--no-memo", "-q"]
+    given = {f"parameters.{name}.values": value for name, value in values.items()}
+    for key, value in {**given, "parameters.batch_size.value": rivals.BATCH_SIZE, "epochs": epochs}.items():
         command += ["--set", f"{key}={json.dumps(value)}"]
     return command
 

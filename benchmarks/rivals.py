@@ -21,24 +21,33 @@ from typing import Any
 RATES = (1e-2, 3e-3, 1e-3, 7e-3, 5e-3, 2e-3, 1.5e-3, 7e-4, 5e-4, 3e-4, 2e-4, 1e-4)
 DECAYS = (1e-1, 1e-2, 1e-3)
 STRENGTHS = {"low": 0.1, "medium": 0.3, "high": 0.6}
+FILTERS = (8, 16, 32)
 BATCH_SIZE = 32
 STEADY_EPOCHS = 30
 
 Trial = dict[str, Any]
 
 
-def grid(trials: int) -> dict[str, list[Any]]:
-    """The values of each parameter; their product has 3, 27, 54, 81 or 108 elements."""
-    if trials <= len(STRENGTHS):
-        return {"learning_rate": [RATES[0]], "weight_decay": [DECAYS[0]], "augmentation": list(STRENGTHS)[:trials]}
-    rates = RATES[: trials // (len(DECAYS) * len(STRENGTHS))]
-    return {"learning_rate": list(rates), "weight_decay": list(DECAYS), "augmentation": list(STRENGTHS)}
+def grid(trials: int, structures: int = 1) -> dict[str, list[Any]]:
+    """The values of each parameter; their product has 3, 27, 54, 81 or 108 elements.
+
+    Of three structures: nets of three widths, in place of three strengths of augmentation.
+    """
+    third: dict[str, list[Any]] = {"augmentation": list(STRENGTHS)} if structures == 1 else {"filters": list(FILTERS)}
+    if trials <= 3:
+        third = {name: values[:trials] for name, values in third.items()}
+        return {"learning_rate": [RATES[0]], "weight_decay": [DECAYS[0]], **third}
+    return {"learning_rate": list(RATES[: trials // (len(DECAYS) * 3)]), "weight_decay": list(DECAYS), **third}
 
 
-def combinations(trials: int) -> list[Trial]:
+def combinations(values: dict[str, list[Any]]) -> list[Trial]:
     """All trials of the grid."""
-    values = grid(trials)
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+
+
+def spanned(trials: list[Trial]) -> dict[str, list[Any]]:
+    """The grid of all these trials."""
+    return {name: list(dict.fromkeys(trial[name] for trial in trials)) for name in trials[0]}
 
 
 # ---- the training, which is the same for all
@@ -84,12 +93,13 @@ def model(trial: Trial, epochs: int, updates: int) -> Any:
             )
 
     keras.utils.set_random_seed(0)
+    filters = trial.get("filters", 16)
     net = keras.Sequential(
         [
             keras.Input((8, 8, 1)),
-            Affine(),
-            keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
-            keras.layers.Conv2D(32, 3, strides=2, padding="same", activation="relu"),
+            *([Affine()] if "augmentation" in trial else []),
+            keras.layers.Conv2D(filters, 3, padding="same", activation="relu"),
+            keras.layers.Conv2D(2 * filters, 3, strides=2, padding="same", activation="relu"),
             keras.layers.Flatten(),
             keras.layers.Dense(64, activation="relu"),
             keras.layers.Dense(10),
@@ -141,7 +151,7 @@ def optuna(trials: list[Trial], epochs: int, marker: str | None) -> None:
     """`study.optimize` in this process."""
     import optuna as library
 
-    data, values = load(), grid(len(trials))
+    data, values = load(), spanned(trials)
 
     def objective(found: Any) -> float:
         trial = {name: found.suggest_categorical(name, choices) for name, choices in values.items()}
@@ -158,7 +168,7 @@ def keras_tuner(trials: list[Trial], epochs: int, marker: str | None) -> None:
     import keras_tuner as library
 
     x, x_val, y, y_val = load()
-    values = grid(len(trials))
+    values = spanned(trials)
 
     def build(hp: Any) -> Any:
         trial = {name: hp.Choice(name, choices) for name, choices in values.items()}
@@ -184,7 +194,7 @@ def ray_tune(trials: list[Trial], epochs: int, marker: str | None, *, reuse: boo
     with tempfile.TemporaryDirectory() as folder:
         tuner = tune.Tuner(
             tune.with_resources(train, {"cpu": 1}),
-            param_space={name: tune.grid_search(values) for name, values in grid(len(trials)).items()},
+            param_space={name: tune.grid_search(values) for name, values in spanned(trials).items()},
             tune_config=tune.TuneConfig(metric="val_accuracy", mode="max", reuse_actors=reuse),
             run_config=tune.RunConfig(storage_path=folder, verbose=0),
         )
@@ -241,11 +251,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rival", choices=list(RIVALS))
     parser.add_argument("--trials", type=int, default=27)
+    parser.add_argument("--structures", type=int, choices=[1, 3], default=1)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--marker", help="this file is created when the first epoch ends")
     given = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    trials = combinations(given.trials)
+    trials = combinations(grid(given.trials, given.structures))
     if len(trials) != given.trials:
         sys.exit(f"no grid of {given.trials} trials; the next one has {len(trials)}")
     RIVALS[given.rival](trials, given.epochs, given.marker)

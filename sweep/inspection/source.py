@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -66,6 +67,22 @@ class Source:
     def may_read(self, name: str) -> bool:
         """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    @property
+    def first_imports(self) -> tuple[str, ...]:
+        """Installed modules that importing the trainable imports at once, by name, the large libraries among them."""
+        found: dict[str, None] = {}
+        for tree in self.trees.values():
+            for node in tree.body:  # not within functions, nor where an absent one is tried
+                match node:
+                    case ast.Import(names=aliases):
+                        found.update(dict.fromkeys(alias.name for alias in aliases))
+                    case ast.ImportFrom(module=str(module), level=0):
+                        found[module] = None
+        own = {_top(name) for name in self.files}
+        return tuple(
+            sorted(name for name in found if _top(name) not in own and _top(name) not in sys.stdlib_module_names)
+        )
 
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""

@@ -175,7 +175,7 @@ def _drive(
                 os._exit(130)
 
             try:
-                with _backend(options, devices, spec, folder, watching, leave, job) as train:
+                with _backend(options, devices, spec, source, folder, watching, leave, job) as train:
                     beginning.close()
                     return _session(spec, folder, devices, job, options, watching, train, leave, lost)
             except Exception as error:
@@ -329,6 +329,7 @@ def _backend(
     options: Options,
     devices: Devices,
     spec: Spec,
+    source: Source,
     folder: ResultsFolder,
     view: View,
     leave: Callable[[str], None],
@@ -338,16 +339,18 @@ def _backend(
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
-    from sweep.backends.ray_tune import cluster
+    from sweep.backends.ray_tune import cluster, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
     lost = partial(leave, "Ray has died")
-    with cluster.connect(options.address, options.simulated_gpus, lost, say=view.say, meanwhile=imports) as found:
+    most = _most(spec, options)
+    ahead = starting.importing_ahead(source.first_imports, devices, most)
+    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead) as found:
         from sweep.backends.ray_tune import backend
 
-        room = found.room(devices, _most(spec, options))
+        room = found.room(devices, most)
         given = backend.hand_over(job)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(

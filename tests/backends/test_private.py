@@ -17,7 +17,11 @@ from sweep.backends.ray_tune.private import Use
 pytestmark = pytest.mark.ray
 
 NAMES = [name for use in private.OF_RAY for name in use.names]
-STAND_INS = [*private.MEMORY_KILLS.names, *private.WAITING_PROCESSES.names, *private.SILENCE.names]
+STAND_INS = [
+    name
+    for use in (private.MEMORY_KILLS, private.WAITING_PROCESSES, private.TAGGING, private.SILENCE)
+    for name in use.names
+]
 CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names]
 
 
@@ -110,6 +114,7 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
     line = without(monkeypatch, name)
     adapters.survive_memory_kills(said.append)
     adapters.take_waiting_processes(said.append)
+    adapters.count_no_callbacks(said.append)
     callbacks = adapters.silence(said.append)
     assert [text for text in said if text.startswith(line)] == said != []
     assert bool(callbacks) == (name not in private.SILENCE.names)

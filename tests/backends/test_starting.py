@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from ray._private import ray_constants
 from ray._private.node import Node
 
 from sweep.backends.ray_tune import starting
+from sweep.contract import Devices
 
 NAMES = ("start_monitor", "start_api_server", "start_log_monitor", "start_ray_processes")
 Start = Callable[..., None]
@@ -105,3 +107,34 @@ def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting.hastened(print, lambda: None):
         assert [getattr(Node, name) for name in NAMES] != before
     assert [getattr(Node, name) for name in NAMES] == before
+
+
+@pytest.mark.parametrize(
+    ("devices", "most", "ahead"),
+    [
+        (Devices(cpus=1), None, True),
+        (Devices(cpus=2), None, True),
+        (Devices(cpus=4), None, False),  # two trials at once: of eight processes, six would import for nothing
+        (Devices(cpus=1), 3, False),
+        (Devices(cpus=1, gpus=1), None, False),
+        (Devices(cpus=1, gpus=1, simulated=True), None, True),
+    ],
+)
+def test_only_processes_that_get_trials_import_ahead(
+    monkeypatch: pytest.MonkeyPatch, devices: Devices, most: int | None, ahead: bool
+) -> None:
+    monkeypatch.setattr(starting.os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with starting.importing_ahead(["keras", "numpy"], devices, most):
+        given = {name: value for name, value in os.environ.items() if name not in before}
+    threads = str(int(devices.cpus))
+    assert given == ({"RAY_preload_python_modules": "keras,numpy", "OMP_NUM_THREADS": threads} if ahead else {})
+    assert dict(os.environ) == before
+
+
+def test_what_a_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    with starting.importing_ahead(["keras"], Devices(), None):
+        assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert os.environ["OMP_NUM_THREADS"] == "3"

@@ -108,7 +108,8 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
 
 
 SHORTEST = """
-import os, time
+import os, sys, time
+AHEAD = float("colorsys" in sys.modules)
 from sweep.contract import EpochReported, Facts
 class Shortest:
     def begin(self, assignment):
@@ -119,7 +120,7 @@ class Shortest:
         if self.given.trial == 9:
             os._exit(9)
         time.sleep(0.02)
-        report(EpochReported(trial=0, epoch=1, metrics={"pid": os.getpid()}, time=1.0, time_s=0.02))
+        report(EpochReported(trial=0, epoch=1, metrics={"pid": os.getpid(), "ahead": AHEAD}, time=1.0, time_s=0.02))
     def save(self, folder):
         pass
     def restore(self, folder):
@@ -133,7 +134,7 @@ import gc, json, os, time
 from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
-from sweep.backends.ray_tune import backend, cluster
+from sweep.backends.ray_tune import backend, cluster, starting
 from sweep.backends.worker import Job, Order
 from sweep.contract import Assignment, Devices
 
@@ -141,6 +142,7 @@ class Driver:
     stopping = None
     def __init__(self):
         self.given, self.out, self.ended, self.peak, self.lost = 0, set(), [], 0, []
+        self.ahead = set()
         self.since_loss = set()  # processes that trained after one of them had died
     @property
     def running(self):
@@ -152,6 +154,7 @@ class Driver:
         self.out.add(self.given)
         return Order(Assignment(trial=self.given, params={}, seed=0, epochs=1, objective="pid"))
     def take(self, trial, progress):
+        self.ahead.update(epoch.metrics["ahead"] for epoch in progress.epochs)
         if self.lost:
             self.since_loss.update(int(epoch.metrics["pid"]) for epoch in progress.epochs)
         if progress.end is None:
@@ -172,7 +175,8 @@ class Driver:
 
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver, said = Driver(), []
-with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
+ahead = starting.importing_ahead(["colorsys"], Devices(), None)
+with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None, ahead=ahead):
     backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=said.append)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
@@ -181,7 +185,8 @@ with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
 end_s = time.monotonic() - ended
 print(json.dumps({"ended": driver.ended, "given": driver.given, "workers": len(driver.since_loss),
                   "trials": driver.peak, "lost": driver.lost,
-                  "folders": folders, "end_s": end_s, "aside": aside.poll(), "said": said}))
+                  "folders": folders, "end_s": end_s, "aside": aside.poll(), "said": said,
+                  "ahead": sorted(driver.ahead), "left": [name for name in os.environ if "preload" in name]}))
 """
 
 
@@ -209,6 +214,12 @@ def test_short_trials_leave_nothing_behind(found: dict[str, Any]) -> None:
 @pytest.mark.slow
 def test_short_trials_start_all_workers(found: dict[str, Any]) -> None:
     assert found["workers"] == 2  # though the trial of one failed, and another died
+
+
+@pytest.mark.slow
+def test_processes_that_ray_starts_ahead_have_imported_what_trials_need(found: dict[str, Any]) -> None:
+    assert found["ahead"] == [1.0]
+    assert found["left"] == []
 
 
 @pytest.mark.slow

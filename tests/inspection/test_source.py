@@ -156,3 +156,9 @@ def test_a_file_of_a_package_elsewhere_that_is_no_python_is_no_mistake_but_not_k
     monkeypatch.syspath_prepend(tmp_path / "src")
     source = inspect("mine:T", [write(tmp_path / "project", "import helper\nclass T: pass\n")])
     assert source.unknown == (f"{tmp_path / 'src/helper/old.py'} is no valid Python",)
+
+
+def test_what_is_imported_at_once_is_known_by_name(tmp_path: Path) -> None:
+    write(tmp_path, "from numpy import linalg\nimport json, own\nif 1:\n    import perhaps\n", "helper.py")
+    body = "import pandas.api as api, helper\nfrom . import own\nclass T:\n    def f(self):\n        import later\n"
+    assert inspect("mine:T", [write(tmp_path, body)]).first_imports == ("numpy", "own", "pandas.api")

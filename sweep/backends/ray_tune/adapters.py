@@ -207,6 +207,15 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
             private.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
 
 
+def count_no_callbacks(say: Callable[[str], None]) -> None:
+    """Keep Tune from importing all of its loggers, MLflow and W&B with them, to count which of them are used.
+
+    The count is for Ray's usage reports, which are off.
+    """
+    if private.usable(private.TAGGING, say):
+        private.module("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
+
+
 def take_waiting_processes(say: Callable[[str], None]) -> None:
     """Let workers be the processes that Ray has started ahead for them.
 

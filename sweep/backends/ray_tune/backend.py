@@ -17,6 +17,7 @@ from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
     DriverStopper,
+    count_no_callbacks,
     silence,
     survive_memory_kills,
     take_waiting_processes,
@@ -62,6 +63,7 @@ def run(
     job = replace(job, given=None)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
+    count_no_callbacks(notice)
     if local:
         take_waiting_processes(notice)
     free: list[str] = []

@@ -113,11 +113,13 @@ def connect(
     lost: Callable[[], None],
     say: Callable[[str], None],
     meanwhile: Callable[[], None] = lambda: None,
+    ahead: AbstractContextManager[None] | None = None,
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
     ``lost`` is called from another thread when a local Ray dies, and must end the process; ``say`` is told
-    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts.
+    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts, which it
+    does within ``ahead``.
     Raises InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and
     keeps its token authentication.
     """
@@ -129,7 +131,7 @@ def connect(
     if there_already:
         joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
     else:
-        joined = _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile)
+        joined = _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile, ahead)
     with _hushed(say), joined:
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
@@ -195,19 +197,21 @@ def _started(
     lost: Callable[[], None],
     say: Callable[[str], None],
     meanwhile: Callable[[], None],
+    ahead: AbstractContextManager[None] | None,
 ) -> Iterator[None]:
     over = threading.Event()
     token.protect()
     with starting.hastened(say, meanwhile) as end_starting:
         try:
-            ray.init(
-                address="local",
-                num_gpus=simulated_gpus,
-                include_dashboard=True,
-                dashboard_host="127.0.0.1",
-                log_to_driver=False,
-                logging_level="ERROR",
-            )
+            with ahead or nullcontext():
+                ray.init(
+                    address="local",
+                    num_gpus=simulated_gpus,
+                    include_dashboard=True,
+                    dashboard_host="127.0.0.1",
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                )
             if private.usable(private.WATCH, say):
                 _watch(over, lost)
             yield

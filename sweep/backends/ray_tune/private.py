@@ -41,6 +41,10 @@ MEMORY_KILLS = Use(
     "a worker that Ray's memory monitor kills ends the sweep",
 )
 WAITING_PROCESSES = Use(("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly")
+TAGGING = Use(
+    ("ray.air._internal.usage:tag_callbacks",),
+    "Tune imports MLflow and W&B, where they are installed, before it begins",
+)
 SILENCE = Use(("ray.tune.progress_reporter:TrialProgressCallback",), "the driver grows with each trial")
 FORGETTING = Use(
     (
@@ -63,7 +67,7 @@ LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, 
 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
-OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, SILENCE, WORDS, PROMISES)
+OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, TAGGING, SILENCE, WORDS, PROMISES)
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_TRIALS = (KILLING,)

@@ -5,14 +5,36 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
 from sweep.backends.ray_tune import private, token
+from sweep.contract import Devices
 
+SPARE = 2
+"""Ray starts a process ahead for each core: no more of them per trial at once are made to import what trials need."""
 _NICENESS = 10  # what is started aside shall not take the cores from workers that start
+
+
+@contextmanager
+def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) -> Iterator[None]:
+    """Let the processes that a local Ray, started in this block, starts ahead import what the trainable will.
+
+    Not where trials take GPUs or many cores each, for then most of these processes would never get a trial. Libraries
+    read how many threads they may start when they are imported: as many as Ray tells the worker of a trial later.
+    """
+    cores = os.cpu_count() or 1
+    at_once = 0 if devices.gpus and not devices.simulated else min(cores / max(devices.cpus, 1), most or cores)
+    wanted = {"RAY_preload_python_modules": ",".join(modules), "OMP_NUM_THREADS": str(max(int(devices.cpus), 1))}
+    given = {name: value for name, value in wanted.items() if name not in os.environ and cores <= SPARE * at_once}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name in given:
+            del os.environ[name]
 
 
 @contextmanager
