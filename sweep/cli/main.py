@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, repairing, reporting, running, status
+from sweep.cli import analysis, dashboard, doctor, planning, repairing, reporting, running, status
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -51,6 +51,7 @@ for _command in (
     analysis.compare,
     analysis.best,
     reporting.report,
+    dashboard.dashboard,
     planning.schema,
     doctor.doctor,
 ):
