@@ -205,10 +205,12 @@ class FunctionTrainable:
         return self._epoch
 
     def facts(self) -> Facts:
-        """Where it runs and how long it has trained; nothing is known of its data."""
+        """Where it runs and how long it has trained; its data is what an attribute ``data`` of the function names."""
         gpus = self._assignment is not None and self._assignment.devices.gpus > 0
         seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
+        data = getattr(self._function, "data", None)
         return Facts(
+            data=data if isinstance(data, str) else None,
             started=self._started,
             node=socket.gethostname(),
             devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",

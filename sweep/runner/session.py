@@ -104,7 +104,7 @@ def run(
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
         return _drive(spec, source, folder, folders, options, view, given)
-    except (InputError, Interrupted, KeyboardInterrupt):
+    except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise

@@ -1,0 +1,1 @@
+"""A trial's Keras model out of its checkpoint."""
