@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from sweep.analysis import frames, studies
+from sweep.analysis import frames
 from sweep.analysis.frames import Frame
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
@@ -77,6 +77,8 @@ class LoadedSweep:
 
         Raises `InputError` for several sweeps.
         """
+        from sweep.analysis import studies
+
         folder = self._only("study()")
         return studies.of_read(folder, self._tables[0])
 

@@ -99,7 +99,9 @@ class NotebookView:
 
 def as_html(drawn: object) -> str:
     """What rich draws, as HTML."""
-    console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, color_system="256")
+    console = Console(
+        file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
+    )
     console.print(drawn)
     style = "line-height:normal;font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace"
     return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')

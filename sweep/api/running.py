@@ -67,7 +67,7 @@ def run(
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.taken(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, Path(results))}
-        wrong = list(_wrong(max_concurrent=max_concurrent, simulate_gpus=simulate_gpus, run_cap=run_cap))
+        wrong = list(_wrong(max_concurrent=max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*_assignments(set), *_changes(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read(what, given, changes)
@@ -108,7 +108,7 @@ def resume(
     """
     require_locks()
     with _alone():
-        if wrong := list(_wrong(max_concurrent=max_concurrent, run_cap=run_cap)):
+        if wrong := list(_wrong(max_concurrent=max_concurrent)):
             raise InputError(wrong)
         changes = [*_assignments(set), *_changes(run_cap=run_cap)]
         reopened = resuming.reopen(Path(results), str(name), changes)
