@@ -259,10 +259,9 @@ def _session(
                 try:
                     if not coordinator.stopping:
                         train(coordinator, job)
-                except StoppedAtOnce:  # as a kill
-                    raise
                 except BaseException as crash:
-                    coordinator.crash(crash)
+                    if not lost:  # else it is as a kill; Ray makes other errors of what a signal's handler raises
+                        coordinator.crash(crash)
                     raise
                 coordinator.close()
         finally:
