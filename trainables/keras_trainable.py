@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from sweep.contract import Assignment, Facts, Report
+from sweep.contract import Assignment, Exported, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables import (
     checkpoint,
     class_weights,
+    exporting,
     fingerprint,
+    joining,
     optimizers,
     origins,
+    plain_model,
     plateau,
     precision,
     preparation,
@@ -58,6 +61,7 @@ class KerasTrainable(Author):
     def __init__(self) -> None:
         self._programs = Programs()
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
+        self._whole = False  # whether that is all data, joined for training
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: traces.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
@@ -84,7 +88,8 @@ class KerasTrainable(Author):
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        train, validation = self._load(hp, placement, assignment.shared)
+        whole = bool(options.get("all_data", False))
+        train, validation = self._load(hp, placement, assignment.shared, whole=whole)
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         with placement.strategy.scope(), precision.policy(dtype):
@@ -154,6 +159,17 @@ class KerasTrainable(Author):
             structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
 
+    def trained_model(self) -> keras.Model:
+        """The present trial's model by itself, with the weights that it is validated with."""
+        return self._plain().model
+
+    def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
+        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        trial = self._begun()
+        exporting.check(trial, formats)
+        text = self.preprocessing(trial.hp)
+        return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
+
     # ---- how it is done
 
     def _begun(self) -> Trial:
@@ -161,9 +177,24 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
-    def _load(self, hp: Hyperparameters, placement: Placement, shared: Path | None) -> tuple[Split, Split | None]:
-        if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
+    def _plain(self) -> plain_model.Plain:
+        trial, attributes, live = self._begun(), self._attributes(), self.live
+        self._set_attributes(self._bare or {})
+        try:
+            return plain_model.rebuilt(self, trial)
+        finally:
+            self.live = live
+            self._set_attributes(attributes)
+
+    def _load(
+        self, hp: Hyperparameters, placement: Placement, shared: Path | None, *, whole: bool
+    ) -> tuple[Split, Split | None]:
+        if whole:
+            refusals.check_unjudged(hp)
+        known = self._data is not None and self._whole is whole
+        if known and self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
             return self._data[2:]
+        self._whole = whole
         self._data = None  # two data sets at once may not fit
         if self._bare is not None:
             self._set_attributes(self._bare)
@@ -171,6 +202,8 @@ class KerasTrainable(Author):
         (train_data, validation_data), reads = sharing.shared(
             shared, hp, lambda: self.data(hp), lambda: traces.changed(before, traces.of(self, _OWN))
         )
+        if whole:  # one set, of which nothing is held out
+            train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
         after = traces.of(self, _OWN)

@@ -68,9 +68,9 @@ def run(
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
     outcome = session.run(
-        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
+        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, viewer(spec, how, quiet, verbose)
     )
-    _conclude(outcome, quiet=quiet)
+    conclude(outcome, quiet=quiet)
 
 
 @click.command()
@@ -117,8 +117,8 @@ def resume(
         memo=not no_memo,
         retry_failed=retry_failed,
     )
-    outcome = session.resume(reopened, source, how, _viewer(reopened.spec, how, quiet, verbose))
-    _conclude(outcome, quiet=quiet)
+    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
+    conclude(outcome, quiet=quiet)
 
 
 class _Viewer:
@@ -150,11 +150,12 @@ class _Viewer:
         return view
 
 
-def _viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
+def viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
+    """What makes the view of a session."""
     return _Viewer(spec, how, quiet=quiet, verbose=verbose)
 
 
-def _conclude(outcome: Outcome, *, quiet: bool) -> None:
+def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from rich.console import Console
 

@@ -7,7 +7,7 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -85,10 +85,12 @@ def run(
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
     given: object = None,
+    origin: Mapping[str, object] | None = None,
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained.
 
-    ``given`` is the trainable's class or function itself, where no module has it.
+    ``given`` is the trainable's class or function itself, where no module has it; ``origin`` the sweep and trial that
+    it was made of, for its sweep.json.
     """
     choosing.check(spec, folders)
     info = {
@@ -100,6 +102,7 @@ def run(
         "source": _described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
+        **({"origin": origin} if origin else {}),
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
