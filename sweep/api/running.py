@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -17,6 +15,7 @@ from sweep import spec as specs
 from sweep.api import trainables
 from sweep.api.loaded import LoadedSweep
 from sweep.api.loading import loaded
+from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
@@ -30,7 +29,6 @@ Settings: TypeAlias = "Mapping[str, Any] | Sequence[str]"
 """Changes to keys of a sweep file: ``{"budget.hours": 8}``, or ``["budget.hours=8"]`` as on the command line."""
 
 _SOURCE = "sweep.run"
-_running = threading.Lock()
 
 
 def run(
@@ -60,7 +58,7 @@ def run(
     trial has completed.
     """
     require_locks()
-    with _alone():
+    with alone():
         given = None if trainable is None else trainables.taken(trainable)
         if isinstance(what, Mapping):
             own = what.get("trainable")
@@ -80,7 +78,7 @@ def run(
         how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
         view = viewer(spec, _notes(spec, planning.not_seen_read(spec, source)), quiet=quiet, verbose=verbose)
         return _concluded(
-            lambda: session.run(spec, text, source, Path(results), folders, how, view, given.itself),
+            lambda: session.run(spec, text, source, Path(results), folders, how, view, given=given.itself),
             ResultsFolder(Path(results) / spec.name),
         )
 
@@ -107,7 +105,7 @@ def resume(
     it is found by its name. The other options are those of ``python -m sweep resume``. Raises as `run`.
     """
     require_locks()
-    with _alone():
+    with alone():
         if wrong := list(_wrong(max_concurrent=max_concurrent)):
             raise InputError(wrong)
         changes = [*_assignments(set), *_changes(run_cap=run_cap)]
@@ -206,7 +204,7 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder) -> LoadedSwe
     """What a session found; raises where it has not come to its end."""
     called = folder.name if folder.path.parent == Path("results") else str(folder.path)
     again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
-    with _kept_process():
+    with kept_process():
         try:
             outcome = drive()
         except Interrupted as error:
@@ -222,27 +220,3 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder) -> LoadedSwe
         first = next((f": trial {t.trial} {t.status}, {t.status_reason}" for t in found.sweeps[0].trials), "")
         raise SweepError(f"no trial has completed{first}; see sweep.load({called!r}).trials")
     return found
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Be the only sweep of this process, which has one Ray and one standard error."""
-    if not _running.acquire(blocking=False):
-        raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
-    try:
-        yield
-    finally:
-        _running.release()
-
-
-@contextmanager
-def _kept_process() -> Iterator[None]:
-    """Leave environment and search path as they were: the process goes on with other things."""
-    environment, path = dict(os.environ), list(sys.path)
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        for name in os.environ.keys() - environment.keys():
-            del os.environ[name]
-        os.environ.update(environment)

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from sweep.runner.session import View
 
 
-def viewer(
-    spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool
-) -> Callable[[ResultsFolder, TextIO], View]:
+def viewer(spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool) -> Callable[[ResultsFolder, TextIO], View]:
     """Makes the view of a session, which begins with these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:

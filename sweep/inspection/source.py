@@ -99,7 +99,7 @@ def inspect(trainable: str, folders: Iterable[Path]) -> Source:
     module, _, name = trainable.partition(":")
     if module == HERE:
         what = f"{name} was defined in a notebook or script, and no module has it"
-        raise InputError.one("trainable", what, f"go on in Python, as in sweep.resume(name, trainable={name})")
+        raise InputError.one("trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})")
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:

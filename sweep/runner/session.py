@@ -84,13 +84,13 @@ def run(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
-    given: object = None,
     origin: Mapping[str, object] | None = None,
+    given: object = None,
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained.
 
-    ``given`` is the trainable's class or function itself, where no module has it; ``origin`` the sweep and trial that
-    it was made of, for its sweep.json.
+    ``origin`` is the sweep and trial that it was made of, for its sweep.json; ``given`` the trainable's class or
+    function itself, where no module has it.
     """
     choosing.check(spec, folders)
     info = {
