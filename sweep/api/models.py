@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from sweep.api import trainables
@@ -22,13 +23,16 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
     kept = restoring.find(folder, restoring.winner(folder) if trial is None else trial, epoch)
     target = kept.sweep.spec.trainable
     given = trainables.again(target) if trainable is None else trainables.taken(trainable)
+    spec = replace(kept.sweep.spec, trainable=given.target)
+    folders = (*kept.sweep.import_folders, *given.folders)
     with kept_process():
-        restored = restoring.begin(kept, given.itself or (None if trainable is None else trainable))
+        changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
+        restored = restoring.begin(changed, given.itself)
         for note in restored.notes:
             warnings.warn(f"{kept.where}: {note}", stacklevel=4)
         make = getattr(restored.trainable, "trained_model", None)
         if make is None:
-            what = f"{target} is a function" if isinstance(restored.trainable, FunctionTrainable) else target
-            hint = f"what it saved is in {kept.checkpoint}"
-            raise InputError.one(kept.where, f"{what} and makes no Keras model that sweep knows", hint)
+            kind = "a function" if isinstance(restored.trainable, FunctionTrainable) else "no KerasTrainable"
+            what = f"{given.target} is {kind}, and sweep knows no model of it"
+            raise InputError.one(kept.where, what, f"what it saved is in {kept.checkpoint}")
         return make()
