@@ -255,7 +255,8 @@ def takes_report(function: Callable[..., object]) -> bool:
         except TypeError:
             continue
         return len(given) == 2
-    raise TrainableError(f"{name}{signature} cannot be called as {name}(hp, report)")
+    taken = ", ".join(signature.parameters)
+    raise TrainableError(f"{name}({taken}) cannot be called as {name}(hp, report)")
 
 
 def _number(name: object, value: Any) -> float:
@@ -271,6 +272,7 @@ def _number(name: object, value: Any) -> float:
 def _seed(seed: int) -> None:
     """Draw from the trial's seed whatever draws from the generators that a process has: workers are used again."""
     random.seed(seed)
-    for module, function in (("numpy.random", "seed"), ("torch", "manual_seed")):
-        if module in sys.modules:
-            getattr(sys.modules[module], function)(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
