@@ -135,9 +135,7 @@ def test_a_function_that_saves_and_does_not_restore_is_told_so(worker_of: Callab
 
 
 @pytest.mark.parametrize("kind", ["folder", "file", "text"])
-def test_a_checkpoint_may_be_a_file_or_a_folder(
-    worker_of: Callable[[Any], Worker], tmp_path: Path, kind: str
-) -> None:
+def test_a_checkpoint_may_be_a_file_or_a_folder(worker_of: Callable[[Any], Worker], tmp_path: Path, kind: str) -> None:
     own = tmp_path / "own"
     own.mkdir()
     (own / "weights").write_text("w")

@@ -32,7 +32,7 @@ class Given:
 def taken(trainable: object) -> Given:
     """A class, a function or ``"module:Name"``. Raises InputError for what cannot be trained."""
     if isinstance(trainable, str):
-        return Given(trainable)
+        return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
         maker(trainable, name)
