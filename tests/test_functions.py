@@ -45,7 +45,7 @@ def counting(told: list[str]) -> Callable[[Hyperparameters, Reporter], None]:
         told.append(f"from {done}")
         try:
             for epoch in range(done + 1, 100):
-                if not report(loss=1 / epoch, checkpoint=lambda folder: (folder / "n").write_text(str(epoch))):
+                if not report(loss=1 / epoch, checkpoint=lambda folder, n=epoch: (folder / "n").write_text(str(n))):
                     told.append(f"no after {epoch}")
                     return
         finally:

@@ -20,7 +20,7 @@ SAID = 20  # lines that stay
 WIDTH = 100  # characters
 
 
-class Watching(Protocol):
+class Drawing(Protocol):
     """What counts a sweep's events and can be drawn."""
 
     def replay(self, events: Sequence[Event]) -> None: ...
@@ -51,7 +51,7 @@ def display() -> Callable[[str], None]:
 class NotebookView:
     """Shows a sweep in one place of a cell's output, drawn anew by a thread of its own."""
 
-    def __init__(self, watching: Watching, draw: Callable[[str], None]) -> None:
+    def __init__(self, watching: Drawing, draw: Callable[[str], None]) -> None:
         self._watching, self._draw = watching, draw
         self._said: deque[str] = deque(maxlen=SAID)
         self._lock = threading.Lock()

@@ -20,7 +20,7 @@ def viewer(spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool) -> C
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
         view: View = _live(spec, quiet=quiet)
         if not quiet and notebook.is_here():
-            view = notebook.NotebookView(_live(spec, quiet=True), notebook.display())
+            view = notebook.NotebookView(drawing(spec), notebook.display())
         for note in () if quiet else notes:
             view.say(note)
         if verbose and not quiet:
@@ -28,6 +28,11 @@ def viewer(spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool) -> C
         return view
 
     return made
+
+
+def drawing(spec: Spec) -> notebook.Drawing:
+    """What counts a sweep's events and is drawn elsewhere."""
+    return _live(spec, quiet=True)
 
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:

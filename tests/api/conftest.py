@@ -9,7 +9,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "analysis"))
 
-from folders import sweep_of  # noqa: E402  # found by the line above
+from folders import sweep_of  # found by the line above
 
 __all__ = ["sweep_of"]
 

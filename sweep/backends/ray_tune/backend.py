@@ -85,4 +85,5 @@ def run(
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             raise_on_failed_trial=False,
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # it is silent; that for notebooks clears the cell's output
         )
