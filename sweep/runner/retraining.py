@@ -60,7 +60,8 @@ def prepare(
     if all_data:
         _check_all_data(sweep, started.params, assignments)
         _hold_nothing_out(keys)
-    comments = [f"Trial {trial} of the sweep {folder.name}, trained again: {length} epochs, {seeds} seeds."]
+    times = "once" if seeds == 1 else f"with {seeds} seeds"
+    comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: nothing is held out."] if all_data else []
     text = single.text(keys, comments)
     spec = parse(text, "retrain", assignments)
@@ -71,8 +72,10 @@ def prepare(
         "trial": trial,
         "all_data": bool(spec.training.get("all_data")),
     }
-    notes = (UNTOLD.format(spec.objectives[0].name),) if origin["all_data"] else ()
-    return Retraining(spec, text, sweep, trial, origin, notes)
+    notes = [UNTOLD.format(spec.objectives[0].name)] if origin["all_data"] else []
+    if patience := spec.training.get("patience"):
+        notes.append(f"training.patience {patience} of the sweep still ends a trial that gets no better")
+    return Retraining(spec, text, sweep, trial, origin, tuple(notes))
 
 
 def _free_name(folder: ResultsFolder) -> str:

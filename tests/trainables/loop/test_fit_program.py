@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import pytest
+from small import Small, assignment, metrics, train
+
+from trainables.loop.fit_program import NotInFit
+
+pytestmark = pytest.mark.keras
+SGD = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 10}
+
+
+class Random(Small):
+    """Dropout, batch statistics, an added loss and a regulariser: all that replicas can get wrong."""
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, use_bias=False, kernel_regularizer="l2", activity_regularizer="l2"),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dropout(0.3),
+                keras.layers.Dense(3),
+            ]
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
+    ours = metrics(train(Random(), assignment(gpus, **SGD)))
+    fit = metrics(train(Random(), assignment(gpus, training={"loop": "fit"}, **SGD)))
+    for a, b in zip(ours, fit, strict=True):
+        assert b == pytest.approx(a, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"clipnorm": 1.0}, "clipping"),
+        ({"micro_batches": 2}, "micro_batches"),
+        ({"ema_momentum": 0.9}, "ema_momentum"),
+        ({"batch_size": 16, "units": 9}, "the last batch of 6"),
+    ],
+)
+def test_what_fit_cannot_do_is_refused_by_name(params: Any, message: str) -> None:
+    gpus = 4 if "units" in params else 2
+    with pytest.raises(NotInFit, match=message):
+        train(Small(), assignment(gpus, training={"loop": "fit"}, **{**SGD, **params}))
