@@ -21,7 +21,7 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
+from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
@@ -99,7 +99,7 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
-        "source": _described(source),
+        "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
@@ -162,7 +162,7 @@ def _drive(
         _clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
         try:
-            _note_changes(folder, spec, source, folders, watching)
+            describing.note_changes(folder, spec, source, folders, watching.say)
             lost: list[str] = []  # why this session is to end at once
 
             def leave(last_words: str) -> None:
@@ -298,32 +298,6 @@ def _clean(folder: Path) -> None:
 def _touch(stop_file: Path) -> None:
     with suppress(OSError):  # a full disk: each trial is stopped when it reports next
         stop_file.touch()
-
-
-def _described(source: Source) -> dict[str, object]:
-    return {
-        "trainable": source.trainable,
-        "modules": sorted(source.files),
-        "sha256": source.digest(),
-        "packages": dict(source.packages),
-        "unknown": list(source.unknown),
-    }
-
-
-def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:
-    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
-    info = folder.read_info()
-    now = {**info, "spec": spec.to_json_dict(), "source": _described(source)}
-    if folder.log.exists():
-        now["provenance"] = provenance.collect(folders[0])
-    before = info.get("source")
-    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
-    if memo.changed(info, now) or was_mixed:
-        now["source"] = {**_described(source), "changed": True}  # its trials answer for no other sweep's
-        if not was_mixed:
-            view.say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
-        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})
 
 
 @contextmanager
