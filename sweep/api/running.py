@@ -66,7 +66,7 @@ def run(
                 given = trainables.taken(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, Path(results))}
         wrong = list(_wrong(max_concurrent=max_concurrent, simulate_gpus=simulate_gpus))
-        changes = [*_assignments(set), *_changes(run_cap=run_cap, name=name)]
+        changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read(what, given, changes)
         except InputError as error:
@@ -108,7 +108,7 @@ def resume(
     with alone():
         if wrong := list(_wrong(max_concurrent=max_concurrent)):
             raise InputError(wrong)
-        changes = [*_assignments(set), *_changes(run_cap=run_cap)]
+        changes = [*_assignments(set), *_named(run_cap=run_cap)]
         reopened = resuming.reopen(Path(results), str(name), changes)
         given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
         folders = _folders(reopened.import_folders, given)
@@ -157,17 +157,22 @@ def _wrong(**counts: int | None) -> Iterator[Problem]:
 
 def _assignments(given: Settings) -> list[str]:
     if isinstance(given, Mapping):
-        return _changes(**given)
+        return _changes(given)
     if isinstance(given, str):
         raise InputError.one("set", f"{given!r} is a text", 'expected a mapping, as in set={"epochs": 5}')
     return list(map(str, given))
 
 
-def _changes(**values: object) -> list[str]:
+def _changes(values: Mapping[str, object]) -> list[str]:
     try:
-        return [f"{key}={json.dumps(value)}" for key, value in values.items() if value is not None]
+        return [f"{key}={json.dumps(value)}" for key, value in values.items()]
     except (TypeError, ValueError) as error:
         raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
+
+
+def _named(**values: object) -> list[str]:
+    """Changes to those keys that an option was given for."""
+    return _changes({key: value for key, value in values.items() if value is not None})
 
 
 def _options(
