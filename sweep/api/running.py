@@ -138,8 +138,9 @@ def _read(
 
 def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
     """These folders, that of the trainable's module, and that of the script."""
-    script = getattr(sys.modules["__main__"], "__file__", None)
-    more = (Path(script).resolve().parent,) if script and Path(script).suffix == ".py" else ()
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None  # not of python -m
+    more = (Path(script).resolve().parent,) if script else ()
     return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
 
 

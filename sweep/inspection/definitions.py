@@ -12,6 +12,7 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 _ABSENT = object()
@@ -121,7 +122,7 @@ class _Found:
 
     def _value(self, name: str, value: object) -> None:
         try:
-            self.values[name] = json.loads(json.dumps(value))
+            self.values[name] = json.loads(json.dumps(value, default=_plain))
         except (TypeError, ValueError):
             if id(value) in self._seen:
                 return
@@ -194,3 +195,15 @@ def _content(cell: types.CellType) -> object:
         return cell.cell_contents
     except ValueError:  # it is not filled yet
         return _ABSENT
+
+
+def _plain(value: object) -> object:
+    """What JSON has no word for, and is a plain value nevertheless."""
+    match value:
+        case PurePath():
+            return str(value)
+        case bytes():
+            return value.hex()
+        case set() | frozenset():
+            return sorted(map(repr, value))
+    raise TypeError

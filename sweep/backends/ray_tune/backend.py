@@ -24,6 +24,7 @@ from sweep.backends.ray_tune.adapters import (
 )
 from sweep.backends.ray_tune.clock import DriverClock
 from sweep.backends.ray_tune.worker import TrialWorker
+from sweep.backends.saving import one_line
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError
@@ -39,9 +40,10 @@ def hand_over(job: Job) -> Any:
     try:
         return ray.put(job.given)
     except Exception as error:  # whatever the objects that it uses raise when they are pickled
-        lines = str(error).strip().splitlines() or [""]
+        cause = error.__cause__ or error
         hint = "make what it uses inside of its methods, or run it with inline=True"
-        what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(error).__name__}: {lines[0]}"
+        what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
+        what += f": {one_line(cause)}"
         raise InputError.one("trainable", what, hint) from error
 
 
