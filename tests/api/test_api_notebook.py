@@ -90,8 +90,9 @@ def _outputs(cell: Any, kind: str) -> list[Any]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of the client's own
 def test_a_notebook_runs_its_own_class_inline_and_on_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
+    import nbclient
+    import nbformat
+
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), _path()))))
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # a kernel that sees it does not look at its file descriptors
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])

@@ -33,7 +33,6 @@ def _run(blocks: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Optuna's plots are experimental
 def test_a_class_and_what_comes_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("plotly")
     cells = _run(BLOCKS[:4], monkeypatch)
     assert cells["model"].count_params() in (139, 275)  # type: ignore[attr-defined]  # a Keras model
     assert len(cells["study"].trials) == 6  # type: ignore[attr-defined]  # a study
