@@ -107,7 +107,8 @@ class Memo:
             try:
                 end = entry.read_end()
                 if end.facts.data is None:
-                    text = "nothing tells on what data they were trained; a trainable says it with Facts(data=...)"
+                    says = "a trainable says it with Facts(data=...), a function train with train.data = ..."
+                    text = f"nothing tells on what data they were trained; {says}"
                     self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)

@@ -15,7 +15,7 @@ from sweep.backends.saving import one_line
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
-from sweep.inspection import Source, inspect
+from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
 from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
@@ -132,15 +132,21 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     )
 
 
-def begin(kept: Kept) -> Restored:
-    """Import the trainable of a trial, let it begin that, and restore its checkpoint. Raises `InputError`."""
+def begin(kept: Kept, given: object = None) -> Restored:
+    """Import the trainable of a trial, let it begin that, and restore its checkpoint. Raises `InputError`.
+
+    ``given`` is its class or function itself, where no module has it.
+    """
     sweep, notes = kept.sweep, []
-    source = inspect(sweep.spec.trainable, sweep.import_folders)
+    if given is None:
+        source = inspect(sweep.spec.trainable, sweep.import_folders)
+    else:
+        source = inspect_given(sweep.spec.trainable, given, sweep.import_folders)
     change = _change(sweep.folder.read_info().get("source"), source)
     if change:
         notes.append(change)
     try:
-        kind = load(sweep.spec.trainable, sweep.import_folders)
+        kind = load(sweep.spec.trainable, sweep.import_folders, given)
     except Exception as error:  # whatever the user's module raises
         what = f"{sweep.spec.trainable} cannot be imported: {_told(error)}"
         raise InputError.one(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, Protocol, TextIO
+from typing import Protocol, TextIO
 
 from sweep.backends import checkpoints, inline, sharing
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
-from sweep.errors import InputError, Interrupted, StoreError
+from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
+from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
@@ -47,6 +48,7 @@ class Options:
     retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
     beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
+    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +87,12 @@ def run(
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
     origin: Mapping[str, object] | None = None,
+    given: object = None,
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained.
 
-    ``origin``: the sweep and trial that it was made of, for its sweep.json.
+    ``origin`` is the sweep and trial that it was made of, for its sweep.json; ``given`` the trainable's class or
+    function itself, where no module has it.
     """
     choosing.check(spec, folders)
     info = {
@@ -97,24 +101,30 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
-        "source": _described(source),
+        "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, source, folder, folders, options, view)
-    except (InputError, Interrupted, KeyboardInterrupt):
+        return _drive(spec, source, folder, folders, options, view, given)
+    except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
 
 
-def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
-    """Go on with a sweep from its log."""
+def resume(
+    sweep: Reopened,
+    source: Source,
+    options: Options,
+    view: Callable[[ResultsFolder, TextIO], View],
+    given: object = None,
+) -> Outcome:
+    """Go on with a sweep from its log; ``given`` as for `run`."""
     try:
-        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
@@ -127,6 +137,7 @@ def _drive(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    given: object,
 ) -> Outcome:
     devices = planning.devices(spec, options.simulated_gpus)
     objective = spec.objectives[0]
@@ -144,26 +155,39 @@ def _drive(
         profile=options.profile,
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
+        given=given,
     )
+    driver = threading.get_ident()
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())
         requests.clear(folder)
         _clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
         try:
-            _note_changes(folder, spec, source, folders, watching)
+            describing.note_changes(folder, spec, source, folders, watching.say)
+            lost: list[str] = []  # why this session is to end at once
 
-            def leave(last_words: str) -> NoReturn:
+            def leave(last_words: str) -> None:
                 """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
+                if options.embedded:
+                    lost.append(last_words)
+                    if threading.get_ident() == driver:
+                        raise StoppedAtOnce(last_words)
+                    return  # the driver's thread looks at it
                 watching.close()
                 terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.address}\n")
                 terminal.flush()
                 os._exit(130)
 
             pulse = None if options.inline else Pulse(spec)
-            with _backend(options, devices, spec, source, folder, job.session, watching, leave, pulse) as train:
-                beginning.close()
-                return _session(spec, folder, devices, job, options, watching, train, leave, pulse)
+            try:
+                with _backend(options, devices, spec, source, folder, watching, leave, job, pulse) as train:
+                    beginning.close()
+                    return _session(spec, folder, devices, job, options, watching, train, leave, lost, pulse)
+            except Exception as error:
+                if lost:  # and what follows from that
+                    raise StoppedAtOnce(lost[0]) from error
+                raise
         finally:
             watching.close()
             _clean(folder.path)
@@ -177,7 +201,8 @@ def _session(
     options: Options,
     view: View,
     train: Callable[[Coordinator, Job], None],
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    lost: Sequence[str],
     pulse: Pulse | None,
 ) -> Outcome:
     info = folder.read_info()
@@ -222,7 +247,12 @@ def _session(
             interrupted = True
             view.say("stopping after the running epochs, as `sweep stop` asks")
 
-        coordinator.on_tick = partial(stopping.obey, folder, coordinator, asked, second)
+        def tick() -> None:
+            if lost:
+                raise StoppedAtOnce(lost[0])
+            stopping.obey(folder, coordinator, asked, second)
+
+        coordinator.on_tick = tick
 
         history = list(store_log.read(folder.log))
         view.replay(history)
@@ -243,7 +273,8 @@ def _session(
                     if not coordinator.stopping:
                         train(coordinator, job)
                 except BaseException as crash:
-                    coordinator.crash(crash)
+                    if not lost:  # else it is as a kill; Ray makes other errors of what a signal's handler raises
+                        coordinator.crash(crash)
                     raise
                 coordinator.close()
         finally:
@@ -279,32 +310,6 @@ def _touch(stop_file: Path) -> None:
         stop_file.touch()
 
 
-def _described(source: Source) -> dict[str, object]:
-    return {
-        "trainable": source.trainable,
-        "modules": sorted(source.files),
-        "sha256": source.digest(),
-        "packages": dict(source.packages),
-        "unknown": list(source.unknown),
-    }
-
-
-def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:
-    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
-    info = folder.read_info()
-    now = {**info, "spec": spec.to_json_dict(), "source": _described(source)}
-    if folder.log.exists():
-        now["provenance"] = provenance.collect(folders[0])
-    before = info.get("source")
-    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
-    if memo.changed(info, now) or was_mixed:
-        now["source"] = {**_described(source), "changed": True}  # its trials answer for no other sweep's
-        if not was_mixed:
-            view.say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
-        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})
-
-
 @contextmanager
 def _backend(
     options: Options,
@@ -312,9 +317,9 @@ def _backend(
     spec: Spec,
     source: Source,
     folder: ResultsFolder,
-    session: str,
     view: View,
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    job: Job,
     pulse: Pulse | None,
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
@@ -329,11 +334,12 @@ def _backend(
     lost = partial(leave, "Ray has died")
     most = _most(spec, options)
     ahead = starting.importing_ahead(source.first_imports, devices, most)
-    about = job_page.pointer(spec.name, session, view.say)
+    about = job_page.pointer(spec.name, job.session, view.say)
     with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
         from sweep.backends.ray_tune import backend
 
         room = found.room(devices, most)
+        given = backend.hand_over(job)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(
                 driver,
@@ -343,6 +349,7 @@ def _backend(
                 reuse=options.reuse,
                 local=found.local,
                 notice=_once(view.say),
+                given=given,
                 vitals=pulse,
                 page=found.page,
             )

@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import constraints, overrides, parameters, starting_points, stopping
+from sweep.spec import constraints, overrides, parameters, python_values, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -49,7 +49,19 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 
     Raises InputError with every mistake.
     """
-    document = read(text, source)
+    return _resolved(read(text, source), assignments, environment)
+
+
+def of_mapping(
+    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
+) -> Spec:
+    """The sweep that Python's own values describe, by the same rules; raises InputError with every mistake."""
+    document = python_values.document(given, source)
+    document.check()
+    return _resolved(document, assignments, environment)
+
+
+def _resolved(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     overrides.apply(overrides.split(environment), overrides.VARIABLE, document)
     overrides.apply(assignments, "--set", document)
     spec = _Resolution(document).resolve()

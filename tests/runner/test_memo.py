@@ -245,7 +245,7 @@ def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_
     assert set(answered(watcher).values()) == {None}
     assert watcher.said == [
         "trials of curves answer none: nothing tells on what data they were trained; "
-        "a trainable says it with Facts(data=...)"
+        "a trainable says it with Facts(data=...), a function train with train.data = ..."
     ]
 
 

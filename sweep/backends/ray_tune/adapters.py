@@ -37,9 +37,19 @@ class DriverSearcher(_NotSaved, Searcher):
     ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
     """
 
-    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], free: list[str], *, reuse: bool) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        job: Job,
+        room: Callable[[], int],
+        free: list[str],
+        *,
+        reuse: bool,
+        given: Any = None,
+    ) -> None:
         super().__init__()
-        self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
+        self._driver, self._room = driver, room
+        self._always = {"job": job, "reuse": reuse} | ({} if given is None else {"given": given})
         self._free = free
 
     def suggest(self, trial_id: str) -> Any:
@@ -52,7 +62,7 @@ class DriverSearcher(_NotSaved, Searcher):
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
         del self._free[:1]
-        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room()}
+        return {"order": order, "room": self._room(), **self._always}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""

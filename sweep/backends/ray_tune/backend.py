@@ -6,7 +6,10 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
+import ray
 from ray import tune
 
 from sweep.backends.driver import Driver
@@ -25,9 +28,28 @@ from sweep.backends.ray_tune.clock import DriverClock
 from sweep.backends.ray_tune.job_page import JobPage
 from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
+from sweep.backends.saving import one_line
 from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
 from sweep.contract import Devices
+from sweep.errors import InputError
+
+
+def hand_over(job: Job) -> Any:
+    """Put the class or function that no module has where all workers find it; None where a module has it.
+
+    Raises InputError where it cannot be sent to another process.
+    """
+    if job.given is None:
+        return None
+    try:
+        return ray.put(job.given)
+    except Exception as error:  # whatever the objects that it uses raise when they are pickled
+        cause = error.__cause__ or error
+        hint = "make what it uses inside of its methods, or run it with inline=True"
+        what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
+        what += f": {one_line(cause)}"
+        raise InputError.one("trainable", what, hint) from error
 
 
 def run(
@@ -39,13 +61,16 @@ def run(
     reuse: bool,
     local: bool,
     notice: Callable[[str], None],
+    given: Any = None,
     vitals: Callable[[], Vitals] | None = None,
     page: JobPage | None = None,
 ) -> None:
     """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
 
-    Ray must be connected, ``local`` or elsewhere. It shows the ``vitals`` in its metrics and on the job's ``page``.
+    Ray must be connected, ``local`` or elsewhere; ``given`` is what `hand_over` gave. It shows the ``vitals`` in its
+    metrics and on the job's ``page``.
     """
+    job = replace(job, given=None)
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
     count_no_callbacks(notice)
@@ -60,7 +85,7 @@ def run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse),
+            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse, given=given),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice), *published],
@@ -72,6 +97,7 @@ def run(
             trial_dirname_creator=lambda trial: str(trial.trial_id),
             raise_on_failed_trial=False,
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # it is silent; that for notebooks clears the cell's output
         )
 
 

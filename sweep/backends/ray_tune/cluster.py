@@ -132,17 +132,22 @@ def connect(
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    start = (
-        _started(simulated_gpus, lost, say, meanwhile, ahead, about) if not address else _joined(address, say, about)
-    )
-    with _hushed(say), start:
+    there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
+    if there_already:
+        joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
+    elif address:
+        joined = _joined(address, say, about)
+    else:
+        joined = _started(simulated_gpus, lost, say, meanwhile, ahead, about)
+    with _hushed(say), joined:
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-        page = JobPage(about, shared=address is not None) if about and not _is_client(address) else None
+        own = address is None and not there_already
+        page = JobPage(about, shared=not own) if about and not _is_client(address) else None
         try:
-            yield Cluster(local=address is None, page=page)
+            yield Cluster(local=own, page=page)
         finally:
             if page is not None:
                 page.close()
@@ -169,6 +174,18 @@ def _hushed(say: Callable[[str], None]) -> Iterator[None]:
 def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
     for line in data.get("lines", ()):
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
+
+
+def _connected(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
+    """The Ray that this process has started or joined itself, which stays as it is; raises InputError for another."""
+    present = ray.get_runtime_context().gcs_address
+    if address not in (None, "auto", "local", present):
+        what = f"this process is connected to another Ray, at {present}"
+        raise InputError.one("address", f"{address!r}, but {what}", "leave address out, or call ray.shutdown() before")
+    if simulated_gpus is not None:
+        what = "a Ray that runs already cannot be given GPUs"
+        raise InputError.one("simulate_gpus", what, "call ray.shutdown() before")
+    return nullcontext()
 
 
 @contextmanager

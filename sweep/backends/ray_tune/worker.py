@@ -21,6 +21,7 @@ from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
+from sweep.loading import make_importable
 
 
 class TrialWorker(tune.Trainable):
@@ -43,7 +44,7 @@ class TrialWorker(tune.Trainable):
         self._job, self._trial = job, order.assignment.trial
         self._began = last_words.record(job)
         neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
-        self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
+        self._worker = Worker(_whole(job, config), reuse=config["reuse"], memory_bytes=memory.part(neighbours))
         self._take(order)
         self._spoilt = False
         self._id = uuid.uuid4().hex
@@ -54,8 +55,13 @@ class TrialWorker(tune.Trainable):
         with suppress(OSError):  # where the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
+        new_config.pop("given", None)  # Tune sends the config back with each result
         self._take(new_config["order"])
         return True
+
+    def cleanup(self) -> None:
+        """Let go of the last trial, before Tune ends this process."""
+        self._worker.close()
 
     def _without_results(self) -> Progress:
         folder = self._job.results_folder
@@ -82,6 +88,14 @@ class TrialWorker(tune.Trainable):
     def __repr__(self) -> str:
         """The name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
+
+
+def _whole(job: Job, config: dict[str, Any]) -> Job:
+    """The job with the class or function that `backend.hand_over` has put aside."""
+    if "given" not in config:
+        return job
+    make_importable(job.import_folders)  # what it imports may lie there
+    return dataclasses.replace(job, given=ray.get(config.pop("given")))
 
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
