@@ -15,11 +15,11 @@ import compat  # noqa: E402 - a tool, not part of the package
 
 def test_dependencies_lose_their_upper_bounds_alone(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(
-        '[project]\ndependencies = ["a>=2.1,<3", "b[x,y]>=1, !=1.5,<2", "c==4", "d~=1.0", "e>=1;python_version<\'4\'"]\n'
+        '[project]\ndependencies = ["a>=2.1,<3", "b[x,y]>=1, !=1.5,<2", "c==4", "d~=1.0", "e>=1;x<\'4\'"]\n'
         '[project.optional-dependencies]\ntest = ["f>=9"]\nother = ["g"]\n'
     )
     found = compat.requirements(tmp_path / "pyproject.toml")
-    assert found == ["a>=2.1", "b[x,y]>=1", "c", "d", "e>=1;python_version<'4'", "f>=9"]
+    assert found == ["a>=2.1", "b[x,y]>=1", "c", "d", "e>=1;x<'4'", "f>=9"]
 
 
 def test_our_own_dependencies_all_have_lower_bounds() -> None:
@@ -47,7 +47,8 @@ def test_what_broke_is_told_by_file_and_what_fails_with_the_pins_is_not(
     (tmp_path / "test_unimportable.py").write_text("import nowhere_at_all\n")
     (tmp_path / "test_bad.py").write_text(
         "import numpy, sys\ndef test_always(): assert False\n"
-        "def test_numpy(): numpy.zeros(-1)\nclass TestIt:\n    def test_within(self): numpy.ones((1, 2)) @ numpy.ones(3)\n"
+        "def test_numpy(): numpy.zeros(-1)\nclass TestIt:\n"
+        "    def test_within(self): numpy.ones((1, 2)) @ numpy.ones(3)\n"
     )
     monkeypatch.setattr(compat, "ROOT", tmp_path)
     arguments = ["-n0", "-m", "", "-p", "no:randomly", "--rootdir", str(tmp_path), "-c", "/dev/null"]
