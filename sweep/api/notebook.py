@@ -11,13 +11,15 @@ from html import escape
 from typing import Any, Protocol
 
 from rich.console import Console
+from rich.text import Text
 
 from sweep.errors import printable
 from sweep.events import Event
+from sweep.render.picture import Frame
 
 DRAW_S = 0.5
 SAID = 20  # lines that stay
-WIDTH = 100  # characters
+WIDTH, HEIGHT = 100, 24  # characters, lines
 
 
 class Drawing(Protocol):
@@ -28,6 +30,8 @@ class Drawing(Protocol):
     def on(self, event: Event) -> None: ...
 
     def close(self) -> None: ...
+
+    def lines(self, frame: Frame) -> list[Text]: ...
 
 
 def is_here() -> bool:
@@ -93,15 +97,18 @@ class NotebookView:
     def _show(self) -> None:
         lines = [printable(text) for text in self._said]
         with self._lock:
-            picture = as_html(self._watching) if self._thread is not None else ""
+            picture = (
+                as_html(self._watching.lines(Frame(width=WIDTH, height=HEIGHT))) if self._thread is not None else ""
+            )
         self._draw(f'<pre style="opacity:.7">{escape(chr(10).join(lines))}</pre>{picture}' if lines else picture)
 
 
-def as_html(drawn: object) -> str:
-    """What rich draws, as HTML."""
+def as_html(lines: Sequence[Text]) -> str:
+    """Lines of a terminal as HTML."""
     console = Console(
         file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False, color_system="256"
     )
-    console.print(drawn)
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ellipsis")
     style = "line-height:normal;font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace"
     return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')

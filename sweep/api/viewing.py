@@ -38,11 +38,7 @@ def drawing(spec: Spec) -> notebook.Drawing:
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
     from rich.console import Console
 
+    from sweep.analysis.outline import Outline
     from sweep.render.live import LiveView
-    from sweep.space.domains import Constant
 
-    trials = spec.trials()
-    varying = tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant))
-    objective = spec.objectives[0]
-    total = None if trials is None else trials * spec.repeats
-    return LiveView(Console(), total, (objective.name, objective.goal), varying, quiet=quiet)
+    return LiveView(Console(highlight=False), Outline.of(spec), quiet=quiet)

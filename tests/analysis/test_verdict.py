@@ -27,7 +27,10 @@ def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPL
         ({1: [0.5], 2: [0.5]}, ["1 other configuration reached the same score", "cannot be told from luck"]),
         (
             {1: [0.5, 0.51, 0.52], 2: [0.9, 0.91, 0.92]},
-            ["a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to", "do not overlap"],
+            [
+                "a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to",
+                "do not overlap",
+            ],
         ),
         (
             {1: [0.5, 0.9], 2: [0.7, 0.75]},
