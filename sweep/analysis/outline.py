@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sweep.events import Params
 from sweep.space import termination
-from sweep.space.domains import Constant
 from sweep.space.termination import Asha, EarlyTermination, Hyperband
-from sweep.spec import Spec
+
+if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
+    from sweep.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Outline:
     @classmethod
     def of(cls, spec: Spec) -> Outline:
         """That of a sweep file."""
+        from sweep.space.domains import Constant
+
         configurations = spec.trials()
         objective = spec.objectives[0]
         budget = spec.budget

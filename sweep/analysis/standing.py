@@ -8,73 +8,19 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from statistics import fmean, median
+from dataclasses import replace
+from statistics import fmean
 
 from sweep.analysis import remaining
 from sweep.analysis.curve import Curve
 from sweep.analysis.outline import Outline
-from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 
 RATE_S = 10  # over which epochs are counted for their rate
 RECENT = 256  # epochs, and trials, of which times are averaged
 KINDS = 50  # of failures that are told apart
 LATEST = 50  # ended trials that are remembered
-
-
-@dataclass(slots=True)
-class Open:
-    """A trial that has not ended for good."""
-
-    trial: int
-    params: Params
-    started: float
-    of: int  # epochs that it is to train
-    epochs: int = 0
-    value: float | None = None  # of the objective, as last reported
-    curve: Curve = field(default_factory=Curve)
-    measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
-    trained_s: float | None = 0.0  # None where not all of it was trained in one go
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A trial that ended; ``took_s`` from its start on."""
-
-    trial: int
-    status: Status
-    reason: str
-    epochs: int
-    value: float | None
-    params: Params
-    took_s: float
-
-
-@dataclass(slots=True)
-class Failure:
-    """Trials that ended badly for one kind of reason: the type of an exception, mostly."""
-
-    count: int = 0
-    trial: int = 0  # the last of them
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Best:
-    """The best configuration that completed: the mean of its repeats."""
-
-    value: float
-    trials: tuple[int, ...]
-    params: Params
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """An epoch at which trials can be, or were, pruned."""
-
-    epoch: int
-    reached: int
-    pruned: int
 
 
 class Standing:
@@ -171,7 +117,8 @@ class Standing:
         if self.over is not None or not self._epoch_s:
             return None
         epoch_s = fmean(self._epoch_s)
-        overhead_s = median(self._overhead_s) if self._overhead_s else 0.0
+        # Less than the middle: the first trials of each worker import and compile, which later ones need not.
+        overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
         slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
         survival, waiting = self._survival(), self.waiting()
         limits = self.outline.limits
@@ -246,7 +193,7 @@ class Standing:
         self.ended[event.status] += 1
         self.latest.append(ended)
         if trial.trained_s is not None and trial.epochs:
-            self._overhead_s.append(max(event.time - trial.started - trial.trained_s, 0.0))
+            self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
         match event.status:
             case Status.COMPLETED:
                 self._compare(ended)

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.standing import Ended, Standing
+from sweep.analysis.seen import Ended
+from sweep.analysis.standing import Standing
 from sweep.errors import printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render.figures import duration, score, settings

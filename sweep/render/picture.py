@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from sweep.analysis.standing import Ended, Failure, Open, Standing
+from sweep.analysis.seen import Ended, Failure, Open
+from sweep.analysis.standing import Standing
 from sweep.errors import printable
 from sweep.events import Status
 from sweep.render.figures import duration, figure, score, settings

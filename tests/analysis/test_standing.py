@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import pytest
 
 from sweep.analysis.outline import Limits, Outline
-from sweep.analysis.standing import KINDS, LATEST, Best, Rung, Standing
+from sweep.analysis.seen import Best, Rung
+from sweep.analysis.standing import KINDS, LATEST, Standing
 from sweep.events import (
     EpochReported,
     Event,
@@ -188,6 +189,20 @@ def test_the_time_left_by_epochs_and_trials() -> None:
 def test_what_a_trial_takes_beside_its_epochs_counts_for_the_next() -> None:
     standing = of(SESSION, *trial(0, [0.1] * 4), total=3)
     assert standing.left_s(1011.0) == 2 * (4 * 2.0 + 2.0)  # it took 10 s, of which epochs took 8
+
+
+def test_the_start_of_a_worker_is_not_every_trial_s() -> None:
+    facts = Facts(started=1009.0)  # since when it could train
+    epochs = [epoch(0, at) for at in (1, 2, 3, 4)]
+    standing = of(SESSION, started(0), *epochs, ended(0, time=1018.0, facts=facts), total=6)
+    assert standing.left_s(1018.0) == 5 * (4 * 2.0 + 1.0)
+    for number in (1, 2, 3):  # which need not compile
+        begin = 1020.0 + 10 * number
+        standing.observe(started(number, begin))
+        for at in (1, 2, 3, 4):
+            standing.observe(epoch(number, at))
+        standing.observe(ended(number, time=begin + 8.5))
+    assert standing.left_s(1060.0) == 2 * (4 * 2.0 + 0.5)
 
 
 def test_budgets_end_it_before_its_trials_do() -> None:

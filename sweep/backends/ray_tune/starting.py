@@ -39,7 +39,7 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
 
 @contextmanager
 def own_machine(say: Callable[[str], None]) -> Iterator[None]:
-    """Let a Ray started in this block listen on 127.0.0.1 alone: it read its setting when it was imported."""
+    """Let a Ray that is started in this block listen on 127.0.0.1 alone; it read its setting when it was imported."""
     if not private.usable(private.OWN_MACHINE, say):
         yield
         return
