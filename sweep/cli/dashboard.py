@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -28,8 +30,7 @@ def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
 
     folders = list({(found := ResultsFolder.open(results, name)).path: found for name in sweeps}.values())
     with serve(folders, port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
         click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
-        try:
+        with suppress(KeyboardInterrupt):
             server.serve_forever(poll_interval=0.2)
-        except KeyboardInterrupt:
-            click.echo("")

@@ -61,11 +61,11 @@ def export(sweep: Exported, uri: str) -> Done:
         raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
     os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before it is imported
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    for name in ("mlflow", "alembic"):
-        logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow about its own libraries
         library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.ERROR)
         try:
             client = library.MlflowClient(tracking_uri=uri)
             experiment = _experiment(client, sweep, uri)

@@ -80,7 +80,7 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
         mlflow_runs.export(runs.read(other), uri)
 
 
-@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/tmp/mlruns", "file:///tmp/mlruns"])
+@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])
 def test_folders_are_refused_with_a_way_out(hostile: ResultsFolder, uri: str) -> None:
     with pytest.raises(InputError, match="no longer written by MLflow; give sqlite"):
         mlflow_runs.export(runs.read(hostile), uri)
