@@ -72,7 +72,7 @@ def model(trial: Trial, epochs: int, updates: int) -> Any:
     import tensorflow as tf
 
     class Affine(keras.layers.Layer):
-        """Rotates, scales and shifts as `trainables.augmentation.affine` does: one transformation per image."""
+        """Rotates, scales and shifts as `trainables.recipe.augmentation.affine` does: one transformation per image."""
 
         def call(self, x: Any, training: bool = False) -> Any:
             if not training:

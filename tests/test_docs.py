@@ -94,9 +94,10 @@ def test_the_tree_names_what_is_there() -> None:
     tree = _blocks("text")[1]
     folders = re.findall(r"^(?:  )?([a-z_]+)/ ", tree, re.MULTILINE)
     for name in folders:
-        assert list(ROOT.glob(f"{name}/")) or (ROOT / "sweep" / name).is_dir(), name
-    for folder in (path for path in (ROOT / "sweep").iterdir() if path.is_dir() and path.name != "__pycache__"):
-        assert folder.name in folders
+        assert any((ROOT / parent / name).is_dir() for parent in ("", "sweep", "trainables")), name
+    for package in ("sweep", "trainables"):
+        for folder in (path for path in (ROOT / package).iterdir() if path.is_dir() and path.name != "__pycache__"):
+            assert folder.name in folders or f" {folder.name}/ " in tree
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.yaml")), ids=lambda p: p.stem)
@@ -120,7 +121,7 @@ def test_the_page_of_standard_hyperparameters_is_complete() -> None:
     named = set(re.findall(r"`([a-z_0-9.<>]+)`", page))
     assert {name.replace(".*", ".<output>") for name in reads} <= named
     schedules = re.findall(r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE)
-    source = (ROOT / "trainables" / "schedules.py").read_text()
+    source = (ROOT / "trainables" / "recipe" / "schedules.py").read_text()
     assert set(schedules) == set(re.findall(r'"([a-z_]+)"', source.split("SCHEDULES = (")[1].split(")")[0]))
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import augmentation
-from trainables.draws import Draws
 from trainables.keras_trainable import KerasTrainable
+from trainables.numbers.draws import Draws
+from trainables.recipe import augmentation
 
 PADDING = {"none": 0.0, "low": 2.0, "medium": 4.0, "high": 6.0}
 MEAN, STDDEV = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)  # of the training images, per channel

@@ -10,9 +10,9 @@ from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import augmentation
-from trainables.draws import Draws
 from trainables.keras_trainable import KerasTrainable
+from trainables.numbers.draws import Draws
+from trainables.recipe import augmentation
 
 STRENGTH = {"none": 0.0, "low": 0.1, "medium": 0.3, "high": 0.6}
 

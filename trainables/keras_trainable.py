@@ -17,34 +17,24 @@ import keras
 
 from sweep.contract import Assignment, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables import (
-    checkpoint,
-    class_weights,
-    fingerprint,
-    optimizers,
-    origins,
-    plateau,
-    precision,
-    preparation,
-    refusals,
-    schedules,
-    sharing,
-    state,
-    traces,
-)
-from trainables.author import Author
-from trainables.data import Split, split, updates
-from trainables.devices import Placement, place
-from trainables.draws import Draws
-from trainables.fit_program import FitProgram
-from trainables.gauges import Gauges
-from trainables.graph import Recipe
-from trainables.live import Live
-from trainables.origins import Record
-from trainables.program import Program
-from trainables.programs import Programs, Structure
-from trainables.stopwatch import Stopwatch
-from trainables.trial import Trial
+from trainables.data import class_weights, fingerprint, node_cache
+from trainables.data.chunks import Split, split, updates
+from trainables.devices import precision
+from trainables.devices.gauges import Gauges
+from trainables.devices.placement import Placement, place
+from trainables.loop import building
+from trainables.loop.cache import Programs, Structure
+from trainables.loop.fit_program import FitProgram
+from trainables.loop.program import Program
+from trainables.loop.stopwatch import Stopwatch
+from trainables.loop.trial import Trial
+from trainables.loop.update import Recipe
+from trainables.numbers.draws import Draws
+from trainables.numbers.live import Live
+from trainables.recipe import optimizers, plateau, refusals, schedules
+from trainables.recipe.author import Author
+from trainables.state import attributes, checkpoint, origins, owned
+from trainables.state.origins import Record
 
 VALIDATION_BATCH = 256
 
@@ -59,7 +49,7 @@ class KerasTrainable(Author):
         self._programs = Programs()
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
-        self._seen: traces.Traces = {}  # and its present values
+        self._seen: attributes.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
         self._example_read = False
         self._fingerprint: str | None = None
@@ -75,7 +65,7 @@ class KerasTrainable(Author):
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial = None
-        state.undo(self)
+        owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         self._hp = hp
@@ -167,14 +157,14 @@ class KerasTrainable(Author):
         self._data = None  # two data sets at once may not fit
         if self._bare is not None:
             self._set_attributes(self._bare)
-        before = traces.of(self, _OWN)
-        (train_data, validation_data), reads = sharing.shared(
-            shared, hp, lambda: self.data(hp), lambda: traces.changed(before, traces.of(self, _OWN))
+        before = attributes.of(self, _OWN)
+        (train_data, validation_data), reads = node_cache.shared(
+            shared, hp, lambda: self.data(hp), lambda: attributes.changed(before, attributes.of(self, _OWN))
         )
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
-        after = traces.of(self, _OWN)
-        self._left |= traces.changed(before, after)
+        after = attributes.of(self, _OWN)
+        self._left |= attributes.changed(before, after)
         self._seen = {name: after.get(name) for name in self._left}
         self._bare = self._attributes()
         train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
@@ -199,7 +189,7 @@ class KerasTrainable(Author):
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example))
-        key = Structure(environment, self._seen, traces.digest(self.first_example))
+        key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
@@ -215,9 +205,9 @@ class KerasTrainable(Author):
         self._example_read = False
         with origins.recording(record):
             with hp.recording(key.reads):
-                made = preparation.make(self, hp, seed, record)
+                made = building.make(self, hp, seed, record)
                 recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
-                built = preparation.build(self, made, hp, placement, recipe, seed, self._augment, fit=fit)
+                built = building.build(self, made, hp, placement, recipe, seed, self._augment, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy)  # tracing runs `augment`
             stopwatch.lap("compile")
@@ -242,7 +232,7 @@ class KerasTrainable(Author):
         record = Record(seed)
         self._set_attributes(self._bare or {})
         with origins.recording(record):
-            return program.begin_as(preparation.make(self, hp, seed, record).parts)
+            return program.begin_as(building.make(self, hp, seed, record).parts)
 
     def _attributes(self) -> dict[str, object]:
         return {name: value for name, value in vars(self).items() if name not in _OWN}
@@ -257,7 +247,7 @@ class KerasTrainable(Author):
         self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int
     ) -> Recipe:
         replicas = placement.strategy.num_replicas_in_sync
-        return preparation.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
+        return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
 
     def _augment(self, x: Any, draws: Draws) -> Any:
         if self._hp is None:

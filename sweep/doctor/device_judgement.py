@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from sweep.doctor.findings import Finding, Level
-from sweep.doctor.probe import Failure, Trained, Tried
+from sweep.doctor.probe import MODULE, Failure, Trained, Tried
 
 GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 
@@ -13,7 +13,7 @@ GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
     """One device alone."""
     if isinstance(tried, Failure):
-        todo = f"see it fail: python -m trainables.device_probe device {name}; leave this device out until it works"
+        todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
         yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
         return
     times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
@@ -41,7 +41,7 @@ def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iter
     what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
     expected = count * (count + 1) / 2
     if isinstance(several, Failure):
-        todo = f"see it fail: python -m trainables.device_probe train {count}{' --simulated' if simulated else ''}"
+        todo = f"see it fail: python -m {MODULE} train {count}{' --simulated' if simulated else ''}"
         if not simulated:
             todo += "; try NCCL_P2P_DISABLE=1, or training.cross_device: hierarchical_copy, or one GPU a trial"
         yield Finding("together", Level.ERROR, f"{what}: {several.reason}", todo)
@@ -73,7 +73,7 @@ def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) ->
 def alone(trained: Trained | Failure) -> Iterator[Finding]:
     """The first GPU in a trial of its own."""
     if isinstance(trained, Failure):
-        todo = "see it fail: python -m trainables.device_probe train 1"
+        todo = f"see it fail: python -m {MODULE} train 1"
         yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
     else:
         yield Finding("training", Level.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net")

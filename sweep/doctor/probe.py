@@ -10,7 +10,7 @@ from typing import Any
 
 from sweep.doctor.commands import Ran, Run
 
-MODULE = "trainables.device_probe"
+MODULE = "trainables.doctor.device_probe"
 CLUSTER_MODULE = "sweep.backends.ray_tune.resources"
 
 Resources = tuple[float, float]

@@ -77,7 +77,7 @@ def test_without_a_driver_the_cpu_is_tried(tmp_path: Path) -> None:
     found = list(examine(Round(bare, {}, tmp_path, 1.0)))
     assert {f.level for f in found} <= {Level.OK, Level.NOTE}
     assert any(f.found == "CPU only: there is no NVIDIA GPU here" for f in found)
-    assert bare.asked[-1] == "python -m trainables.device_probe train 2 --simulated"
+    assert bare.asked[-1] == "python -m trainables.doctor.device_probe train 2 --simulated"
 
 
 @pytest.mark.parametrize(

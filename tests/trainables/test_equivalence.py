@@ -17,8 +17,8 @@ import pytest
 from small import Small, assignment, metrics, train
 
 from sweep.contract import Value
-from trainables.optimizers import OPTIMIZERS
-from trainables.schedules import SCHEDULES
+from trainables.recipe.optimizers import OPTIMIZERS
+from trainables.recipe.schedules import SCHEDULES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 

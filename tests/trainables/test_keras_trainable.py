@@ -10,8 +10,9 @@ import pytest
 from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
-from trainables import checkpoint, schedules
-from trainables.refusals import Refused
+from trainables.recipe import schedules
+from trainables.recipe.refusals import Refused
+from trainables.state import checkpoint
 
 pytestmark = pytest.mark.keras
 

@@ -19,7 +19,7 @@ from small import assignment, metrics, train
 from zoo import Animal, Entry, OnCurve, OnImages, OnSeries
 from zoo_checks import by_fit, given
 
-from trainables.refusals import Refused
+from trainables.recipe.refusals import Refused
 
 pytestmark = [pytest.mark.keras, pytest.mark.exhaustive]
 

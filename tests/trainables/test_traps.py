@@ -13,9 +13,9 @@ import tensorflow as tf
 from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
-from trainables import devices
-from trainables.devices import NewProcessNeeded
-from trainables.scope import NotInScope
+from trainables.devices import placement
+from trainables.devices.placement import NewProcessNeeded
+from trainables.state.scope import NotInScope
 
 pytestmark = [pytest.mark.keras]
 
@@ -155,7 +155,7 @@ def test_8_layers_that_draw_for_the_batch_as_a_whole_are_named() -> None:
 def test_9_and_10_ring_works_and_a_second_device_set_asks_for_another_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(devices, "_placements", {})
+    monkeypatch.setattr(placement, "_placements", {})
     one, two = Small(), Small()
     ring = {"cross_device": "ring"}
     train(one, assignment(epochs=2, **ADAM))

@@ -12,9 +12,10 @@ from zoo import Entry
 from zoo_entries import ENTRIES
 
 from sweep.hyperparameters import Hyperparameters
-from trainables import class_weights, preparation
-from trainables.live import Live
-from trainables.sources import permutation
+from trainables.data import class_weights
+from trainables.data.sources import permutation
+from trainables.loop import building
+from trainables.numbers.live import Live
 
 EPOCHS = 4  # of five updates
 NAMES = [
@@ -36,7 +37,7 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
     data, held_out = author.data(hp)
     author.first_example = keras.tree.map_structure(lambda a: a[:1], data)
     author.some_targets = data[1]
-    model = preparation.build_model(author, hp, trial.seed)
+    model = building.build_model(author, hp, trial.seed)
     if not model.compiled:
         loss, measured = author.loss(hp, model), author.metrics(hp, model)
         model.compile(author.optimizer(hp), loss, metrics=measured, jit_compile=False)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters, Mark
+from trainables.data import chunks, node_cache
+from trainables.data.node_cache import shared
+from trainables.data.sources import DataError, Rows
+from trainables.state import attributes
+
+pytestmark = pytest.mark.keras
+
+X = np.arange(12, dtype=np.float32).reshape(6, 2)
+Y = np.arange(6)
+
+
+NONE = Hyperparameters({})
+
+
+def _shared(folder: Path | None, load: Any, hp: Hyperparameters = NONE) -> Any:
+    return shared(folder, hp, load)[0]
+
+
+class Loads:
+    """A load that counts how often it ran."""
+
+    def __init__(self, result: Any) -> None:
+        self.result, self.count = result, 0
+
+    def __call__(self) -> Any:
+        self.count += 1
+        return self.result
+
+
+def test_the_data_is_loaded_once_and_mapped(tmp_path: Path) -> None:
+    load = Loads((({"b": X, "a": (Y, [X + 1])}, Y), (X[:2], Y[:2])))
+    first, second = _shared(tmp_path / "node", load), _shared(tmp_path / "node", load)
+    assert load.count == 1
+    for found in (first, second):
+        tf.nest.assert_same_structure(found, load.result)
+        for mine, given in zip(tf.nest.flatten(found), tf.nest.flatten(load.result), strict=True):
+            assert isinstance(mine, np.memmap)
+            assert mine.dtype == given.dtype
+            assert mine.tobytes() == given.tobytes()
+
+
+def test_trials_share_where_they_agree_on_what_was_read(tmp_path: Path) -> None:
+    loads = []
+
+    def given(**params: Any) -> tuple[Any, Any]:
+        hp = Hyperparameters(params)
+
+        def load() -> Any:
+            loads.append(params)
+            return (X[: hp.integer("size")], Y[: hp.integer("size")] * ("noise" in hp)), None
+
+        ((x, _), _), reads = shared(tmp_path, hp, load)
+        return len(x), reads
+
+    assert given(size=4, units=8) == given(size=4, units=16) == (4, {"size": 4, "noise": Mark.ABSENT})
+    assert len(loads) == 1
+    assert given(size=5)[0] == 5
+    assert given(size=6, noise=1) == (6, {"size": 6, "noise": Mark.PRESENT})
+    assert given(size=4.0)[0] == 4  # another type, as anywhere else
+    assert len(loads) == 4
+
+
+def test_without_validation_and_without_a_folder(tmp_path: Path) -> None:
+    assert _shared(tmp_path, lambda: ((X, Y), None))[1] is None
+    assert _shared(tmp_path, lambda: ((X, Y), None))[1] is None
+    given = ((X, Y), None)
+    assert _shared(None, lambda: given)[0] is given[0]
+
+
+def test_what_a_worker_writes_into_its_map_stays_with_it(tmp_path: Path) -> None:
+    (x, _), _ = _shared(tmp_path, lambda: ((X, Y), None))
+    x[0] = -1
+    (again, _), _ = _shared(tmp_path, lambda: ((X, Y), None))
+    assert again.tolist() == X.tolist()
+
+
+def test_training_on_shared_data_copies_no_page_of_it(tmp_path: Path) -> None:
+    x = np.ones((4096, 64), np.float32)
+    (arrays, _), _ = shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
+    split = chunks.split(arrays, tf.distribute.OneDeviceStrategy("/cpu:0"), "training data")
+    for epoch in (1, 2):
+        for chunk in split.chunks(64, 0, epoch):
+            tf.reduce_sum(tf.gather(chunk.tensors[0], chunk.order)).numpy()
+    pages = re.split(r"^(?=[0-9a-f]+-[0-9a-f]+ )", Path("/proc/self/smaps").read_text(), flags=re.MULTILINE)
+    mine = [area for area in pages if str(tmp_path) in area]
+    assert len(mine) == 2
+    assert sum(int(kb) for area in mine for kb in re.findall(r"^Rss: +(\d+)", area, re.MULTILINE)) >= 1024
+    assert {kb for area in mine for kb in re.findall(r"^Anonymous: +(\d+)", area, re.MULTILINE)} == {"0"}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_streams_and_maps_of_the_author_are_loaded_by_each(tmp_path: Path, *, stream: bool) -> None:
+    np.save(tmp_path / "x.npy", X)
+    part = tf.data.Dataset.from_tensor_slices((X, Y)) if stream else (np.load(tmp_path / "x.npy", mmap_mode="r"), Y)
+    load = Loads((part, None))
+    assert [_shared(tmp_path / "node", load)[0] is part for _ in range(3)] == [True] * 3
+    assert load.count == 3
+
+
+def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
+    class Author:
+        def data(self) -> Any:
+            self.classes = ("cats", "dogs")
+            return (X, Y), None
+
+    workers = [Author(), Author()]
+    for worker in workers:
+        before = attributes.of(worker, frozenset())
+        shared(tmp_path, NONE, worker.data, lambda: attributes.changed(before, attributes.of(worker, frozenset())))  # noqa: B023 - used at once
+    assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
+
+
+def test_a_failed_load_is_tried_again(tmp_path: Path) -> None:
+    def fails() -> Any:
+        raise OSError("no network")
+
+    for _ in range(2):
+        with pytest.raises(OSError, match="no network"):
+            _shared(tmp_path, fails)
+    assert _shared(tmp_path, lambda: ((X, Y), None))[0][1].tolist() == Y.tolist()
+
+
+def test_what_a_killed_worker_left_is_thrown_away(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "0.npy").write_bytes(b"half")
+    (x, _), _ = _shared(tmp_path, lambda: ((X, Y), None))
+    assert x.tolist() == X.tolist()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["data-0", "lock"]
+
+
+def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
+    loads = []
+
+    def load() -> Any:
+        loads.append(1)
+        time.sleep(0.05)
+        return (X, Y), None
+
+    # Each call opens the lock anew: to the kernel, threads are strangers like processes.
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: _shared(tmp_path, load), range(4)))
+    assert len(loads) == 1
+    assert [float(x.sum()) for (x, _), _ in found] == [66.0] * 4
+
+
+def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
+    rows = Rows((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
+    ((mapped, _), _) = _shared(tmp_path, lambda: ((rows, Y), None))
+    unshared, y = node_cache.written((rows, Y))
+    assert mapped.tolist() == unshared.tolist() == X.tolist()
+    assert y is Y
+    assert not Path(unshared.filename).exists()  # gone with the process
+
+
+def test_wrong_data(tmp_path: Path) -> None:
+    short = Rows((6, 2), X.dtype, lambda: iter([X[:4]]))
+    with pytest.raises(DataError, match="4 rows were read, expected 6"):
+        _shared(tmp_path, lambda: ((short, Y), None))
+    huge = Rows((2**50, 2), X.dtype, lambda: iter([]))
+    with pytest.raises(DataError, match="GiB free; make room"):
+        _shared(tmp_path, lambda: ((huge, Y), None))
+    with pytest.raises(DataError, match="expected two"):
+        shared(tmp_path, NONE, lambda: (X, Y, None))
+    with pytest.raises(DataError, match="keys"):
+        _shared(tmp_path, lambda: (({1: X}, Y), None))
+    assert not [p for p in tmp_path.iterdir() if p.name != "lock"]

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from sweep.contract import Devices
+from trainables.devices import placement
+from trainables.devices.placement import DeviceError, NewProcessNeeded, place
+from trainables.devices.precision import resolve
+
+pytestmark = pytest.mark.keras
+
+
+def simulated(gpus: float) -> Devices:
+    return Devices(gpus=gpus, simulated=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "choice", "name", "replicas"),
+    [
+        (Devices(), "auto", "one_device", 1),
+        (Devices(), "none", "one_device", 1),
+        (simulated(1), "auto", "one_device", 1),
+        (simulated(0.5), "auto", "one_device", 1),
+        (simulated(1), "mirrored", "mirrored", 1),
+        (simulated(2), "auto", "mirrored", 2),
+    ],
+)
+def test_the_strategy_follows_the_devices(given: Devices, choice: str, name: str, replicas: int) -> None:
+    placement = place(given, choice)
+    assert (placement.name, placement.strategy.num_replicas_in_sync) == (name, replicas)
+    assert place(given, choice) is placement
+
+
+@pytest.mark.parametrize("way", ["hierarchical_copy", "reduction_to_one_device", "ring"])
+def test_replicas_add_up_each_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "_placements", {})
+    strategy = place(simulated(2), "mirrored", way).strategy
+
+    @tf.function
+    def total() -> tf.Tensor:
+        context = tf.distribute.get_replica_context
+        return strategy.experimental_local_results(
+            strategy.run(
+                lambda: context().all_reduce(
+                    tf.distribute.ReduceOp.SUM, tf.cast(context().replica_id_in_sync_group + 1, tf.float32)
+                )
+            )
+        )
+
+    assert [float(value) for value in total()] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "choice", "way", "message"),
+    [
+        (simulated(2), "one_device", "auto", "strategy one_device uses one device, the trial was given cpu:0, cpu:1"),
+        (simulated(2), "parameter_server", "auto", "expected one of auto, none, one_device, mirrored"),
+        (simulated(2), "mirrored", "nccl", "nccl, which needs GPUs"),
+        (simulated(2), "mirrored", "telepathy", "expected one of auto, nccl"),
+        (Devices(gpus=1), "auto", "auto", "was given 1 GPUs, TensorFlow sees 0"),
+    ],
+)
+def test_mistakes(given: Devices, choice: str, way: str, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        place(given, choice, way)
+
+
+def test_more_devices_than_tensorflow_has_need_another_process() -> None:
+    tf.config.list_logical_devices()
+    with pytest.raises(NewProcessNeeded, match="8 logical CPU devices exist, 9 are needed"):
+        place(simulated(9))
+
+
+def test_precision_on_a_cpu() -> None:
+    placement = place(Devices())
+    assert resolve("auto", placement) == "float32"
+    assert resolve("mixed_float16", placement) == "mixed_float16"
+    with pytest.raises(ValueError, match="precision is 'half', expected one of auto, float32"):
+        resolve("half", placement)

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import Small, assignment, metrics, train
+
+from trainables.loop.fit_program import NotInFit
+
+pytestmark = pytest.mark.keras
+SGD = {"optimizer": "sgd", "learning_rate": 0.1, "batch_size": 10}
+
+
+class Random(Small):
+    """Dropout, batch statistics, an added loss and a regulariser: all that replicas can get wrong."""
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                keras.layers.Dense(8, use_bias=False, kernel_regularizer="l2", activity_regularizer="l2"),
+                keras.layers.BatchNormalization(),
+                keras.layers.Dropout(0.3),
+                keras.layers.Dense(3),
+            ]
+        )
+
+
+def test_fit_calls_the_steps_that_were_put_in_their_place() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    called = []
+
+    def noted(step: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        return lambda data: called.append(name) or step(data)
+
+    model.train_step, model.test_step = noted(model.train_step, "train"), noted(model.test_step, "test")
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), validation_data=(np.ones((2, 2)), np.ones((2, 1))), verbose=0)
+    assert set(called) == {"train", "test"}
+
+
+def test_a_model_that_only_its_steps_call_is_built_when_it_says_so() -> None:
+    class Steps(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            return {"own": tf.constant(0.5)}
+
+    model = Steps()
+    model.built = True
+    model.compile("sgd")
+    assert model.fit(np.ones((4, 2)), verbose=0).history["own"] == [0.5]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
+    ours = metrics(train(Random(), assignment(gpus, **SGD)))
+    fit = metrics(train(Random(), assignment(gpus, training={"loop": "fit"}, **SGD)))
+    for a, b in zip(ours, fit, strict=True):
+        assert b == pytest.approx(a, abs=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"clipnorm": 1.0}, "clipping"),
+        ({"micro_batches": 2}, "micro_batches"),
+        ({"ema_momentum": 0.9}, "ema_momentum"),
+        ({"batch_size": 16, "units": 9}, "the last batch of 6"),
+    ],
+)
+def test_what_fit_cannot_do_is_refused_by_name(params: Any, message: str) -> None:
+    gpus = 4 if "units" in params else 2
+    with pytest.raises(NotInFit, match=message):
+        train(Small(), assignment(gpus, training={"loop": "fit"}, **{**SGD, **params}))

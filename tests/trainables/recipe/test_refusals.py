@@ -1,0 +1,161 @@
+"""What an author writes is honoured or refused by name, before the first update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from small import Small, assignment, metrics, train
+from zoo_training import Adversaries
+
+from trainables.recipe.refusals import Refused
+
+pytestmark = pytest.mark.keras
+
+
+class OwnTestStep(keras.Model):
+    def test_step(self, data: Any) -> Any:
+        return super().test_step(data)
+
+
+class OwnTrainStep(keras.Model):
+    def train_step(self, data: Any) -> Any:
+        return super().train_step(data)
+
+
+class OwnCompile(keras.Model):
+    def compile(self, judging: Any) -> None:
+        super().compile()
+
+
+class ExtraKey(keras.Model):
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        return {**super().compute_metrics(x, y, y_pred, sample_weight), "largest": keras.ops.max(y_pred)}
+
+
+def functional(kind: type[keras.Model]) -> Callable[[], keras.Model]:
+    def build() -> keras.Model:
+        inputs = keras.Input((6,))
+        return kind(inputs, layers.Dense(3)(inputs))
+
+    return build
+
+
+def static() -> keras.Model:
+    return keras.Sequential([keras.Input((6,), batch_size=16), layers.Dense(3)])
+
+
+def stateful() -> keras.Model:
+    inputs = keras.Input((6,))
+    x = layers.GRU(3, stateful=False)(layers.Reshape((2, 3))(inputs))
+    model = keras.Model(inputs, layers.Dense(3)(x))
+    model.layers[2].stateful = True
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (functional(OwnTrainStep), "OwnTrainStep has its own train_step, which only Model.fit calls; set `training:"),
+        (functional(OwnTestStep), "OwnTestStep has its own test_step"),
+        (functional(OwnCompile), r"OwnCompile\.compile\(\) takes arguments of its own; call it inside model\(\)"),
+        (functional(ExtraKey), "ExtraKey returns largest, which no metric object holds"),
+        (static, r"fixed batch of 16, .* leave out batch_size and batch_shape in keras\.Input"),
+        (stateful, "layer 'gru' is stateful"),
+    ],
+)
+def test_models(build: Any, message: str) -> None:
+    class Given(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return build()
+
+    with pytest.raises(Exception, match=message):
+        train(Given(), assignment())
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD()), "returned a LossScaleOptimizer"),
+        (lambda: keras.optimizers.SGD(gradient_accumulation_steps=2), "expected the parameter micro_batches"),
+        (lambda: keras.optimizers.SGD(loss_scale_factor=2.0), "with loss_scale_factor, expected `training:"),
+        (lambda: keras.optimizers.SGD(use_ema=True, ema_overwrite_frequency=2), "with ema_overwrite_frequency"),
+    ],
+)
+def test_optimizers(optimizer: Any, message: str) -> None:
+    class Given(Small):
+        def optimizer(self, hp: Any) -> Any:
+            return optimizer()
+
+    with pytest.raises(Exception, match=message):
+        train(Given(), assignment())
+
+
+class Cosine(Small):
+    def optimizer(self, hp: Any) -> Any:
+        return keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 10))
+
+
+@pytest.mark.parametrize("extra", [{"lr_schedule": "cosine"}, {"warmup_epochs": 1}])
+def test_a_schedule_of_ones_own_is_not_bent(extra: Any) -> None:
+    with pytest.raises(Exception, match=f"of its own, and the trial has {next(iter(extra))}"):
+        train(Cosine(), assignment(**extra))
+
+
+def test_an_unread_learning_rate_beside_a_schedule_of_ones_own() -> None:
+    with pytest.raises(Exception, match="the trial has learning_rate, which would have no effect"):
+        train(Cosine(), assignment())
+
+
+def test_a_learning_rate_that_an_own_compile_does_not_read() -> None:
+    with pytest.raises(Refused, match=r"a compile\(\) of its own, and the trial has learning_rate"):
+        Adversaries().begin(assignment(training={"loop": "fit"}))
+
+
+def test_a_learning_rate_that_the_optimizer_reads_is_its_own() -> None:
+    class Reading(Small):
+        def optimizer(self, hp: Any) -> Any:
+            return keras.optimizers.SGD(hp.number("learning_rate") / 2)
+
+    assert [e.learning_rate for e in train(Reading(), assignment(learning_rate=0.5))] == [0.25, 0.25]
+
+
+def test_sample_weights_with_a_loss_of_one_number() -> None:
+    class Weighted(Small):
+        def data(self, hp: Any) -> Any:
+            (x, y), held_out = super().data(hp)
+            return (x, y, np.ones(len(x), np.float32)), held_out
+
+        def loss(self, hp: Any, model: Any) -> Any:
+            return lambda y, p: keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y, p, from_logits=True))
+
+    with pytest.raises(Exception, match="gives one number for a batch, which sample and class weights cannot weigh"):
+        train(Weighted(), assignment())
+
+
+def test_a_compiled_model_beside_an_optimizer_method() -> None:
+    class Twice(Small):
+        def model(self, hp: Any) -> keras.Model:
+            model = super().model(hp)
+            model.compile("sgd", "mse")
+            return model
+
+        def optimizer(self, hp: Any) -> Any:
+            return keras.optimizers.SGD()
+
+    with pytest.raises(Exception, match=r"returns a compiled model, and Twice defines optimizer\(\); leave out one"):
+        train(Twice(), assignment())
+
+
+def test_a_loss_that_is_no_mean_in_micro_batches() -> None:
+    class Spread(Small):
+        def loss(self, hp: Any, model: Any) -> Any:
+            return lambda y, p: keras.ops.std(p)
+
+    assert metrics(train(Spread(), assignment()))
+    with pytest.raises(Exception, match="the loss of a batch is not the mean over its examples"):
+        train(Spread(), assignment(micro_batches=2))

@@ -1,0 +1,226 @@
+"""The private names of Keras that we use still mean what we take them for."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import threading
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainables.numbers.draws import Draws
+from trainables.replicas import keras_corrections, random_layers, slices
+from trainables.replicas.slices import Slice
+
+pytestmark = pytest.mark.keras
+
+
+def test_version() -> None:
+    assert keras.__version__.startswith("3.15.")
+
+
+def test_layers_are_numbered_anew() -> None:
+    keras.layers.Dense(1), keras.layers.Dense(1)
+    keras_corrections.number_layers_anew()
+    assert [keras.layers.Dense(1).name for _ in range(2)] == ["dense", "dense_1"]
+
+
+def test_optimizer_sums_over_replicas_in_the_method_we_replace() -> None:
+    optimizer = keras.optimizers.SGD(1.0)
+    assert "all_reduce" in inspect.getsource(type(optimizer)._all_reduce_sum_gradients)
+    assert "_all_reduce_sum_gradients" in inspect.getsource(type(optimizer)._backend_update_step)
+    keras_corrections.take_global_gradients(optimizer)
+    strategy = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()
+    )
+    with strategy.scope():
+        variable = keras.Variable([1.0])
+        scoped = keras.optimizers.SGD(1.0)
+        scoped.build([variable])
+    keras_corrections.take_global_gradients(scoped)
+    tf.function(lambda: strategy.run(lambda: scoped.apply([tf.constant([0.25])], [variable])))()
+    assert float(variable.numpy()[0]) == 0.75  # Keras as it is would give 0.5
+
+
+def test_batch_norm_takes_its_moments_from_the_method_we_replace() -> None:
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization()])
+    outer = keras.Sequential([keras.Input((2,)), inner, keras.layers.BatchNormalization()])
+    keras_corrections.synchronise_batch_norm(outer)
+    for layer in (inner.layers[0], outer.layers[1]):
+        assert layer._moments is not type(layer)._moments
+        assert "self._moments(inputs, mask)" in inspect.getsource(layer.call)
+
+
+@pytest.mark.parametrize("mask", [None, np.array([[True, True], [True, False], [False, False]])])
+def test_moments_are_those_of_keras_on_one_device(mask: Any) -> None:
+    layer = keras.layers.BatchNormalization()
+    x = np.random.default_rng(0).normal(3.0, 2.0, (3, 2, 4)).astype(np.float32)
+    layer.build(x.shape)
+    theirs = layer._moments(tf.constant(x), mask)
+    ours = keras_corrections._global_moments(layer, tf.constant(x), mask)
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_an_empty_batch_leaves_the_moving_statistics_as_they_are() -> None:
+    layer = keras.layers.BatchNormalization()
+    layer.build((None, 4))
+    layer.moving_mean.assign([1.0, 2.0, 3.0, 4.0])
+    mean, variance = keras_corrections._global_moments(layer, tf.zeros((0, 4)), None)
+    np.testing.assert_array_equal(mean, [1.0, 2.0, 3.0, 4.0])
+    np.testing.assert_array_equal(variance, np.ones(4))
+
+
+def test_layers_keep_their_losses_in_the_list_we_replace() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, activity_regularizer="l2")])
+    keras_corrections.part_losses(model)
+    model(tf.ones((3, 2)))
+    assert len(model.losses) == 1
+    found: list[int] = []
+    other = threading.Thread(target=lambda: found.append(len(model.losses)))
+    other.start()
+    other.join()
+    assert found == [0]
+    model(tf.ones((3, 2)))
+    assert len(model.losses) == 1  # cleared at each call
+
+
+def test_added_losses_go_through_the_method_we_replace() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model._aggregate_additional_loss = lambda loss: loss * 0 + 7.0
+    model.compile("sgd", loss=None)
+    model.layers[0].add_loss(tf.constant(1.0))
+    assert float(model.compute_loss(None, None, None, None)) == 7.0
+
+
+def test_a_compiled_loss_is_called_from_the_list_we_replace() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    keras_corrections.build_symbolically(model, (tf.ones((3, 2)), tf.ones((3, 1))))
+    (entry,) = model._compile_loss._flat_losses
+    assert entry._fields == ("path", "loss", "loss_weights", "name")
+    model._compile_loss._flat_losses = [entry._replace(loss=lambda y, p, w: tf.constant(5.0))]
+    assert float(model.compute_loss(None, tf.ones((3, 1)), tf.ones((3, 1)), None)) == 5.0
+
+
+def test_all_draws_of_keras_go_through_the_functions_we_wrap() -> None:
+    random_layers.install()
+    for name in (*random_layers.SHAPED, *random_layers.WHOLE, "dropout"):
+        assert hasattr(getattr(keras.src.backend.random, name), "__wrapped__"), name
+        assert "seed" in inspect.signature(getattr(keras.src.backend.random, name)).parameters
+    size, start, stop = tf.constant(4), tf.constant(1), tf.constant(3)
+    layer = keras.layers.Dropout(0.5)
+    full = Slice(size, tf.constant(0), size, 2, draws=Draws(1, 2, size, tf.constant(0), size))
+    part = Slice(size, start, stop, 2, draws=Draws(1, 2, size, start, stop))
+
+    with slices.entered(full):
+        whole = tf.function(lambda x: layer(x, training=True)).get_concrete_function(tf.TensorSpec((None, 3)))
+    with slices.entered(part):
+        rows = tf.function(lambda x: layer(x, training=True)).get_concrete_function(tf.TensorSpec((None, 3)))
+    np.testing.assert_array_equal(whole(tf.ones((4, 3)))[1:3], rows(tf.ones((2, 3))))
+
+
+def test_outputs_of_a_mixed_model_compute_in_float32() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, dtype="mixed_bfloat16")])
+    keras_corrections.outputs_in_float32(model)
+    assert model(tf.ones((1, 2))).dtype == tf.float32
+
+
+def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.BatchNormalization(), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(), loss="mse", metrics=["mae"])
+    before = [v.numpy() for v in model.variables]
+    keras_corrections.build_symbolically(model, (tf.ones((3, 2)), tf.ones((3, 1))))
+    assert model.optimizer.built
+    assert model.metrics_variables
+    assert all((a == b.numpy()).all() for a, b in zip(before, model.variables, strict=True))
+
+
+def test_the_loss_is_asked_for_by_the_wrapper_that_knows_old_models() -> None:
+    class Old(keras.Sequential):
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+            return tf.constant(3.0)  # as before Keras 3.3: no `training`
+
+    class New(keras.Sequential):
+        def compute_loss(self, *given: Any, training: bool = True) -> Any:
+            return tf.constant(float(training))
+
+    for model, expected in ((Old(), 3.0), (New(), 0.0)):
+        assert float(model._compute_loss(None, None, None, None, training=False)) == expected
+
+
+def test_layers_within_layers_are_found_and_the_model_itself() -> None:
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    outer = keras.Sequential([keras.Input((2,)), inner])
+    assert outer._flatten_layers()[0] is outer
+    assert inner.layers[0] in outer._flatten_layers()
+
+
+def test_a_model_keeps_what_it_was_compiled_with() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    metrics, optimizer = [keras.metrics.MeanAbsoluteError()], keras.optimizers.SGD(0.1)
+    model.compile(optimizer, loss="mse", metrics=metrics, loss_weights=2.0)
+    found = keras_corrections.compiled_with(model)
+    assert (found["loss"], found["loss_weights"], found["weighted_metrics"]) == ("mse", 2.0, None)
+    assert found["optimizer"] is optimizer
+    assert found["metrics"][0] is metrics[0]
+
+
+def test_layers_that_add_to_the_loss_are_found_without_computing() -> None:
+    computed: list[int] = []
+
+    class Adding(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            if tf.is_tensor(x) and tf.executing_eagerly():
+                computed.append(1)
+            self.add_loss(keras.ops.sum(x))
+            return x
+
+    model = keras.Sequential([keras.Input((2,)), Adding(), keras.layers.Dense(1)])
+    computed.clear()
+    assert keras_corrections.adding_losses(model, (tf.ones((3, 2)),)) == {id(model.layers[0])}
+    assert computed == []
+    assert "add_loss" not in vars(model.layers[0])
+
+
+def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -> None:
+    keras_corrections.leave_losses_whole()
+    strategy = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()
+    )
+    loss, one = keras.losses.MeanSquaredError(), tf.constant(1)
+
+    def within() -> Any:
+        with slices.entered(Slice(one, tf.constant(0), one)):
+            return loss(tf.ones((3, 1)), tf.zeros((3, 1)))
+
+    with strategy.scope():
+        whole, theirs = (
+            strategy.experimental_local_results(strategy.run(part))[0]
+            for part in (within, lambda: loss(tf.ones((3, 1)), tf.zeros((3, 1))))
+        )
+    assert (float(whole), float(theirs)) == (1.0, 0.5)
+
+
+def test_what_tf_random_draws_goes_through_the_kernels_we_wrap() -> None:
+    def drawn() -> list[Any]:
+        random.seed(3)
+        with random_layers.following_the_trial():
+            made = [
+                tf.random.uniform((2,)),
+                tf.random.uniform((2,), 0, 99, tf.int32),
+                tf.random.normal((2,)),
+                tf.random.truncated_normal((2,)),
+                tf.random.shuffle(tf.range(9)),
+                tf.random.categorical(tf.zeros((1, 9)), 4),
+                tf.random.gamma((2,), 1.5),
+                tf.random.poisson((2,), 5.0),
+            ]
+        return [value.numpy().tolist() for value in made]
+
+    assert drawn() == drawn()
+    assert all(hasattr(getattr(random_layers.gen_random_ops, name), "__wrapped__") for name in random_layers.STATELESS)

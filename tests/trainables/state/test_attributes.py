@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainables.state import attributes
+
+pytestmark = pytest.mark.keras
+
+SETTINGS: dict[str, Any] = {"mean": 0.0}
+RATE = 1.0
+
+
+class Helper:
+    def __init__(self) -> None:
+        self.values = np.zeros(3)
+
+
+class Author:
+    limit = 3
+
+    def __init__(self) -> None:
+        self.helper = Helper()
+        self.live = object()
+
+
+def left(author: Author, change: Any) -> set[str]:
+    before = attributes.of(author, frozenset({"live"}))
+    change(author)
+    return attributes.changed(before, attributes.of(author, frozenset({"live"})))
+
+
+def test_the_same_values_leave_nothing() -> None:
+    def again(author: Any) -> None:
+        author.helper = Helper()
+        author.live = object()
+
+    assert left(Author(), again) == set()
+
+
+def in_place(author: Any) -> None:
+    author.helper.values[1] = 2.0
+
+
+def in_a_module(author: Any) -> None:
+    SETTINGS["mean"] += 1.0
+
+
+def rebound(author: Any) -> None:
+    global RATE
+    RATE += 1.0
+
+
+def on_the_class(author: Any) -> None:
+    type(author).limit += 1
+
+
+def a_new_one(author: Any) -> None:
+    author.classes = 3
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (in_place, "self.helper"),
+        (in_a_module, f"{__name__}.SETTINGS"),
+        (rebound, f"{__name__}.RATE"),
+        (on_the_class, "Author.limit"),
+        (a_new_one, "self.classes"),
+    ],
+)
+def test_every_place_is_seen(change: Any, name: str) -> None:
+    assert left(Author(), change) == {name}
+
+
+def test_values_that_cannot_be_compared_equal_themselves_alone() -> None:
+    one, other = threading.Lock(), threading.Lock()
+    assert attributes.digest(one) == attributes.digest(one)
+    assert attributes.digest(one) != attributes.digest(other)
+    circle: list[Any] = []
+    circle.append(circle)
+    assert attributes.digest(circle) == attributes.digest(circle)

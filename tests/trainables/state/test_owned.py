@@ -1,0 +1,198 @@
+"""What a program owns: found wherever it is, put back, saved by path, or refused."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import layers
+from small import Small, assignment, go_on, metrics, train, weights
+
+from trainables.state import checkpoint, owned
+from trainables.state.checkpoint import CheckpointError
+from trainables.state.origins import Kept
+from trainables.state.owned import NotOwned
+
+pytestmark = pytest.mark.keras
+
+AT_IMPORT = tf.Variable(1.0, name="at_import", trainable=False)
+
+
+class Counting(layers.Layer):
+    def __init__(self, counter: Any) -> None:
+        super().__init__()
+        self.counter = counter
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.counter.assign_add(0.1)
+        return x * self.counter
+
+
+def counted(counter: Any) -> type[Small]:
+    class Counted(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((6,)), Counting(counter()), layers.Dense(3)])
+
+    return Counted
+
+
+@pytest.mark.parametrize("counter", [lambda: AT_IMPORT, lambda: tf.Variable(1.0, trainable=False)])
+def test_variables_that_keras_does_not_know_begin_anew(counter: Any) -> None:
+    trainable = counted(counter)()
+    first = metrics(train(trainable, assignment()))
+    assert metrics(train(trainable, assignment())) == first
+    assert metrics(train(trainable, assignment(seed=1))) != first
+    assert metrics(train(trainable, assignment())) == first
+    assert metrics(train(counted(counter)(), assignment())) == first
+
+
+def base() -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), layers.Dense(8, name="kept")])
+
+
+def on(kept: keras.Model, units: int) -> keras.Model:
+    inputs = keras.Input((6,))
+    x = layers.Dense(units, name="new")(kept(inputs))
+    return keras.Model(inputs, layers.Dense(3, name="head")(x))
+
+
+def test_a_base_kept_on_the_trainable_is_made_anew() -> None:
+    class Cached(Small):
+        base: Any = None
+
+        def model(self, hp: Any) -> keras.Model:
+            if self.base is None:
+                self.base = base()
+            return on(self.base, hp.integer("units"))
+
+    used = Cached()
+    train(used, assignment(units=4))
+    for given in (assignment(units=5), assignment(units=5, seed=1), assignment(units=4)):
+        assert metrics(train(used, given)) == metrics(train(Cached(), given))
+
+
+def test_a_base_kept_elsewhere_is_refused_with_its_line() -> None:
+    kept = functools.cache(base)
+
+    class Cached(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return on(kept(), hp.integer("units"))
+
+    used = Cached()
+    first = metrics(train(used, assignment(units=4)))
+    assert metrics(train(used, assignment(units=4))) == first  # the same program, put back
+    with pytest.raises(Kept, match=r"sequential/kept/kernel was made at test_owned\.py:\d+ by an earlier trial"):
+        used.begin(assignment(units=5))
+    with pytest.raises(Kept, match="make it anew in model"):
+        used.begin(assignment(units=4, seed=1))
+
+
+def test_attributes_that_model_sets_belong_to_its_program() -> None:
+    class Remembering(Small):
+        def model(self, hp: Any) -> keras.Model:
+            self.scale = hp.number("scale")
+            return super().model(hp)
+
+        def augment(self, x: Any, hp: Any, draws: Any) -> Any:
+            return x * self.scale
+
+    used = Remembering()
+    for scale in (1.0, 2.0, 1.0):
+        train(used, assignment(scale=scale))
+        assert used.scale == scale
+
+
+def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
+    def named(*names: str) -> Small:
+        class Named(Small):
+            def model(self, hp: Any) -> keras.Model:
+                hidden = [layers.Dense(6, name=name) for name in names]
+                return keras.Sequential([keras.Input((6,)), *hidden, layers.Dense(3, name="head")])
+
+        return Named()
+
+    one, same, other = named("a", "b"), named("b", "a"), named("a", "c")
+    train(one, assignment())
+    one.save(tmp_path)()
+    same.begin(assignment())
+    same.restore(tmp_path)
+    by_path = dict(zip(one._begun().program.state, weights(one), strict=True))
+    for path, value in zip(same._begun().program.state, weights(same), strict=True):
+        np.testing.assert_array_equal(value, by_path[path])
+    other.begin(assignment())
+    with pytest.raises(CheckpointError, match=r"another model's variables: no adam/sequential_c_bias_momentum"):
+        other.restore(tmp_path)
+
+
+def test_a_damaged_checkpoint_names_its_folder(tmp_path: Path) -> None:
+    trainable = Small()
+    train(trainable, assignment())
+    checkpoint.save(tmp_path, trainable._begun().program.state, {})()
+    (tmp_path / "state.npz").write_bytes(b"PK")
+    with pytest.raises(CheckpointError, match="unreadable"):
+        trainable.restore(tmp_path)
+
+
+def test_two_trainables_in_one_process_leave_each_other_alone() -> None:
+    one, two = Small(), Small()
+    train(one, assignment())
+    before = weights(one)
+    train(two, assignment(seed=1))
+    for a, b in zip(before, weights(one), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_a_trainable_that_is_gone_has_changed_is_put_back() -> None:
+    gc.collect()
+    Small().begin(assignment())  # puts back what other tests have left
+    start = float(AT_IMPORT.numpy())
+    train(counted(lambda: AT_IMPORT)(), assignment())
+    assert float(AT_IMPORT.numpy()) > start
+    gc.collect()
+    Small().begin(assignment())
+    assert float(AT_IMPORT.numpy()) == start
+
+
+def test_a_table_that_training_writes_is_refused() -> None:
+    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, 0.0)
+
+    class Remembering(layers.Layer):
+        def call(self, x: Any) -> Any:
+            table.insert(tf.constant([1], tf.int64), tf.constant([2.0]))
+            return x
+
+    class Tabled(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((6,)), Remembering(), layers.Dense(3)])
+
+    with pytest.raises(NotOwned, match="writes to a lookup table while training"):
+        train(Tabled(), assignment())
+
+
+def test_draws_that_follow_no_seed_are_refused() -> None:
+    class Sampled(layers.Layer):
+        def call(self, x: Any) -> Any:
+            drawn, *_ = tf.random.log_uniform_candidate_sampler(tf.zeros((1, 1), tf.int64), 1, 2, True, 9)
+            return x + tf.cast(drawn[0], x.dtype)
+
+    class Sampling(Small):
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((6,)), Sampled(), layers.Dense(3)])
+
+    with pytest.raises(NotOwned, match="draws random numbers that do not follow the trial's seed"):
+        train(Sampling(), assignment())
+
+
+def test_nothing_is_undone_twice() -> None:
+    trainable = Small()
+    trainable.begin(assignment())
+    go_on(trainable)
+    owned.undo(trainable)
+    assert trainable._begun().program.state not in owned._trained

@@ -1,0 +1,1 @@
+"""From what an author's `data` returns to chunks on a device."""

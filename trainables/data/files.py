@@ -1,0 +1,249 @@
+"""Data in files, for an author's `data`: record shards, Parquet shards, directories of images.
+
+Parquet and images become arrays: they are read once per node, block by block, and then mapped by all workers.
+Records stay a stream.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mixed, permutation
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
+BLOCK_BYTES = 16 * 2**20
+INTERLEAVED = 8
+
+
+# ---- records
+
+
+def tfrecords(
+    pattern: str,
+    features: Mapping[str, Any],
+    example: Callable[[dict[str, tf.Tensor]], tuple[Any, ...]],
+    buffer: int = SHUFFLE_BUFFER,
+) -> Stream:
+    """The TFRecord shards that match a glob pattern, uncompressed.
+
+    ``features`` are those of `tf.io.parse_single_example`, ``example`` maps them to (x, y) or (x, y,
+    sample_weight), many at a time. An epoch visits the shards in an order of its own, eight side by side, and
+    shuffles in a buffer of this many examples. Raises DataError for missing and damaged files.
+    """
+    shards = _files(pattern)
+    size = sum(map(_count_records, shards))
+
+    def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
+        files = [shards[i] for i in permutation(len(shards), seed, epoch)]
+        records = tf.data.Dataset.from_tensor_slices(files).interleave(
+            tf.data.TFRecordDataset,
+            cycle_length=1 if seed is None else INTERLEAVED,
+            num_parallel_calls=tf.data.AUTOTUNE,
+            deterministic=True,
+        )
+        if seed is not None:  # before parsing: the buffer holds the smaller form
+            records = records.shuffle(min(size, buffer), seed=mixed(seed, epoch))
+        return records.map(parsed, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def parsed(record: tf.Tensor) -> tuple[Any, ...]:
+        return example(tf.io.parse_single_example(record, dict(features)))
+
+    return Stream(ordered, size)
+
+
+def _count_records(file: str) -> int:
+    """Hop from length to length: 8 bytes of it, 4 of its checksum, the data, 4 of theirs (TFRecord format)."""
+    count, position, end = 0, 0, Path(file).stat().st_size
+    with Path(file).open("rb") as shard:
+        while position < end:
+            head = shard.read(8)
+            position += 16 + (struct.unpack("<Q", head)[0] if len(head) == 8 else end)
+            if position > end:
+                raise DataError(f"{file}: damaged after record {count}, or compressed; expected plain TFRecords")
+            shard.seek(position)
+            count += 1
+    return count
+
+
+# ---- Parquet
+
+
+def parquet(
+    pattern: str, inputs: str | Sequence[str], target: str, sample_weight: str | None = None, dtype: str = "float32"
+) -> tuple[Rows, ...]:
+    """The Parquet shards that match a glob pattern, as (x, y) or (x, y, sample_weight).
+
+    ``inputs``: columns of numbers that become a matrix, or one column of lists of one length; x is cast to
+    ``dtype``, y stays as stored. Read a batch of rows at a time. Raises DataError for missing files and
+    columns, other types than numbers, and nulls.
+    """
+    import pyarrow.parquet as pq
+
+    files = [(name, pq.ParquetFile(name, memory_map=True)) for name in _files(pattern)]
+    columns = [inputs] if isinstance(inputs, str) else list(inputs)
+    size = sum(file.metadata.num_rows for _, file in files)
+    wanted = [*columns, target, *([sample_weight] if sample_weight else [])]
+    for name, file in files:
+        known = file.schema_arrow.names
+        missing = [column for column in wanted if column not in known]
+        if missing:
+            raise DataError(f"{name}: no column {', '.join(map(repr, missing))}; it has: {', '.join(known)}")
+
+    if not size:
+        raise DataError(f"{pattern}: {len(files)} files without a row")
+
+    def rows(columns: list[str], dtype: str | None) -> Rows:
+        name, file = next(found for found in files if found[1].metadata.num_rows)
+        first = _matrix(next(file.iter_batches(1, columns=columns)), columns, name)
+        flat = dtype is None and first.shape[1] == 1  # a plain column of targets or weights
+        kind = np.dtype(dtype or first.dtype)
+
+        def blocks() -> Iterator[np.ndarray[Any, Any]]:
+            for name, file in files:
+                for batch in file.iter_batches(max(BLOCK_BYTES // max(8 * first.shape[1], 1), 1), columns=columns):
+                    block = _matrix(batch, columns, name)
+                    if block.shape[1:] != first.shape[1:] or (not dtype and block.dtype != kind):
+                        raise DataError(
+                            f"{name}: column {columns[0]!r} has rows of {block.shape[1]} x {block.dtype}, "
+                            f"expected {first.shape[1]} x {first.dtype} as in {files[0][0]}"
+                        )
+                    yield (block[:, 0] if flat else block).astype(kind, copy=False)
+
+        return Rows((size,) if flat else (size, first.shape[1]), kind, blocks)
+
+    others = [rows([column], None) for column in wanted[len(columns) :]]
+    return (rows(columns, dtype), *others)
+
+
+def _matrix(batch: Any, columns: list[str], name: str) -> np.ndarray[Any, Any]:
+    """The columns of a record batch side by side, in this order."""
+    import pyarrow as pa
+
+    parts = []
+    for column in columns:
+        values = batch.column(column)
+        listed = pa.types.is_list(values.type) or pa.types.is_fixed_size_list(values.type)
+        nulls = values.null_count
+        numbers = values.flatten() if listed else values
+        kind = numbers.type
+        if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+            raise DataError(f"{name}: column {column!r} holds {values.type}, expected numbers or lists of numbers")
+        if nulls or numbers.null_count:
+            raise DataError(f"{name}: column {column!r} has {nulls or numbers.null_count} nulls, expected none")
+        if listed and len(set(values.value_lengths().to_pylist())) > 1:
+            raise DataError(f"{name}: column {column!r} holds lists of several lengths, expected one")
+        parts.append(numbers.to_numpy(zero_copy_only=False).reshape(len(values), -1))
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+# ---- images
+
+
+def image_folder(
+    path: str | Path,
+    size: tuple[int, int],
+    channels: int = 3,
+    part: tuple[float, float] = (0.0, 1.0),
+    *,
+    keep: bool = True,
+) -> tuple[Any, np.ndarray[Any, Any]]:
+    """Images (n, height, width, channels) as uint8 and the number of the sub-folder each lies in, by name.
+
+    Images of another ``size`` are resized (bilinear, antialiased). ``part`` takes a share of the files by a
+    hash of their names: (0, 0.8) and (0.8, 1) have none in common. ``keep``: decode once onto the disk; else
+    at every use. Raises DataError for missing folders, other files, and images that cannot be decoded.
+    """
+    root = Path(path)
+    names = classes(root)
+    labelled = [
+        (file, label) for label, name in enumerate(names) for file in sorted((root / name).iterdir()) if file.is_file()
+    ]
+    others = [str(file) for file, _ in labelled if file.suffix.lower() not in SUFFIXES]
+    if others:
+        raise DataError(f"{others[0]} and {len(others) - 1} more are no images, expected {', '.join(SUFFIXES)}")
+    taken = [(str(file), label) for file, label in labelled if part[0] <= _share(file.relative_to(root)) < part[1]]
+    if not taken:
+        raise DataError(f"{root}: {len(labelled)} images, none of them in the part {part[0]} to {part[1]}")
+    images = Images(tuple(file for file, _ in taken), (*size, channels))
+    labels = np.array([label for _, label in taken], np.int32)
+    return (Rows(images.shape, images.dtype, images.blocks) if keep else images), labels
+
+
+def classes(path: str | Path) -> tuple[str, ...]:
+    """The sub-folders of an image folder, in the order of their labels; raises DataError if there are none."""
+    root = Path(path)
+    names = sorted(entry.name for entry in root.iterdir() if entry.is_dir()) if root.is_dir() else []
+    if not names:
+        raise DataError(f"{root}: {'no sub-folders' if root.is_dir() else 'no folder'}, expected one for each class")
+    return tuple(names)
+
+
+class Images:
+    """Image files that index and slice like an array, decoded at each use, several at a time."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, files: tuple[str, ...], size: tuple[int, int, int]) -> None:
+        self._files = np.array(files)
+        self.shape = (len(files), *size)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> np.ndarray[Any, Any]:
+        files = self._files[rows]
+        images = np.empty((len(files), *self.shape[1:]), np.uint8)
+        with tf.device("/cpu:0"):
+            decoded = tf.data.Dataset.from_tensor_slices(files).map(
+                self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
+            )
+        done = 0
+        try:
+            for image in decoded.as_numpy_iterator():
+                images[done] = image
+                done += 1
+        except tf.errors.OpError as error:
+            raise DataError(f"{self._undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP") from error
+        return images
+
+    def blocks(self) -> Iterator[np.ndarray[Any, Any]]:
+        """All images in order."""
+        step = max(BLOCK_BYTES // int(np.prod(self.shape[1:])), 1)
+        for start in range(0, len(self), step):
+            yield self[start : start + step]
+
+    def _decode(self, file: tf.Tensor) -> tf.Tensor:
+        height, width, channels = self.shape[1:]
+        image = tf.io.decode_image(tf.io.read_file(file), channels=channels, expand_animations=False)
+        if tf.reduce_any(tf.shape(image)[:2] != [height, width]):
+            resized = tf.image.resize(image, (height, width), antialias=True)
+            image = tf.cast(tf.clip_by_value(tf.round(resized), 0.0, 255.0), tf.uint8)
+        return tf.ensure_shape(image, self.shape[1:])
+
+    def _undecodable(self, files: np.ndarray[Any, Any]) -> str:
+        for file in files:
+            try:
+                self._decode(tf.constant(file))
+            except tf.errors.OpError:
+                return str(file)
+        return f"one of {len(files)} images"
+
+
+def _share(file: Path) -> float:
+    """Where in [0, 1) a file falls; other files have no influence on it."""
+    return int.from_bytes(hashlib.sha256(file.as_posix().encode()).digest()[:6], "big") / 2**48
+
+
+def _files(pattern: str) -> list[str]:
+    files = sorted(glob.glob(pattern))  # noqa: PTH207 - the pattern may be absolute
+    if not files:
+        raise DataError(f"no file matches {pattern!r}")
+    return files

@@ -1,0 +1,86 @@
+"""Examples on the devices: without a copy where the device is the host, and how much of them may stay there."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+COPIED_ON_CPU = 64 * 2**20
+RESIDENT_ON_GPU = 2 * 2**30
+ALIGNMENT = 64  # TensorFlow's kernels abort on less
+
+
+def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = False) -> Any:
+    """The arrays as tensors on every device of the strategy.
+
+    CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
+    """
+    on_host = tf.nest.map_structure(lambda leaf: _host_tensor(leaf, given_away=given_away), arrays)
+    devices = strategy.extended.worker_devices
+    if strategy.num_replicas_in_sync == 1:
+        with strategy.scope(), tf.device(devices[0]):
+            return tf.nest.map_structure(tf.identity, on_host)
+
+    def on_replica(tensor: tf.Tensor) -> Any:
+        def value(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+            with tf.device(devices[context.replica_id_in_sync_group]):
+                return tf.identity(tensor)
+
+        return strategy.experimental_distribute_values_from_function(value)
+
+    return tf.nest.map_structure(on_replica, on_host)
+
+
+def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
+    """Whether a whole data set may lie on each device at once.
+
+    On GPUs up to ``resident_bytes`` (2 GiB unless told). On the CPU up to half of the machine's memory of what is
+    mapped and aliased, but only 64 MiB of what must be copied: every worker of the node would hold that copy.
+    """
+    copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
+    aliased = sum(map(nbytes, leaves)) - copied
+    if "GPU" in strategy.extended.worker_devices[0].upper():
+        return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
+    limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
+    return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def aliasable(leaf: Any) -> bool:
+    """Whether a tensor may share this array's memory: mapped copy-on-write, aligned, of a numeric type."""
+    return isinstance(leaf, np.memmap) and leaf.mode == "c" and _exportable(leaf)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An uninitialised array that `place` need not copy for a CPU device."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    raw = np.empty(size + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def nbytes(leaf: Any) -> int:
+    """Bytes of an array, or of what looks like one."""
+    return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
+
+
+def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:
+    if isinstance(leaf, tf.Tensor):
+        return leaf
+    if aliasable(leaf) or (given_away and _exportable(leaf)):
+        return tf.experimental.dlpack.from_dlpack(leaf.__dlpack__())
+    with tf.device("/cpu:0"):
+        return tf.convert_to_tensor(np.asarray(leaf))
+
+
+def _exportable(leaf: np.ndarray[Any, Any]) -> bool:
+    return (
+        leaf.dtype.kind in "biuf"
+        and leaf.dtype.isnative
+        and leaf.flags.c_contiguous
+        and leaf.flags.writeable
+        and leaf.size > 0
+        and leaf.ctypes.data % ALIGNMENT == 0
+    )

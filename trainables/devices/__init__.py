@@ -1,0 +1,1 @@
+"""The devices that a trial was given: strategy, precision, what they report."""

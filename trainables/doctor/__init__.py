@@ -1,0 +1,1 @@
+"""What TensorFlow makes of this machine."""

@@ -1,0 +1,169 @@
+"""What TensorFlow makes of this machine, as one JSON object on the last line of standard output.
+
+`sweep doctor` runs this module in processes of their own, because a device that does not work may abort its
+process or hang it. On standard error, lines that begin with ``probe:`` say what was begun last.
+
+    python -m trainables.doctor.device_probe describe
+    python -m trainables.doctor.device_probe device gpu:0
+    python -m trainables.doctor.device_probe train 2 [--simulated]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from sweep.contract import Assignment, Devices, EpochReported
+
+STEPS, EPOCHS = 8, 4
+
+
+def describe() -> dict[str, Any]:
+    """Versions, what the build was made for, and the GPUs that TensorFlow can use."""
+    build = tf.sysconfig.get_build_info()
+    gpus = []
+    for gpu in tf.config.list_physical_devices("GPU"):
+        details = tf.config.experimental.get_device_details(gpu)
+        capability = details.get("compute_capability")
+        gpus.append({"name": details.get("device_name", "GPU"), "capability": capability and list(capability)})
+    return {
+        "tensorflow": tf.__version__,
+        "cuda": build.get("cuda_version"),
+        "cudnn": build.get("cudnn_version"),
+        "architectures": list(build.get("cuda_compute_capabilities", [])),
+        "gpus": gpus,
+        **_keras(),
+    }
+
+
+def try_device(name: str) -> dict[str, Any]:
+    """Let ``cpu:0`` or ``gpu:I`` compute alone: seconds by step, and the steps that came out wrong."""
+    kind, _, index = name.partition(":")
+    if kind == "gpu":
+        gpu = tf.config.list_physical_devices("GPU")[int(index)]
+        tf.config.set_visible_devices([gpu], "GPU")
+        tf.config.experimental.set_memory_growth(gpu, True)
+    size, side = (4096, 128) if kind == "gpu" else (512, 32)
+    with tf.device(f"/{kind}:0"):
+        square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
+        kernel, compiled = tf.ones((3, 3, 32, 32)), tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
+        tried = {
+            "matmul": _timed("matmul", lambda: (square @ square)[0, 0], size),
+            "convolution": _timed("convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32),
+            "xla": _timed("xla", lambda: compiled(square[0]), 3 * size),
+        }
+    return {
+        "seconds": {step: seconds for step, (seconds, _) in tried.items()},
+        "wrong": [step for step, (_, right) in tried.items() if not right],
+        "tflops": 2 * size**3 / tried["matmul"][0] / 1e12,
+    }
+
+
+def train(count: int, *, simulated: bool) -> dict[str, Any]:
+    """Sum over ``count`` devices, then train a wide net on them as a trial would."""
+    from trainables.devices.placement import place
+
+    devices = Devices(cpus=os.cpu_count() or 1, gpus=count, simulated=simulated)
+    placement = place(devices)
+    _say(f"all-reduce over {', '.join(placement.devices)}")
+    sums = _sums(placement.strategy)
+    _say(f"training on {', '.join(placement.devices)}")
+    rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
+    return {"sums": sums, "examples_per_s": max(rates[1:])}
+
+
+def _sums(strategy: tf.distribute.Strategy) -> list[float]:
+    """1 + 2 + ... over the replicas, as each of them has it."""
+
+    def one() -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        mine = tf.cast(context.replica_id_in_sync_group, tf.float32) + 1
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+
+    summed = tf.function(lambda: strategy.run(one))()
+    return [float(value) for value in strategy.experimental_local_results(summed)]
+
+
+def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:
+    """Speed of each epoch, with the same batch on every device however many there are."""
+    import keras
+
+    from trainables.keras_trainable import KerasTrainable
+
+    width, batch = shape[0], int(shape[1] * devices.gpus)
+
+    class Wide(KerasTrainable):
+        def data(self, hp: Any) -> tuple[Any, Any]:
+            x = np.random.default_rng(0).normal(size=(STEPS * batch, 64)).astype(np.float32)
+            return (x, (x[:, 0] > 0).astype(np.int32)), None
+
+        def model(self, hp: Any) -> keras.Model:
+            hidden = [keras.layers.Dense(width, activation="relu") for _ in range(4)]
+            return keras.Sequential([keras.Input((64,)), *hidden, keras.layers.Dense(2, dtype="float32")])
+
+    given = Assignment(
+        trial=0,
+        params={"optimizer": "sgd", "learning_rate": 1e-3, "batch_size": batch},
+        seed=0,
+        epochs=EPOCHS,
+        devices=devices,
+    )
+    rates: list[float] = []
+
+    def report(epoch: EpochReported) -> bool:
+        rates.append(epoch.examples_per_s or 0.0)
+        return True
+
+    wide = Wide()
+    wide.begin(given)
+    wide.train(report)
+    return rates
+
+
+def _timed(step: str, compute: Callable[[], tf.Tensor], expected: float) -> tuple[float, bool]:
+    """Seconds of the fastest of three runs after a first one, and whether the result is right."""
+    _say(step)
+    right = float(compute()) == expected
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        float(compute())  # waits for the device
+        taken.append(time.perf_counter() - began)
+    return min(taken), right
+
+
+def _keras() -> dict[str, Any]:
+    try:
+        import keras
+    except ImportError as error:  # a backend that is not installed
+        return {"keras": None, "backend": None, "keras_error": str(error)}
+    return {"keras": keras.__version__, "backend": keras.backend.backend()}
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"probe: {text}\n")
+    sys.stderr.flush()
+
+
+def main(arguments: list[str]) -> dict[str, Any]:
+    """What was asked for on the command line; raises ValueError for anything unknown."""
+    match arguments:
+        case ["describe"]:
+            return describe()
+        case ["device", name]:
+            return try_device(name)
+        case ["train", count, *rest] if rest in ([], ["--simulated"]):
+            return train(int(count), simulated=bool(rest))
+    raise ValueError(f"unknown arguments {arguments}, expected describe, device NAME or train COUNT [--simulated]")
+
+
+if __name__ == "__main__":
+    answer = json.dumps(main(sys.argv[1:]))
+    sys.stdout.write(answer + "\n")

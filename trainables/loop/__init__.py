@@ -1,0 +1,1 @@
+"""The compiled loop: an update, an epoch, a program, a trial."""

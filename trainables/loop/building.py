@@ -1,0 +1,204 @@
+"""From an author's trainable to a program that is ready to train."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from sweep.contract import OutOfMemory
+from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.devices.placement import Placement
+from trainables.loop.fit_program import FitProgram
+from trainables.loop.program import Program
+from trainables.loop.update import Graph, Recipe
+from trainables.numbers.draws import Draws
+from trainables.recipe import optimizers, refusals
+from trainables.recipe.author import Author
+from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
+from trainables.state import origins, owned, scope
+from trainables.state.initial import Parts
+from trainables.state.origins import Record
+
+Augment = Callable[[Any, Draws], Any]
+
+
+@dataclass(frozen=True)
+class Made:
+    """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
+
+    parts: Parts
+    keeps_rate: bool
+    drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
+
+
+def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
+    """The author's model with the initial weights of a trial."""
+    # Keras draws the seeds of initialisers and random layers from `random`. Seeding TensorFlow as well
+    # would empty its kernel cache and cost seconds per trial; an author's own draws come from these two.
+    random.seed(seed)
+    np.random.seed(seed)
+    keras_corrections.number_layers_anew()
+    model = author.model(hp)
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
+    if not model.built and type(model).call is not keras.Model.call:
+        model(keras.tree.map_structure(_symbolic, author.first_example[0]))
+    _freeze(model, hp)
+    return model
+
+
+def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made:
+    """Call the author's methods; inside the strategy's scope, the trial's precision and ``record``.
+
+    A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
+    that an earlier trial has made.
+    """
+    first = len(record.made)
+    reads: Reads = {}
+    with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
+        with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
+            model = build_model(author, hp, seed)
+        variables = {variable.path: variable.value for variable in model.variables}
+        owned.undo_shared(variables.values())
+        origins.check(variables, record)
+        with hp.recording(reads):
+            compiled = _compiled_by(author, model)
+            optimizer = (compiled or {}).pop("optimizer", None) or author.optimizer(hp)
+        own = compiled is not None or type(author).optimizer is not Author.optimizer
+        if compiled is None:
+            options = {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
+            loss_weights = author.loss_weights(hp)
+        else:
+            options, loss_weights = compiled, {}
+        live = set(map(id, author.live.variables))
+        made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
+        parts = Parts(model, optimizer, options, loss_weights, made, record)
+    keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
+    return Made(parts, keeps_rate, drew=_has_drawn(seed, seeds.given))
+
+
+def _has_drawn(seed: int, given: int) -> bool:
+    """Whether `random` or `np.random`, seeded so, gave more since than the seeds ``given`` to Keras."""
+    begun, found = np.random.RandomState(seed).get_state(legacy=False), np.random.get_state(legacy=False)
+    if not isinstance(begun, dict) or not isinstance(found, dict):
+        return True
+    if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
+        return True
+    again = random.Random(seed)
+    for _ in range(given):
+        again.randint(*keras_corrections.SEEDS)
+    return again.getstate() != random.getstate()
+
+
+def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:
+    """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
+    micro_batches = hp.integer("micro_batches", 1)
+    if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
+        raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
+    return Recipe(
+        clipping=optimizers.clipping(hp),
+        micro_batches=micro_batches * accumulate,
+        scale_loss=dtype == "mixed_float16",
+        average="ema_momentum" in hp,
+    )
+
+
+def build(
+    author: Author,
+    made: Made,
+    hp: Hyperparameters,
+    placement: Placement,
+    recipe: Recipe,
+    seed: int,
+    augment: Augment,
+    *,
+    fit: bool,
+) -> Program | FitProgram:
+    """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
+    parts, model, optimizer = made.parts, made.parts.model, made.parts.optimizer
+    refusals.check_model(model, fit=fit)
+    scope.check(model, placement.strategy)
+    keras_corrections.outputs_in_float32(model)
+    if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
+        optimizers.exclude_from_decay(optimizer, model)
+    random_layers.install()
+    keras_corrections.leave_losses_whole()
+    recompute = hp.flag("gradient_checkpointing", default=False)
+    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
+    if not whole:
+        keras_corrections.synchronise_batch_norm(model)
+        keras_corrections.part_losses(model)
+    if recompute:
+        recomputation.finish_before_updates(optimizer)
+        recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
+    if fit:
+        return FitProgram(parts, placement.strategy, hp, recipe, augment, author.first_example, seed)
+    refusals.check_optimizer(optimizer)
+    keras_corrections.take_global_gradients(optimizer)
+    if not whole:
+        keras_corrections.take_whole_losses(model)
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
+    keras_corrections.build_symbolically(model, author.first_example)
+    losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
+    scope.check(model, placement.strategy)
+    momentum = _own_average(optimizer)
+    graph = Graph(model, placement.strategy, author.live, recipe, losses, augment, momentum)
+    return Program(graph, parts)
+
+
+def _own_average(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
+
+    Keras averages the same way, but evaluates with the averages only where `fit` has ended.
+    """
+    if not optimizer.use_ema:
+        return None
+    optimizer.use_ema = False
+    return float(optimizer.ema_momentum)
+
+
+def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
+    """What a model was compiled with inside model(); None where it was not."""
+    if not model.compiled:
+        return None
+    if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
+        return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
+    kind = type(author)
+    both = [name for name in ("optimizer", "loss", "metrics") if getattr(kind, name) is not getattr(Author, name)]
+    if both:
+        raise refusals.Refused(
+            f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
+        )
+    return keras_corrections.compiled_with(model)
+
+
+def _freeze(model: keras.Model, hp: Hyperparameters) -> None:
+    """Freeze the layers that ``frozen_layers`` says: the first n with weights, or names with wildcards."""
+    if "frozen_layers" not in hp:
+        return  # as the author has set them
+    frozen = hp["frozen_layers"]
+    layers = [layer for layer in model.layers if layer.weights]
+    if isinstance(frozen, int) and not isinstance(frozen, bool):
+        if not 0 <= frozen <= len(layers):
+            raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
+        chosen = layers[:frozen]
+    else:
+        patterns = frozen if isinstance(frozen, list) else [frozen]
+        chosen = [layer for layer in layers if any(fnmatch.fnmatch(layer.name, str(p)) for p in patterns)]
+        for pattern in patterns:
+            if not any(fnmatch.fnmatch(layer.name, str(pattern)) for layer in layers):
+                names = ", ".join(layer.name for layer in layers)
+                raise ValueError(f"frozen_layers names {pattern!r}, expected a number or names among {names}")
+    for layer in chosen:
+        layer.trainable = False
+
+
+def _symbolic(leaf: Any) -> keras.KerasTensor:
+    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=str(leaf.dtype))

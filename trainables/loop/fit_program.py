@@ -1,0 +1,201 @@
+"""`Model.fit` as the compatibility mode, for models that bring their own ``train_step``.
+
+It sees the same batches in the same order at the same rates as our loop. What cannot be made right inside
+`fit` is refused by name instead of trained differently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.data.chunks import Split, updates
+from trainables.loop import profile
+from trainables.loop.program import Trained, scalars
+from trainables.loop.update import Recipe
+from trainables.numbers.draws import EVALUATION, Draws
+from trainables.recipe import refusals
+from trainables.recipe.optimizers import CLIPPING
+from trainables.replicas import additivity, global_losses, keras_corrections, slices
+from trainables.replicas.slices import Slice
+from trainables.state import scope
+from trainables.state.initial import Parts
+from trainables.state.owned import State
+
+READS = ("clipnorm", "global_clipnorm", "clipvalue")
+
+
+class NotInFit(Exception):
+    """`Model.fit` would train something else than the sweep file asks for."""
+
+
+class FitProgram:
+    """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
+
+    state: State  # there after `compile`
+
+    def __init__(
+        self,
+        parts: Parts,
+        strategy: tf.distribute.Strategy,
+        hp: Hyperparameters,
+        recipe: Recipe,
+        augment: Callable[[Any, Draws], Any],
+        example: Any,
+        seed: int,
+    ) -> None:
+        model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
+        _refuse(recipe, replicas, optimizer)
+        for kind in recipe.clipping:
+            setattr(optimizer, kind, hp.number(kind))
+        if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
+            model.built = True
+        self.sets_no_rate = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        self._losses: tuple[global_losses.GlobalLoss | global_losses.Noted, ...] = ()
+        if not self.sets_no_rate:
+            model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
+            keras_corrections.build_symbolically(model, example)
+            scope.check(model, strategy)
+            self._losses = global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
+        model.train_step = _in_slices(model, model.train_step, seed, training=True)
+        model.test_step = _in_slices(model, model.test_step, seed, training=False)
+        self.model, self.parts = model, parts
+        self._strategy = strategy
+        self._augment = augment
+
+    def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
+        """Trace both steps once, so that all variables that they make or touch are known."""
+        model, replicas = self.model, strategy.num_replicas_in_sync
+        refusals.check_fit(model, replicas, validates=validation is not None)
+        steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
+        graphs = []
+        for step, data in steps:
+            batch = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), self._example(data))
+            run = tf.function(lambda data, step=step: strategy.run(step, args=(data,)), autograph=False)
+            graphs.append(run.get_concrete_function(batch).graph)
+        optimizer = getattr(model, "optimizer", None)
+        moments = optimizer.variables if optimizer is not None else []
+        tracked = [*model.variables, *moments, *model.metrics_variables]
+        self.state = State(tracked, graphs, strategy, self.parts.record)
+        if replicas > 1:
+            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
+
+    def train_epoch(
+        self,
+        data: Split,
+        rates: np.ndarray[Any, Any],
+        *,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        profile_into: Path | None = None,
+    ) -> Trained:
+        """One `fit` call."""
+        self.state.will_train()
+        replicas = self._strategy.num_replicas_in_sync
+        if data.size % batch_size % replicas:
+            raise NotInFit(
+                f"training.loop is fit with {replicas} replicas, which cannot weigh the last batch of "
+                f"{data.size % batch_size} examples rightly; use loop: own, or a batch_size that divides {data.size}"
+            )
+        batches = self._dataset(data, batch_size, seed, epoch, augment=True)
+        with profile.kept(profile_into):
+            history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
+        metrics = scalars({name: values[-1] for name, values in history.history.items()})
+        finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
+        return Trained(metrics, finite, 0.0)
+
+    def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
+        """One `evaluate` call."""
+        self.state.will_train()
+        batches = self._dataset(data, batch_size, None, 0, augment=False)
+        results = self.model.evaluate(batches, verbose=0, return_dict=True)
+        return scalars(results)
+
+    def _weights_finite(self) -> bool:
+        return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
+
+    def _dataset(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> tf.data.Dataset:
+        def batches() -> Iterator[Any]:
+            return self._batches(data, batch_size, seed, epoch, augment=augment)
+
+        one = self._example(data, augment=augment)
+        signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
+        count = updates(data.size, batch_size)
+        dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+        return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
+
+    def _batches(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> Iterator[Any]:
+        update = (epoch - 1) * updates(data.size, batch_size)
+        for chunk in data.chunks(batch_size, seed, epoch):
+            tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
+            for start in range(0, len(chunk.order), batch_size):
+                rows = chunk.order[start : start + batch_size]
+                yield self._batch(tensors, rows, seed if augment else None, update)
+                update += 1
+
+    def _example(self, data: Split, *, augment: bool = True) -> tuple[Any, ...]:
+        return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
+
+    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
+        """Gathered rows, augmented where there is a seed."""
+        x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)
+        if seed is not None:
+            size = tf.constant(len(rows))
+            x = self._augment(x, Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, tf.constant(0), size))
+        return (x, *rest)
+
+
+def _in_slices(
+    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool
+) -> Callable[[Any], Any]:
+    """The model's own step, told which part of the global batch it computes."""
+
+    def step(data: Any) -> Any:
+        context = tf.distribute.get_replica_context()
+        replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        count = tf.shape(tf.nest.flatten(data)[0])[0]
+        here = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
+        counts = tf.cast(slices.sum_over_replicas([here])[0], tf.int32)
+        start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
+        optimizer = getattr(model, "optimizer", None)
+        update = tf.constant(0) if optimizer is None else optimizer.iterations
+        draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
+        with slices.entered(Slice(size, start, start + count, replicas, in_fit=True, draws=draws)):
+            return its_step(data)
+
+    return step
+
+
+class _Rates(keras.callbacks.Callback):
+    def __init__(self, rates: np.ndarray[Any, Any]) -> None:
+        super().__init__()
+        self._rates = rates
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
+        if isinstance(current, keras.Variable):
+            current.assign(self._rates[batch])
+
+
+def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
+    clipped = recipe.clipping or any(getattr(optimizer, kind, None) for kind in CLIPPING)
+    reasons = [
+        (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
+        (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
+        (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
+        (recipe.average, "ema_momentum, which fit does not evaluate with"),
+        (
+            getattr(optimizer, "use_ema", False),
+            "an averaging optimizer, which fit overwrites the weights with at each epoch's end",
+        ),
+    ]
+    for applies, what in reasons:
+        if applies:
+            raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot do {what}; use loop: own")

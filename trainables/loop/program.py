@@ -1,0 +1,173 @@
+"""One compiled structure: a graph and the state that its trials begin with.
+
+This is the training loop as the host sees it: chunks of data go in, sums of losses come out, and `reset` makes
+it ready for another trial of the same structure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainables.data.chunks import Chunk, Split, updates
+from trainables.loop import profile
+from trainables.loop.update import Graph
+from trainables.replicas import additivity
+from trainables.state.initial import Parts
+from trainables.state.owned import State
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training an epoch brought."""
+
+    metrics: dict[str, float]
+    finite: bool  # all losses, gradients and weights
+    wait_s: float  # spent waiting for data
+
+
+class Program:
+    """A graph with its compiled training and evaluation; create it under the strategy's scope."""
+
+    sets_no_rate = False
+    state: State  # there after `compile`
+
+    def __init__(self, graph: Graph, parts: Parts) -> None:
+        self.model, self.live, self.parts = graph.model, graph.live, parts
+        self.loss_scale, self.average = graph.loss_scale, graph.average
+        self._graph = graph
+        # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
+        self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True, autograph=False)
+        self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True, autograph=False)
+        self._read_metrics = tf.function(graph.read_metrics, autograph=False)
+
+    def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
+        """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
+        empty = self._arguments(next(train.chunks(1, None, 0)), np.zeros(0), batch_size=1, seed=0, first=0)
+        self.train_chunk(*empty, self._graph.zeros())
+        if validation is not None:
+            chunk, none = next(validation.chunks(1, None, 0)), tf.constant(0)
+            self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none, none, none, self._graph.zeros())
+        self._read_metrics()
+        scale = self.loss_scale.variables if self.loss_scale else []
+        average = self.average.state if self.average else []
+        model = self.model
+        tracked = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *scale, *average]
+        self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
+        self._graph.traced.clear()
+        if not self._graph.whole:
+            examples = train.examples(additivity.EXAMPLES)
+            additivity.check(model, self._graph.losses, examples, self.state.rewind)
+            additivity.check_metrics(model, strategy, examples, self._metrics, self.state.rewind)
+
+    def begin_as(self, fresh: Parts) -> bool:
+        """Begin with what the author's methods made for another seed; whether all of it could be taken over."""
+        self.state.will_train()
+        derived = self.average.state if self.average else []
+        if not self.parts.give(fresh, self.state, derived):
+            return False
+        if self.average:
+            self.average.reset()
+        return True
+
+    def train_epoch(
+        self,
+        data: Split,
+        rates: np.ndarray[Any, Any],
+        *,
+        batch_size: int,
+        seed: int,
+        epoch: int,
+        profile_into: Path | None = None,
+    ) -> Trained:
+        """Train one epoch (from 1), one rate per update."""
+        self.state.will_train()
+        first, done, finite = (epoch - 1) * len(rates), 0, True
+        sums = self._graph.zeros()
+        chunks = _Timed(data.chunks(batch_size, seed, epoch))
+        for chunk, kept in _parts(chunks, batch_size, profile_into):
+            count = updates(len(chunk.order), batch_size)
+            part = rates[done : done + count]
+            arguments = self._arguments(chunk, part, batch_size=batch_size, seed=seed, first=first + done)
+            with profile.kept(profile_into if kept else None):
+                sums, all_finite = self.train_chunk(*arguments, sums)
+                finite = bool(all_finite)
+            done += count
+            if not finite:
+                break
+        return Trained({**self._metrics(), **_means(sums, data.size)}, finite, chunks.waited_s)
+
+    def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
+        """The loss and metrics over a whole data set, with the averaged weights where there are such."""
+        self.state.will_train()  # layers and metrics may have state that evaluation changes
+        sums, done = self._graph.zeros(), epoch * updates(data.size, batch_size)
+        if self.average:
+            self.average.swap()
+        for chunk in data.chunks(batch_size, None, 0):
+            count = updates(len(chunk.order), batch_size)
+            order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
+            sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
+            done += count
+        if self.average:
+            self.average.swap()
+        return {**self._metrics(), **_means(sums, data.size)}
+
+    def _arguments(
+        self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int
+    ) -> tuple[Any, ...]:
+        padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
+        padded[: len(rates)] = rates
+        numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
+        return (chunk.tensors, tf.constant(chunk.order), tf.constant(padded), *map(tf.constant, numbers))
+
+    def _metrics(self) -> dict[str, float]:
+        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+        return scalars({name: value.numpy() for name, value in self._read_metrics().items()})
+
+
+def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics as numbers; a vector, such as F1 by class, is one metric for each element: f1_score_0, f1_score_1."""
+    found: dict[str, float] = {}
+    for name, value in metrics.items():
+        flat = np.asarray(value).reshape(-1)
+        if np.ndim(value) == 0:
+            found[name] = float(flat[0])
+        else:
+            found |= {f"{name}_{i}": float(element) for i, element in enumerate(flat)}
+    return found
+
+
+def _means(sums: Mapping[str, tf.Tensor], size: int) -> dict[str, float]:
+    return {name: float(total) / size for name, total in sums.items()}
+
+
+class _Timed:
+    """Iterates and adds up the time spent in waiting for the next item."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self.waited_s = 0.0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        began = time.perf_counter()
+        try:
+            return next(self._chunks)
+        finally:
+            self.waited_s += time.perf_counter() - began
+
+
+def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
+    """The chunks as they are, but the first in parts where one of them is to be profiled."""
+    if profile_into is not None:
+        yield from profile.parts(next(chunks), batch_size)
+    for chunk in chunks:
+        yield chunk, False

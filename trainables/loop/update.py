@@ -1,0 +1,308 @@
+"""What of a program is traced: an epoch over a chunk of data as one graph, on one replica or several.
+
+Gradients are summed over the global batch, then clipped, then applied; batch sizes, learning rates and orders
+are arguments and live numbers are variables, so that other trials run the same graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import keras
+import tensorflow as tf
+
+from trainables.devices.precision import LossScale
+from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.live import Live
+from trainables.recipe import optimizers, refusals
+from trainables.recipe.averaging import Average
+from trainables.replicas import slices
+from trainables.replicas.global_losses import GlobalLoss, Noted
+from trainables.replicas.slices import Slice
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What of a trial is fixed in the graph."""
+
+    clipping: tuple[str, ...] = ()
+    micro_batches: int = 1
+    scale_loss: bool = False
+    average: bool = False
+
+
+class Graph:
+    """The training and the evaluation of a built model; ``augment(x, draws)`` maps the inputs of one slice.
+
+    Create it under the strategy's scope.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        strategy: tf.distribute.Strategy,
+        live: Live,
+        recipe: Recipe,
+        losses: tuple[GlobalLoss | Noted, ...],
+        augment: Callable[[Any, Draws], Any],
+        own_average: float | None = None,
+    ) -> None:
+        """``own_average``: the momentum with which the author's optimizer would average the weights."""
+        self.model = model
+        self.live = live
+        self._strategy = strategy
+        self._recipe = recipe
+        self.losses = losses
+        self._augment = augment
+        self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
+        self.traced: list[Any] = []  # graphs
+        self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
+        self.loss_scale = LossScale() if recipe.scale_loss else None
+        momentum = live.number("ema_momentum") if recipe.average else own_average
+        self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
+        for kind in recipe.clipping:
+            live.number(kind)
+
+    # ---- what is traced, across replicas
+
+    def train_chunk(
+        self,
+        tensors: Any,
+        order: tf.Tensor,
+        rates: tf.Tensor,
+        count: tf.Tensor,
+        batch_size: tf.Tensor,
+        seed: tf.Tensor,
+        first_update: tf.Tensor,
+        sums: dict[str, tf.Tensor],
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """Train ``count`` updates; the ``sums`` of losses by examples counted on, and whether all of it is finite."""
+
+        self.traced.append(tf.compat.v1.get_default_graph())
+
+        def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            self._set_rate(rates[i])
+            gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
+            losses = self._sum(losses)
+            finite = self._finite(gradients, losses["loss"])
+            if self.loss_scale:
+                self.loss_scale.update(finite)
+                tf.cond(finite, lambda: self._apply(gradients), lambda: None)
+                finite = tf.math.is_finite(losses["loss"])
+            else:
+                self._apply(gradients)
+            return i + 1, _added(totals, losses, rows), finite
+
+        _, totals, all_finite = tf.while_loop(
+            lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
+            update,
+            (tf.constant(0), sums, tf.constant(True)),
+        )
+        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
+        return totals, tf.reduce_all([all_finite, *weights])
+
+    def evaluate_chunk(
+        self,
+        tensors: Any,
+        order: tf.Tensor,
+        count: tf.Tensor,
+        batch_size: tf.Tensor,
+        seed: tf.Tensor,
+        first_batch: tf.Tensor,
+        sums: dict[str, tf.Tensor],
+    ) -> dict[str, tf.Tensor]:
+        """Evaluate ``count`` batches; the ``sums`` of losses by examples counted on, and the metrics too."""
+
+        self.traced.append(tf.compat.v1.get_default_graph())
+
+        def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows, seed, first_batch + i)))
+            return i + 1, _added(totals, losses, rows)
+
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
+        return totals
+
+    def zeros(self) -> dict[str, tf.Tensor]:
+        """Where the sums of an epoch begin: the total loss and, of several global losses, each."""
+        named = [f"{loss.name}_loss" for loss in self.losses] if len(self.losses) > 1 else []
+        return {name: tf.constant(0.0) for name in ("loss", *named)}
+
+    def _sum(self, values: _T) -> _T:
+        reduced: _T = self._strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
+        return reduced
+
+    def _apply(self, gradients: Any) -> None:
+        def apply(found: list[Any]) -> None:
+            self.model.optimizer.apply([_as_slices(g) for g in found], self._updated)
+
+        self._strategy.run(apply, args=(gradients,))
+        if self.average:
+            self.average.update()
+
+    def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
+        one = [self._strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+        floats = [g for g in one if g.dtype.is_floating]
+        checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)]
+        return tf.reduce_all(tf.stack(checks))
+
+    def _set_rate(self, rate: tf.Tensor) -> None:
+        current = self.model.optimizer.learning_rate
+        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
+            current.assign(rate)
+
+    def read_metrics(self) -> dict[str, tf.Tensor]:
+        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+        self.traced.append(tf.compat.v1.get_default_graph())
+        found = self.model.get_metrics_result()
+        results = {name: tf.identity(value) for name, value in found.items() if name != "loss"}
+        with tf.control_dependencies(list(results.values())):
+            for metric in self.model.metrics:
+                metric.reset_state()
+        return results
+
+    # ---- what is traced, on each replica
+
+    def _gradients(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
+    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
+        """The gradients of the global batch, and this replica's shares of its mean losses."""
+        model, micro_batches = self.model, self._recipe.micro_batches
+        weights = model.trainable_variables
+        sums: list[Any] = [None] * len(weights)
+        losses = self.zeros()
+        totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
+        for cut in _cuts(tf.shape(rows)[0], micro_batches):
+            # One micro-batch after the other: the graph would otherwise hold all their activations at once.
+            with tf.control_dependencies([g for g in sums if g is not None]):
+                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+            cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
+            with slices.entered(cut):
+                x = self._augment(x, cut.draws)
+                with tf.GradientTape() as tape:
+                    predicted = _as_float32(model(x, training=True))
+                    loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
+                    scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
+                found = tape.gradient(scaled, weights)
+                self._count_metrics(cut, x, y, predicted, sample_weight)
+            sums = [self._add(old, new) for old, new in zip(sums, found, strict=True)]
+            losses = {name: losses[name] + loss[name] for name in losses}
+        self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
+        return self._global([g for g in sums if g is not None]), losses
+
+    def _add(self, old: Any, new: Any) -> Any:
+        """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
+
+        To clip they must be known as a whole.
+        """
+        if new is None:
+            return old
+        if not isinstance(new, tf.IndexedSlices) or self._recipe.clipping or isinstance(old, tf.Tensor):
+            return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
+        rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
+        return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
+
+    def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        (cut,) = _cuts(tf.shape(rows)[0], 1)
+        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        with slices.entered(cut):
+            predicted = _as_float32(self.model(x, training=False))
+            losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
+            self._count_metrics(cut, x, y, predicted, sample_weight)
+        return losses
+
+    def _count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
+        def count() -> tf.Tensor:
+            returned = self.model.compute_metrics(x, y, predicted, sample_weight)
+            if type(self.model).compute_metrics is not keras.Model.compute_metrics:
+                refusals.check_metrics(self.model, returned)
+            return tf.constant(0)
+
+        if cut.real is None:
+            count()
+        else:
+            tf.cond(cut.real, count, lambda: tf.constant(0))
+
+    def _count_first(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
+    ) -> dict[str, tf.Tensor] | None:
+        """The divisors of masked and weighted means, which are known only when all slices were computed once."""
+        names = [loss.name for loss in self.losses if loss.counts_first]
+        if not names:
+            return None
+        counts = {name: tf.constant(0.0) for name in names}
+        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+            x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+            cut.totals = {name: tf.constant(1.0) for name in names}
+            cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
+            with slices.entered(cut):
+                predicted = _as_float32(self.model(x, training=False))
+                self.model._compute_loss(x, y, predicted, sample_weight, training=False)
+            counts = {name: counts[name] + cut.counts[name] for name in names}
+        return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
+
+    def _global_loss(
+        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
+    ) -> dict[str, tf.Tensor]:
+        """This slice's share of the mean losses over the global batch; a row that stands in has none."""
+        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
+        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
+        if cut.parts == 1:
+            return {"loss": tf.cast(loss, tf.float32), **named}
+        return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
+
+    def _global(self, gradients: list[Any]) -> list[Any]:
+        """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
+        dense = iter(slices.sum_over_replicas([g for g in gradients if not isinstance(g, tuple)]))
+        rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
+        gradients = [next(rows) if isinstance(g, tuple) else next(dense) for g in gradients]
+        if self.loss_scale:
+            scale = self.loss_scale.scale
+            gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
+        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
+        return optimizers.clip(gradients, bounds)
+
+
+def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
+    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
+
+    Micro-batches are the same parts of the global batch whatever the number of replicas.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
+
+
+def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
+    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
+    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
+    return (*taken, None) if len(taken) == 2 else taken
+
+
+def _added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Sums of losses by examples, with one more batch."""
+    examples = tf.cast(tf.shape(rows)[0], tf.float32)
+    return {name: totals[name] + losses[name] * examples for name in totals}
+
+
+def _as_float32(predicted: Any) -> Any:
+    def cast(t: tf.Tensor) -> tf.Tensor:
+        if not t.dtype.is_floating or t.dtype == tf.float32:
+            return t
+        wide = tf.cast(t, tf.float32)
+        mask = getattr(t, "_keras_mask", None)
+        if mask is not None:
+            wide._keras_mask = mask
+        return wide
+
+    return tf.nest.map_structure(cast, predicted)
+
+
+def _as_slices(gradient: Any) -> Any:
+    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

@@ -1,0 +1,148 @@
+"""Numbers that live in variables, so that another trial's value needs no new graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters, Mark
+
+
+class LiveNumber:
+    """A hyperparameter in a float32 variable, usable where Keras expects a Python float.
+
+    Keras keeps such floats as attributes and reads them while a step is traced; a plain float would be
+    frozen into the graph. Keras also asks whether a rate is above 0 before it uses it: a live number always
+    says yes, for the graph must serve trials in which it is.
+    """
+
+    def __init__(self, name: str, value: float) -> None:
+        self.variable = tf.Variable(value, trainable=False, dtype=tf.float32, name=f"hp_{name}")
+
+    def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
+        value = tf.convert_to_tensor(self.variable)
+        return value if dtype is None else tf.cast(value, dtype)
+
+    def __float__(self) -> float:
+        return float(self.variable.numpy())
+
+    def __rsub__(self, other: Any) -> tf.Tensor:
+        return other - tf.convert_to_tensor(self.variable)
+
+    def __mul__(self, other: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(self.variable) * other
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> tf.Tensor:
+        return tf.convert_to_tensor(self.variable) / other
+
+    def get_config(self) -> dict[str, Any]:
+        """Keras asks when it writes a model down."""
+        raise TypeError(
+            "a live number of sweep stands where Keras saves a plain one; call trainables.numbers.live.settle(model) "
+            "before model.save(), which puts its present value there"
+        )
+
+    def __gt__(self, other: float) -> bool:
+        return True
+
+    def __ge__(self, other: float) -> bool:
+        return float(self) >= other
+
+    def __le__(self, other: float) -> bool:
+        return float(self) <= other
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    __hash__ = object.__hash__
+
+
+@dataclass(frozen=True)
+class _Entry:
+    number: LiveNumber
+    default: float | None
+    meaning: Mapping[str, float] | None
+    bounds: tuple[float, float] | None
+
+
+def settle(model: Any) -> None:
+    """Replace the live numbers of a model's layers by their present values, for saving it; it is not trained after."""
+    for layer in model._flatten_layers():
+        for name, value in list(vars(layer).items()):
+            if isinstance(value, LiveNumber):
+                setattr(layer, name, float(value))
+
+
+class Live:
+    """The live numbers of one compiled structure, and how each trial sets them."""
+
+    def __init__(self, hp: Hyperparameters) -> None:
+        self._hp = hp
+        self._entries: dict[str, _Entry] = {}
+
+    def number(
+        self,
+        name: str,
+        meaning: Mapping[str, float] | None = None,
+        *,
+        default: float | None = None,
+        bounds: tuple[float, float] | None = None,
+    ) -> LiveNumber:
+        """The number of a parameter; ``meaning`` maps the choices of a text parameter to numbers.
+
+        Raises KeyError for an absent parameter without default, TypeError for a value that is no number,
+        ValueError for one that has no meaning or lies outside of ``bounds``.
+        """
+        if name not in self._entries:
+            value = _number(self._hp, name, default, meaning, bounds)
+            with tf.init_scope():
+                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, bounds)
+        return self._entries[name].number
+
+    @property
+    def variables(self) -> tuple[tf.Variable, ...]:
+        """The variables of all numbers; a trial's parameters set them, so no checkpoint need hold them."""
+        return tuple(entry.number.variable for entry in self._entries.values())
+
+    def set(self, hp: Hyperparameters) -> None:
+        """Take the values of another trial."""
+        self._hp = hp
+        for name, entry in self._entries.items():
+            entry.number.variable.assign(_number(hp, name, entry.default, entry.meaning, entry.bounds))
+
+    def accepts(self, hp: Hyperparameters) -> bool:
+        """Whether a trial has a value for each of these parameters."""
+        return all(
+            entry.default is not None or hp.peek(name) is not Mark.ABSENT for name, entry in self._entries.items()
+        )
+
+
+def _number(
+    hp: Hyperparameters,
+    name: str,
+    default: float | None,
+    meaning: Mapping[str, float] | None,
+    bounds: tuple[float, float] | None,
+) -> float:
+    value = hp.peek(name)  # not a plain read: the structure does not depend on it
+    if value is Mark.ABSENT:
+        if default is None:
+            raise KeyError(f"the trial has no parameter {name!r}")
+        return default
+    if meaning is not None:
+        if not isinstance(value, str) or value not in meaning:
+            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(meaning)}")
+        return meaning[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, expected a number")
+    if bounds is not None and not bounds[0] <= value <= bounds[1]:
+        raise ValueError(f"{name} is {value}, expected a number from {bounds[0]:g} to {bounds[1]:g}")
+    return float(value)

@@ -1,0 +1,158 @@
+"""Image augmentation inside the graph, with draws per example and strengths that may be live numbers.
+
+Images are (examples, height, width, channels), floats of any scale or bytes; the type is kept, bytes are clipped
+to 0..255. A strength of 0 gives back the images exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from trainables.numbers.draws import Draws
+
+LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
+
+
+# ---- where the pixels are
+
+
+def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
+    """Rotate, scale and shift each image a little.
+
+    At strength 1: up to 30 degrees, 25 % of scale, 20 % of the side; borders repeat the edge.
+    """
+    strength = tf.convert_to_tensor(strength, tf.float32)
+    height, width = _sides(images)
+    u = draws.uniform((4,), -1.0, 1.0) * strength
+    angle = u[:, 0] * (3.14159265 / 6)
+    zoom = 1.0 + 0.25 * u[:, 1]
+    cos, sin = tf.cos(angle) / zoom, tf.sin(angle) / zoom
+    centre_x, centre_y = (width - 1) / 2, (height - 1) / 2
+    shift_x, shift_y = u[:, 2] * 0.2 * width, u[:, 3] * 0.2 * height
+    # Output to input coordinates, about the image's centre.
+    to_x = centre_x - cos * centre_x + sin * centre_y + shift_x
+    to_y = centre_y - sin * centre_x - cos * centre_y + shift_y
+    zero = tf.zeros_like(cos)
+    transforms = tf.stack([cos, -sin, to_x, sin, cos, to_y, zero, zero], axis=1)
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=transforms,
+        output_shape=tf.shape(images)[1:3],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode="NEAREST",
+    )
+
+
+def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
+    """Mirror a share of the images left to right."""
+    mirrored = draws.uniform() < tf.convert_to_tensor(share, tf.float32)
+    return tf.where(_wide(mirrored), tf.reverse(images, [2]), images)
+
+
+def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
+    """Shift each image by up to ``padding`` whole pixels, zeros moving in (pad and random crop)."""
+    padding = tf.convert_to_tensor(padding, tf.float32)
+    shift = tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
+    one, zero = tf.ones_like(shift[:, 0]), tf.zeros_like(shift[:, 0])
+    transforms = tf.stack([one, zero, shift[:, 0], zero, one, shift[:, 1], zero, zero], axis=1)
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=transforms,
+        output_shape=tf.shape(images)[1:3],
+        fill_value=0.0,
+        interpolation="NEAREST",
+        fill_mode="CONSTANT",
+    )
+
+
+# ---- what the pixels are
+
+
+def brightness(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
+    """Add one number to each image: up to ``strength`` of the range from its darkest to its brightest value."""
+    u = _signed(draws, strength)
+    return _like(images, tf.cast(images, tf.float32) + u * (255.0 if images.dtype.is_integer else value_range))
+
+
+def contrast(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
+    """Stretch or shrink each image's distance from its mean, by a factor of up to 1 +- ``strength``."""
+    pixels = tf.cast(images, tf.float32)
+    mean = tf.reduce_mean(pixels, axis=(1, 2, 3), keepdims=True)
+    return _like(images, pixels + (pixels - mean) * _signed(draws, strength))
+
+
+def saturation(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
+    """Stretch or shrink each colour's distance from grey, by a factor of up to 1 +- ``strength``; three channels."""
+    pixels = tf.cast(images, tf.float32)
+    grey = tf.reduce_sum(pixels * tf.constant(LUMINANCE), axis=3, keepdims=True)
+    return _like(images, pixels + (pixels - grey) * _signed(draws, strength))
+
+
+def noise(images: tf.Tensor, draws: Draws, strength: Any, value_range: float = 1.0) -> tf.Tensor:
+    """Add normal noise to every value, its deviation drawn for each image up to ``strength`` of the range.
+
+    Draws as many numbers as the global batch has values, on every replica.
+    """
+    spread = _wide(draws.uniform()) * tf.convert_to_tensor(strength, tf.float32)
+    drawn = draws.normal(tuple(images.shape[1:])) * spread
+    return _like(images, tf.cast(images, tf.float32) + drawn * (255.0 if images.dtype.is_integer else value_range))
+
+
+def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) -> tf.Tensor:
+    """Fill a square of ``strength`` times the shorter side, centred anywhere in the image.
+
+    DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, section 3.2.
+    """
+    height, width = _sides(images)
+    half = tf.minimum(height, width) * tf.convert_to_tensor(strength, tf.float32) / 2
+    centre = draws.uniform((2,)) * tf.stack([height, width])
+    return _filled(images, centre - half, centre + half, fill)
+
+
+def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
+    """Fill a rectangle of 2 to 33 % of the area and sides of 0.3 to 3.3 to 1, in a share of the images.
+
+    Zhong et al., Random Erasing Data Augmentation, algorithm 1; a rectangle too long is cut at the border.
+    """
+    height, width = _sides(images)
+    u = draws.uniform((5,))
+    area = (0.02 + 0.31 * u[:, 1]) * height * width
+    ratio = tf.exp(tf.math.log(3.3) * (2 * u[:, 2] - 1))
+    sides = tf.minimum(tf.stack([tf.sqrt(area * ratio), tf.sqrt(area / ratio)], axis=1), tf.stack([height, width]))
+    corner = u[:, 3:] * (tf.stack([height, width]) - sides)
+    erased = _filled(images, corner, corner + sides, fill)
+    return tf.where(_wide(u[:, 0] < tf.convert_to_tensor(share, tf.float32)), erased, images)
+
+
+def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:
+    """Fill the pixels whose centres lie in [low, high) of (row, column), per image."""
+    height, width = _sides(images)
+    rows, columns = tf.range(height) + 0.5, tf.range(width) + 0.5
+    down = (rows >= low[:, :1]) & (rows < high[:, :1])
+    across = (columns >= low[:, 1:]) & (columns < high[:, 1:])
+    inside = down[:, :, None, None] & across[:, None, :, None]
+    return tf.where(inside, tf.cast(fill, images.dtype), images)
+
+
+def _signed(draws: Draws, strength: Any) -> tf.Tensor:
+    return _wide(draws.uniform((), -1.0, 1.0)) * tf.convert_to_tensor(strength, tf.float32)
+
+
+def _wide(values: tf.Tensor) -> tf.Tensor:
+    """One value per image, against all of its pixels."""
+    return values[:, None, None, None]
+
+
+def _sides(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    shape = tf.cast(tf.shape(images), tf.float32)
+    return shape[1], shape[2]
+
+
+def _like(images: tf.Tensor, pixels: tf.Tensor) -> tf.Tensor:
+    """In the type of the images, whole numbers rounded and clipped."""
+    if images.dtype.is_integer:
+        pixels = tf.clip_by_value(tf.round(pixels), 0.0, 255.0)
+    return tf.cast(pixels, images.dtype)

@@ -1,0 +1,91 @@
+"""What the author of a trainable writes and may override; each method is called with the trial's hyperparameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.data import class_weights
+from trainables.numbers.draws import Draws
+from trainables.numbers.live import Live, LiveNumber
+from trainables.recipe import losses, optimizers, schedules
+
+
+class Author:
+    """A Keras model and its data; whatever is not overridden follows the standard hyperparameters."""
+
+    live: Live
+    """Numbers for the graph that change between trials without a new one: ``self.live.number("dropout")``."""
+    first_example: tuple[Any, ...]
+    """The first training example, as a batch of one; its shapes and types are part of every program."""
+    some_targets: Any
+    """The targets of the first training examples, some megabytes of them; of a stream those of one."""
+
+    @property
+    def example(self) -> tuple[Any, ...]:
+        """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
+        return self.first_example
+
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+        """Training and validation data: (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples each.
+
+        Loaded once per node and set of parameters that it reads. Validation may be None.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        """A new model; called inside the strategy's scope, under the trial's precision and seed.
+
+        Called again for the initial weights where its program is used again with another seed. A model that is
+        compiled here brings its optimizer, loss and metrics with it.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
+
+    def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        """Anything that `Model.compile` takes; by default crossentropy for labels and squared error for numbers.
+
+        Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
+        """
+        smoothing = self.live.number("label_smoothing", bounds=(0, 1)) if "label_smoothing" in hp else None
+        return losses.default_loss(self.some_targets, model, smoothing)
+
+    def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
+        return losses.default_metrics(self.some_targets, model)
+
+    def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
+        """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
+        return {name: self.live.number(f"loss_weights.{name}") for name in hp.below("loss_weights")}
+
+    def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
+        """Weights of the training examples by label; ``class_weights`` may be balanced."""
+        return class_weights.build(hp, labels)
+
+    def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
+        """A new optimizer; by default the one that ``optimizer`` and its kin name.
+
+        One of your own keeps its learning rate or schedule, unless the trial has a ``learning_rate`` that this
+        method does not read: then the loop sets it.
+        """
+        return optimizers.build(hp, self.live)
+
+    def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
+        """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
+        return schedules.build(hp)
+
+    def dropout(self, hp: Hyperparameters) -> LiveNumber | float:
+        """The rate ``dropout`` for `keras.layers.Dropout`, live; 0 where the trial has none."""
+        if "dropout" not in hp:
+            return 0.0
+        inside_a_trial = hasattr(self, "live")  # else somebody looks at the model by itself
+        return self.live.number("dropout", bounds=(0, 1)) if inside_a_trial else hp.number("dropout")
+
+    def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
+        """Change the inputs of a training batch, inside the graph; by default not at all.
+
+        As in Keras's layers, what depends on a tensor is said with `tf.where` or `tf.cond`, not with Python's ``if``.
+        """
+        return x

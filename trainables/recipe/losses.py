@@ -1,0 +1,169 @@
+"""The loss and metrics that follow from the targets and the output, where they leave no doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainables.numbers.live import LiveNumber
+
+ONE_LINE = "say it in one line: def loss(self, hp, model): return keras.losses..."
+
+
+class Undecided(ValueError):
+    """The targets and the output fit more than one loss."""
+
+
+class SmoothedCrossentropy(keras.losses.Loss):
+    """Crossentropy of integer labels, smoothed towards the uniform distribution.
+
+    ``y_true``: labels of shape (examples, ...); ``y_pred``: (examples, ..., classes), logits or
+    probabilities. Source: Szegedy et al., Rethinking the Inception Architecture, section 7.
+    """
+
+    def __init__(self, smoothing: LiveNumber, *, from_logits: bool) -> None:
+        super().__init__(name="smoothed_crossentropy")
+        self._smoothing = smoothing
+        self._from_logits = from_logits
+
+    def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
+        """Loss per label."""
+        if self._from_logits:
+            log_p = tf.nn.log_softmax(y_pred)
+        else:
+            log_p = tf.math.log(tf.clip_by_value(y_pred, keras.config.epsilon(), 1.0))
+        labels = tf.reshape(tf.cast(y_true, tf.int32), tf.shape(log_p)[:-1])
+        right = tf.gather(log_p, labels, batch_dims=len(log_p.shape) - 1)
+        smoothing = tf.convert_to_tensor(self._smoothing)
+        return -(1 - smoothing) * right - smoothing * tf.reduce_mean(log_p, axis=-1)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """What targets and output say together: classes, two or more, or numbers."""
+
+    kind: str  # sparse, one_hot, binary, numbers
+    from_logits: bool = False
+
+
+def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
+    """Crossentropy for labels, mean squared error for numbers.
+
+    ``targets``: those of some examples. Raises Undecided where the targets and the last
+    activation fit several losses: then the trainable must say its loss.
+    """
+    task = _task(targets, model)
+    match task.kind:
+        case "sparse" if smoothing is not None:
+            return SmoothedCrossentropy(smoothing, from_logits=task.from_logits)
+        case "sparse":
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=task.from_logits)
+        case "one_hot":
+            return keras.losses.CategoricalCrossentropy(label_smoothing=0.0 if smoothing is None else smoothing)
+        case "binary":
+            return keras.losses.BinaryCrossentropy(
+                from_logits=task.from_logits, label_smoothing=0.0 if smoothing is None else smoothing
+            )
+        case _:
+            if smoothing is not None:
+                raise ValueError("label_smoothing is set, but the targets are no labels")
+            return keras.losses.MeanSquaredError()
+
+
+def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metric]:
+    """Accuracy for labels, mean absolute error for numbers; none where a trainable must say its loss."""
+    try:
+        task = _task(targets, model)
+    except Undecided:
+        return []
+    match task.kind:
+        case "sparse":
+            return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        case "one_hot":
+            return [keras.metrics.CategoricalAccuracy(name="accuracy")]
+        case "binary":
+            return [keras.metrics.BinaryAccuracy(name="accuracy", threshold=0.0 if task.from_logits else 0.5)]
+        case _:
+            return [keras.metrics.MeanAbsoluteError(name="mae")]
+
+
+def _task(targets: Any, model: keras.Model) -> _Task:
+    if not hasattr(targets, "dtype"):
+        raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
+    outputs = keras.tree.flatten(getattr(model, "outputs", None) or [])
+    if not outputs:
+        raise Undecided(
+            f"{type(model).__name__} is a subclassed model, whose last activation nothing tells; {ONE_LINE}"
+        )
+    if len(outputs) > 1:
+        raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
+    activation = _activation(outputs[0])
+    shape, units = tuple(outputs[0].shape[1:]), outputs[0].shape[-1]
+    wanted = tuple(np.shape(targets)[1:])
+    if np.issubdtype(targets.dtype, np.integer) or targets.dtype == bool:
+        return _of_labels(targets, wanted, shape, units, activation)
+    return _of_numbers(targets, wanted, shape, activation)
+
+
+def _of_labels(targets: Any, wanted: Any, shape: Any, units: Any, activation: str | None) -> _Task:
+    per_label = _alike(wanted, shape[:-1]) or _alike(wanted, (*shape[:-1], 1))
+    if units != 1 and per_label and activation in ("softmax", "linear"):
+        return _Task("sparse", from_logits=activation == "linear")
+    if activation == "softmax" and _alike(wanted, shape) and _is_one_hot(np.asarray(targets)):
+        return _Task("one_hot")
+    if activation == "sigmoid" and ((units == 1 and per_label) or _alike(wanted, shape)):
+        if targets.dtype == bool or set(np.unique(targets)) <= {0, 1}:
+            return _Task("binary")
+    elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
+        return _Task("binary", from_logits=True)
+    raise Undecided(
+        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
+        f"one loss (classes, or numbers?); {ONE_LINE}"
+    )
+
+
+def _of_numbers(targets: Any, wanted: Any, shape: Any, activation: str | None) -> _Task:
+    rows = np.asarray(targets, np.float64)
+    alike = _alike(wanted, shape) or (shape[-1:] == (1,) and _alike(wanted, shape[:-1]))
+    shares = bool((rows >= 0).all()) and np.allclose(rows.sum(-1), 1, atol=1e-3)
+    if activation == "softmax" and _alike(wanted, shape) and shares:
+        return _Task("one_hot")
+    if alike and not _is_one_hot(rows) and activation not in ("softmax", "sigmoid", None):
+        return _Task("numbers")
+    raise Undecided(
+        f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "
+        f"one loss; {ONE_LINE}"
+    )
+
+
+def _alike(wanted: Any, shape: Any) -> bool:
+    """Whether targets have this shape; None stands for any size."""
+    return len(wanted) == len(shape) and all(b in (a, None) for a, b in zip(wanted, shape, strict=True))
+
+
+def _is_one_hot(rows: Any) -> bool:
+    return rows.ndim > 1 and rows.shape[-1] > 1 and bool(np.isin(rows, (0, 1)).all() and (rows.sum(-1) == 1).all())
+
+
+def _ending(activation: str | None) -> str:
+    return "" if activation is None else f" after {activation}"
+
+
+def _activation(output: Any) -> str | None:
+    """The name of the last activation before an output, also within a nested model; None where nothing tells."""
+    layer = output._keras_history.operation
+    if isinstance(layer, keras.Model):
+        inner = keras.tree.flatten(getattr(layer, "outputs", None) or [])
+        return _activation(inner[0]) if len(inner) == 1 else None
+    if isinstance(layer, keras.layers.Softmax):
+        return "softmax" if layer.axis in (-1, len(output.shape) - 1) else None
+    if isinstance(layer, keras.layers.ReLU | keras.layers.LeakyReLU | keras.layers.PReLU | keras.layers.ELU):
+        return "relu"
+    if isinstance(layer, keras.layers.Reshape | keras.layers.Flatten | keras.layers.Dropout):
+        return _activation(keras.tree.flatten(layer.input)[0])
+    function = getattr(layer, "activation", None)
+    return getattr(function, "__name__", None)

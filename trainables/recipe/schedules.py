@@ -1,0 +1,248 @@
+"""Learning-rate schedules as plain functions of how far the training is.
+
+A schedule gives a factor of the peak learning rate for each real optimizer update, so accumulation, replicas
+and partial batches cannot bend it. The loop asks for the rates of one epoch at a time.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from sweep.hyperparameters import Hyperparameters
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point of the training."""
+
+    share: float  # of the decay: 0 at the end of warm-up, 1 at the end of training
+    epoch: float  # epochs trained before this update, with its fraction
+
+
+Schedule: TypeAlias = Callable[[Moment], float]
+"""Factor of the peak rate at a moment after warm-up."""
+
+
+def constant() -> Schedule:
+    """The peak rate throughout."""
+    return lambda now: 1.0
+
+
+def cosine(final: float) -> Schedule:
+    """Half a cosine from 1 to ``final`` (Loshchilov & Hutter, SGDR, eq. 5, one period)."""
+    return lambda now: _cosine(1.0, final, now.share)
+
+
+def cosine_restarts(final: float, restarts: int, lengthening: float) -> Schedule:
+    """``restarts`` + 1 cosines, each ``lengthening`` times as long as the one before (SGDR, section 3)."""
+    lengths = [lengthening**i for i in range(restarts + 1)]
+    ends = [sum(lengths[: i + 1]) / sum(lengths) for i in range(restarts)]
+
+    def factor(now: Moment) -> float:
+        period = bisect.bisect_right(ends, now.share)
+        start = ends[period - 1] if period else 0.0
+        return _cosine(1.0, final, (now.share - start) * sum(lengths) / lengths[period])
+
+    return factor
+
+
+def one_cycle(rise: float, initial: float, final: float) -> Schedule:
+    """Up from ``initial`` over a share ``rise`` of the training, then down to ``final``, both in cosines.
+
+    Source: Smith & Topin, Super-Convergence, section 4; the cosine form is common in libraries.
+    """
+
+    def factor(now: Moment) -> float:
+        if now.share < rise:
+            return _cosine(initial, 1.0, now.share / rise)
+        return _cosine(1.0, final, (now.share - rise) / (1 - rise))
+
+    return factor
+
+
+def polynomial(final: float, power: float) -> Schedule:
+    """``(1 - share) ** power`` from 1 to ``final``."""
+    return lambda now: final + (1 - final) * (1 - min(now.share, 1.0)) ** power
+
+
+def exponential(final: float) -> Schedule:
+    """Geometric decay from 1 to ``final``."""
+    return lambda now: float(final ** min(now.share, 1.0))
+
+
+def step(drops: int, factor: float) -> Schedule:
+    """``drops`` multiplications by ``factor``, evenly spaced over the decay."""
+    return lambda now: float(factor ** min(int(now.share * (drops + 1)), drops))
+
+
+def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
+    """A multiplication by ``factor`` after each of these epochs."""
+    ends = sorted(epochs)
+    return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
+
+
+SCHEDULES = (
+    "constant",
+    "step",
+    "piecewise",
+    "linear",
+    "polynomial",
+    "exponential",
+    "cosine",
+    "cosine_restarts",
+    "one_cycle",
+    "plateau",
+)
+SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
+"""The parameters that make of a peak rate the rate of each update."""
+READS = (
+    "lr_schedule",
+    "lr_scaling",
+    "warmup_epochs",
+    "warmup_steps",
+    "lr_final",
+    "lr_lengthening",
+    "lr_rise",
+    "lr_initial",
+    "lr_power",
+    "lr_drop_factor",
+)
+
+
+def build(hp: Hyperparameters) -> Schedule:
+    """The schedule that the hyperparameters name (``lr_schedule``); raises ValueError for an unknown one.
+
+    Reads, where the schedule has use for it: ``lr_final`` (share of the peak at the end), ``lr_power``,
+    ``lr_drops``, ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``,
+    ``lr_initial``. What ``plateau`` reads is with `trainables.recipe.plateau`.
+    """
+    name = hp.text("lr_schedule", "constant")
+    match name:
+        case "constant" | "plateau":
+            return constant()
+        case "cosine":
+            return cosine(_share(hp, "lr_final", 0.0))
+        case "cosine_restarts":
+            return cosine_restarts(
+                _share(hp, "lr_final", 0.0), hp.integer("lr_restarts", 2), _positive(hp, "lr_lengthening", 1.0)
+            )
+        case "one_cycle":
+            rise = _share(hp, "lr_rise", 0.3)
+            if not 0 < rise < 1:
+                raise ValueError(f"lr_rise is {rise}, expected a share of the training between 0 and 1")
+            return one_cycle(rise, _share(hp, "lr_initial", 0.04), _share(hp, "lr_final", 4e-6))
+        case "linear":
+            return polynomial(_share(hp, "lr_final", 0.0), 1.0)
+        case "polynomial":
+            return polynomial(_share(hp, "lr_final", 0.0), _positive(hp, "lr_power", 1.0))
+        case "exponential":
+            final = _share(hp, "lr_final", 0.01)
+            if final == 0:
+                raise ValueError("lr_final is 0, an exponential schedule needs a share above 0")
+            return exponential(final)
+        case "step":
+            return step(hp.integer("lr_drops", 2), _positive(hp, "lr_drop_factor", 0.1))
+        case "piecewise":
+            return piecewise(_epochs(hp), _positive(hp, "lr_drop_factor", 0.1))
+        case _:
+            raise ValueError(f"lr_schedule is {name!r}, expected one of {', '.join(SCHEDULES)}")
+
+
+def rates(
+    schedule: Schedule, *, peak: float, epoch: int, count: int, epochs: int, warmup: int
+) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The learning rates of the ``count`` updates of one epoch (from 1) of ``epochs``, float32.
+
+    The first ``warmup`` updates rise linearly to the peak: update i (from 0) has ``(i + 1) / warmup`` of it.
+    """
+    decay = max(epochs * count - warmup, 1)
+    first = (epoch - 1) * count
+    factors = [
+        (i + 1) / warmup if i < warmup else schedule(Moment((i - warmup) / decay, i / count))
+        for i in range(first, first + count)
+    ]
+    return np.asarray([peak * factor for factor in factors], np.float32)
+
+
+class _EndAsked(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _EndlessMoment:
+    """A `Moment` of a training whose end is unknown."""
+
+    epoch: float
+
+    @property
+    def share(self) -> float:
+        raise _EndAsked
+
+
+def foresees(schedule: Schedule, *, updates: int, count: int, warmup: int) -> bool:
+    """Whether a rate of the first ``updates`` depends on how many come in all; an epoch has ``count``."""
+    try:
+        for i in range(warmup, updates):
+            schedule(_EndlessMoment(i / count))  # type: ignore[arg-type]  # it has the same attributes
+    except _EndAsked:
+        return True
+    return False
+
+
+def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
+    """Length of the warm-up in updates, from ``warmup_epochs`` (may be a fraction) or ``warmup_steps``."""
+    epochs, steps = hp.get("warmup_epochs", None), hp.get("warmup_steps", None)
+    if epochs is not None and steps is not None:
+        raise ValueError("warmup_epochs and warmup_steps are both set, expected one of them")
+    if steps is not None:
+        return hp.integer("warmup_steps")
+    return round(hp.number("warmup_epochs", 0.0) * updates_per_epoch)
+
+
+def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
+    """``learning_rate``, or the rate that an optimizer has of its ``own``, scaled as ``lr_scaling`` says.
+
+    With the global batch: not at all (none),
+    linearly (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or by the square root (Krizhevsky, One
+    Weird Trick, section 5), against ``reference_batch_size``, the batch for which the rate was chosen.
+    """
+    rate, scaling = hp.number("learning_rate", 1e-3) if own is None else own, hp.text("lr_scaling", "none")
+    if scaling == "none":
+        return rate
+    if scaling not in ("linear", "sqrt"):
+        raise ValueError(f"lr_scaling is {scaling!r}, expected one of none, linear, sqrt")
+    if "reference_batch_size" not in hp:
+        raise ValueError(f"lr_scaling is {scaling}, expected reference_batch_size beside it")
+    ratio = batch_size / hp.integer("reference_batch_size")
+    return rate * (ratio if scaling == "linear" else math.sqrt(ratio))
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+
+
+def _share(hp: Hyperparameters, name: str, default: float) -> float:
+    share = hp.number(name, default)
+    if not 0 <= share <= 1:
+        raise ValueError(f"{name} is {share}, expected a share from 0 to 1")
+    return share
+
+
+def _positive(hp: Hyperparameters, name: str, default: float) -> float:
+    number = hp.number(name, default)
+    if number <= 0:
+        raise ValueError(f"{name} is {number}, expected a number above 0")
+    return number
+
+
+def _epochs(hp: Hyperparameters) -> list[float]:
+    value = hp.get("lr_drop_epochs", None)
+    if not isinstance(value, list) or not all(isinstance(e, int | float) and e > 0 for e in value):
+        raise ValueError(f"lr_drop_epochs is {value!r}, expected a list of epochs such as [30, 60]")
+    return [float(e) for e in value if isinstance(e, int | float)]

@@ -1,0 +1,1 @@
+"""What makes several replicas and micro-batches train the model that one would."""

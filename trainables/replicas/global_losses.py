@@ -1,0 +1,139 @@
+"""Keras's losses, averaged over the global batch instead of over one replica's part of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, standardize_reduction
+
+from trainables.numbers.live import LiveNumber
+from trainables.recipe.refusals import Refused, check_losses, overrides_call
+from trainables.replicas import keras_corrections, slices
+
+MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
+
+
+class GlobalLoss:
+    """One loss of a compiled model, with its weight in the total.
+
+    Called for a slice, it gives a value whose average over all slices, each by its share of the examples, is
+    the loss that Keras computes on one device for the whole batch: whatever the reduction, masks and sample
+    weights are. Source of the reductions: keras/src/losses/loss.py, `reduce_weighted_values`.
+    """
+
+    def __init__(
+        self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
+    ) -> None:
+        self.name, self._weight, self._scale = name, weight, scale
+        self.reduction = standardize_reduction(loss.reduction)
+        if self.reduction not in (*MEANS, "sum"):
+            raise ValueError(f"loss {name!r} has reduction {loss.reduction!r}, expected a mean or a sum")
+        self.counts_first = False  # its divisor is not known before all slices were computed once
+        self.loss = loss
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        cut = slices.current()
+        value = self._of_slice(cut, y_true, y_pred, sample_weight)
+        if cut is not None:
+            cut.losses[self.name] = value * cut.share
+            value = value * self._scale
+        return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
+
+    def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
+        if cut is None and overrides_call(self.loss):
+            return self.loss(y_true, y_pred, sample_weight)
+        dtype, mask = self.loss.dtype, getattr(y_pred, "_keras_mask", None)
+        y_true, y_pred = (
+            keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
+        )
+        values = keras.ops.convert_to_tensor(self.loss.call(y_true, y_pred), dtype)
+        ignored = getattr(values, "_keras_mask", None)  # `ignore_class`
+        mask = ignored if mask is None else mask if ignored is None else mask & ignored
+        weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
+        self.counts_first = self.reduction != "sum" and (mask is not None or weighed)
+        if values.shape.rank == 0 and sample_weight is not None:
+            raise Refused(
+                f"loss {self.name!r} gives one number for a batch, which sample and class weights cannot weigh; "
+                "let its call() return one loss for each example"
+            )
+        if cut is None:  # Keras builds the model without computing
+            return tf.reduce_sum(values)
+        if values.shape.rank == 0:
+            return values  # the author has averaged over the slice
+        weight = apply_mask(sample_weight, mask, dtype=dtype, reduction="sum")
+        if weight is not None:
+            values, weight = squeeze_or_expand_to_same_rank(values, tf.cast(weight, dtype))
+            total = tf.reduce_sum(values * weight)
+        else:
+            total = tf.reduce_sum(values)
+        if self.reduction == "sum":
+            return tf.math.divide_no_nan(total, cut.share)
+        elements = tf.cast(tf.size(values), dtype)
+        if not self.counts_first:
+            return tf.math.divide_no_nan(total, elements)
+        if self.reduction == "mean_with_sample_weight":
+            count = tf.reduce_sum(weight)
+        else:
+            valid = tf.reduce_sum(tf.cast(mask, dtype))
+            count = tf.math.divide_no_nan(valid * elements, tf.cast(tf.size(mask), dtype))
+        return tf.math.divide_no_nan(total, cut.total(self.name, count) * cut.share)
+
+
+class Noted:
+    """One loss of a compiled model as Keras computes it; of several, each is noted for its mean over an epoch.
+
+    Keras's own means of them weigh a partial batch like a whole one.
+    """
+
+    counts_first = False
+
+    def __init__(self, name: str, loss: keras.losses.Loss) -> None:
+        self.name, self.loss = name, loss
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
+        value = self.loss(y_true, y_pred, sample_weight)
+        cut = slices.current()
+        if cut is not None:
+            cut.losses[self.name] = value
+        return value
+
+
+def install(
+    model: keras.Model,
+    weights: Mapping[str, LiveNumber | float],
+    batch: tuple[Any, ...],
+    scale: float = 1.0,
+    *,
+    whole: bool,
+) -> tuple[GlobalLoss | Noted, ...]:
+    """Weigh the losses of a compiled and built model, and replace them unless the ``whole`` batch is one slice.
+
+    ``weights`` by the name of an output; ``scale`` multiplies what the new ones give for a slice; ``batch``: an
+    example. Raises ValueError for a weight of an output without loss, Refused for losses that cannot be cut.
+    """
+    compiled = model._compile_loss
+    if compiled is None or compiled._flat_losses is None:  # the model's own compute_loss does not ask for them
+        if weights:
+            raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
+        return ()
+    compiled._flat_losses, entries = [], compiled._flat_losses
+    unknown = set(weights) - {entry.name for entry in entries}
+    if unknown:
+        names = ", ".join(entry.name for entry in entries)
+        raise ValueError(f"loss_weights names {', '.join(sorted(unknown))}, the model's losses are: {names}")
+    weighted = [entry._replace(loss_weights=weights.get(entry.name, entry.loss_weights)) for entry in entries]
+    if not whole:
+        check_losses({entry.name: entry.loss for entry in entries})
+    installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
+    compiled._flat_losses = [
+        entry._replace(loss=loss, loss_weights=None) for entry, loss in zip(weighted, installed, strict=True)
+    ]
+    keras_corrections.lose_symbolically(model, batch)
+    if whole:
+        noted = tuple(Noted(entry.name, entry.loss) for entry in weighted)
+        compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]
+        return noted
+    return installed

@@ -1,0 +1,225 @@
+"""What Keras 3.15 gets wrong under a strategy and our loop sets right; one function each.
+
+Each uses a private name of Keras, which `tests/trainables/test_keras_corrections.py` holds to its contract.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src import backend
+from keras.src.losses import loss as loss_module
+from keras.src.random import seed_generator
+from keras.src.utils import naming
+
+from trainables.replicas import slices
+
+SEEDS = (1, 1_000_000_000)
+"""Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
+
+
+def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
+    """Let the optimizer apply gradients as they are given: they are sums over all replicas already.
+
+    Keras sums them itself, after clipping each replica's share (keras/src/backend/tensorflow/optimizer.py,
+    `_all_reduce_sum_gradients`): the global norm is then never seen.
+    """
+    optimizer._all_reduce_sum_gradients = list
+
+
+def synchronise_batch_norm(model: keras.Model) -> None:
+    """Let batch normalisation use the statistics of the global batch.
+
+    Otherwise each replica normalises by its own share, the moving statistics differ between replicas and a
+    checkpoint holds only the first's (`BatchNormalization(synchronized=False)`, the default); with
+    ``synchronized=True`` masks are still left out, and an empty batch counts as zeros.
+    """
+    for layer in _layers(model):
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer._moments = functools.partial(_global_moments, layer)
+
+
+def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    axes = layer._reduction_axes
+    if mask is None:
+        weight = tf.ones_like(inputs)
+    else:
+        weight = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
+    cut = slices.current()
+    if cut is not None and cut.real is not None:
+        weight *= tf.cast(cut.real, inputs.dtype)
+    total, count = slices.sum_over_replicas([tf.reduce_sum(inputs * weight, axes), tf.reduce_sum(weight, axes)])
+    mean = tf.math.divide_no_nan(total, count)
+    distance = tf.square(inputs - _expand(mean, axes)) * weight
+    (squares,) = slices.sum_over_replicas([tf.reduce_sum(distance, axes)])
+    variance = tf.math.divide_no_nan(squares, count)
+    some = count > 0  # none: the moving statistics stay as they are
+    moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
+    return tf.where(some, mean, moving[0]), tf.where(some, variance, moving[1])
+
+
+def _expand(values: tf.Tensor, axes: Iterable[int]) -> tf.Tensor:
+    for axis in sorted(axes):
+        values = tf.expand_dims(values, axis)
+    return values
+
+
+def take_whole_losses(model: keras.Model) -> None:
+    """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas."""
+    model._aggregate_additional_loss = tf.reduce_sum
+
+
+def leave_losses_whole() -> None:
+    """Let a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) be the mean over its slice.
+
+    Keras divides what each replica computes by their number (keras/src/losses/loss.py, `reduce_values`), for its own
+    sum over replicas; in our loop the shares of the slices do that. Once per process, without effect elsewhere.
+    """
+    if hasattr(loss_module.scale_loss_for_distribution, "__wrapped__"):
+        return
+    for name in ("scale_loss_for_distribution", "unscale_loss_for_distribution"):
+        original = getattr(loss_module, name)
+
+        @functools.wraps(original)
+        def scaled(value: Any, original: Any = original) -> Any:
+            cut = slices.current()
+            return original(value) if cut is None or cut.in_fit else value
+
+        setattr(loss_module, name, scaled)
+
+
+def part_losses(model: keras.Model) -> None:
+    """Keep what layers add to the loss apart for each replica.
+
+    Layers collect it in one list; where replicas meet inside the model (batch normalisation does), one clears
+    what another has added (keras/src/layers/layer.py, `_clear_losses`).
+    """
+    for layer in _layers(model):
+        layer._losses = _ThreadList()
+
+
+class _ThreadList(threading.local):
+    """A list that each thread has for itself: TensorFlow traces each replica in a thread."""
+
+    def __init__(self) -> None:
+        self._items: list[Any] = []
+
+    def append(self, item: Any) -> None:
+        self._items.append(item)
+
+    def extend(self, items: Iterable[Any]) -> None:
+        self._items.extend(items)
+
+    def clear(self) -> None:
+        self._items.clear()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+def number_layers_anew() -> None:
+    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on.
+
+    Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
+    before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
+    """
+    naming.reset_uids()
+
+
+class _Seeds:
+    """Python's `random`, as Keras knows it."""
+
+    given = 0
+
+    def randint(self, low: int, high: int) -> int:
+        self.given += 1
+        return random.randint(low, high)
+
+
+@contextmanager
+def seeds_counted() -> Iterator[_Seeds]:
+    """Count the seeds that Keras draws in the block, for initialisers and random layers: all else the author draws."""
+    seeds, before = _Seeds(), seed_generator.python_random
+    seed_generator.python_random = seeds
+    try:
+        yield seeds
+    finally:
+        seed_generator.python_random = before
+
+
+def outputs_in_float32(model: keras.Model) -> None:
+    """Let the layers that a model's outputs come from compute in float32 under a mixed policy."""
+    for output in keras.tree.flatten(getattr(model, "outputs", None) or []):
+        layer = output._keras_history.operation
+        if isinstance(layer, keras.Model):
+            outputs_in_float32(layer)
+        elif isinstance(layer, keras.layers.Layer) and layer.compute_dtype in ("float16", "bfloat16"):
+            layer.dtype_policy = keras.DTypePolicy("float32")
+
+
+def compiled_with(model: keras.Model) -> dict[str, Any]:
+    """What a model's `compile` was given."""
+    given = model._compile_config.config
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and given["optimizer"] is not optimizer:
+        optimizer = optimizer.inner_optimizer  # wrapped by compile under mixed_float16
+    return {
+        "optimizer": optimizer,
+        **{name: given[name] for name in ("loss", "loss_weights", "metrics", "weighted_metrics")},
+    }
+
+
+def adding_losses(model: keras.Model, batch: tuple[Any, ...]) -> set[int]:
+    """The layers, by identity, whose `call` adds to the loss."""
+    found: set[int] = set()
+    layers = _layers(model)
+    for layer in layers:
+        layer.add_loss = functools.partial(_note, found, layer)
+    try:
+        backend.compute_output_spec(functools.partial(model, training=True), _symbolic(batch[0]))
+    finally:
+        for layer in layers:
+            del layer.add_loss
+    return found
+
+
+def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
+    found.add(id(layer))
+
+
+def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
+    """Call the losses without computing."""
+
+    def lose(x: Any, y: Any, *given: Any) -> Any:
+        sample_weight = given[0] if given else None
+        return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
+
+    backend.compute_output_spec(lose, *_symbolic(batch))
+
+
+def _symbolic(batch: Any) -> Any:
+    return keras.tree.map_structure(
+        lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
+    )
+
+
+def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
+    """Create all variables of model, optimizer, loss and metrics before the first trace, without computing."""
+    model._symbolic_build(data_batch=batch)
+
+
+def _layers(model: keras.Model) -> list[keras.layers.Layer]:
+    return [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.Layer)]

@@ -1,0 +1,98 @@
+"""The part of a global batch that the present code computes: one replica's share of one micro-batch.
+
+What Keras derives from "the batch" (a mean loss, a dropout mask) is derived here from the global batch, so that
+it does not matter how the batch was cut. The slice is thread-local: TensorFlow traces each replica in a thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from trainables.numbers.draws import Draws
+
+_present = threading.local()
+
+
+@dataclass(eq=False)
+class Slice:
+    """Rows ``start`` to ``stop`` of a global batch of ``size``.
+
+    A slice is never empty, for kernels go wrong on empty batches (oneDNN's convolution returns another shape): where
+    a batch has fewer examples than parts, one of its rows stands in, and is not ``real``: it counts nowhere.
+    """
+
+    size: tf.Tensor
+    start: tf.Tensor
+    stop: tf.Tensor
+    parts: int = 1  # how many slices the batch is cut into
+    real: tf.Tensor | None = None  # whether these rows are the slice's own; None: always
+    in_fit: bool = False  # whether Keras sums what the replicas compute, after a division by their number
+    draws: Draws | None = None  # None: nothing is random (evaluation)
+    totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
+    counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
+    losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's share of its global mean
+
+    @property
+    def count(self) -> tf.Tensor:
+        """Examples in this slice; 0 where a row stands in."""
+        rows = self.stop - self.start
+        return rows if self.real is None else tf.where(self.real, rows, 0)
+
+    @property
+    def share(self) -> tf.Tensor:
+        """Examples of this slice by those of the global batch."""
+        return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
+
+    def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
+        """The sum over the global batch of what each slice counts under ``name``."""
+        count = self.counts[name] = tf.stop_gradient(count)
+        if self.totals is not None:
+            return self.totals[name]
+        return sum_over_replicas([count])[0]
+
+
+def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
+    """One of the parts of a global batch, which differ by one example at most."""
+    if parts == 1:
+        return Slice(size, tf.constant(0), size)
+    start, stop = size * part // parts, size * (part + 1) // parts
+    first = tf.minimum(start, size - 1)
+    return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start)
+
+
+@contextmanager
+def entered(piece: Slice) -> Iterator[Slice]:
+    """Compute this slice inside the block."""
+    before = current()
+    _present.slice = piece
+    try:
+        yield piece
+    finally:
+        _present.slice = before
+
+
+def current() -> Slice | None:
+    """The slice that is being computed, if any."""
+    return getattr(_present, "slice", None)
+
+
+def sum_over_replicas(values: list[Any]) -> list[Any]:
+    """Sums of values over all replicas; called on each of them."""
+    context = tf.distribute.get_replica_context()
+    if not values or context is None or context.num_replicas_in_sync == 1:
+        return values
+    return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values))
+
+
+def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
+    """The (values, indices, shape) of rows, those of all replicas one after the other; called on each of them."""
+    context = tf.distribute.get_replica_context()
+    if not rows or context is None or context.num_replicas_in_sync == 1:
+        return rows
+    return [(context.all_gather(values, 0), context.all_gather(indices, 0), shape) for values, indices, shape in rows]

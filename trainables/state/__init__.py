@@ -1,0 +1,1 @@
+"""All variables of a program: found, reset, handed on, written down."""

@@ -1,0 +1,66 @@
+"""What the author's methods make for one trial, and how a used program takes over what they make for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+
+from trainables.state.origins import Record
+from trainables.state.owned import State
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A model and what it is compiled with, with the variables that the author's methods made, in order."""
+
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    options: Mapping[str, Any]  # of `compile`: the loss, the metrics
+    loss_weights: Mapping[str, Any]  # live ones, by output
+    made: tuple[Any, ...]
+    record: Record
+
+    def give(self, fresh: Parts, state: State, derived: Iterable[Any] = ()) -> bool:
+        """Assign what ``fresh`` begins with to these parts' variables, which are all of ``state``.
+
+        ``derived`` ones are left out. False where that is not possible: the methods made other variables than
+        before, or one that is made later (a variable of a trace) begins with drawn numbers.
+        """
+        slots = self.optimizer.variables
+        own = {id(raw) for raw in self.made} | {id(_raw(v)) for v in self.model.variables}
+        follows = any(state.is_drawn(_raw(slot)) for slot in slots if id(_raw(slot)) not in own)
+        if follows:  # as the momentum of ScheduleFreeAdamW, which is the weights at first
+            fresh.optimizer.build(fresh.model.trainable_variables)
+        pairs = [
+            _paired(self.model.variables, fresh.model.variables),
+            _paired(_untracked(self), _untracked(fresh)),
+            _paired(slots, fresh.optimizer.variables) if follows else [],
+        ]
+        given = {id(_raw(mine)) for part in pairs for mine, _ in part or ()} | {id(_raw(v)) for v in derived}
+        late = [raw for raw in self.record.made if id(raw) not in given and state.is_drawn(raw)]
+        if late or any(part is None for part in pairs):
+            return False
+        for mine, theirs in (pair for part in pairs for pair in part or ()):
+            if _raw(mine) is not _raw(theirs):
+                mine.assign(_raw(theirs))
+        return True
+
+
+def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+    alike = len(mine) == len(theirs) and all(
+        tuple(a.shape) == tuple(b.shape) and a.dtype == b.dtype for a, b in zip(mine, theirs, strict=True)
+    )
+    return list(zip(mine, theirs, strict=True)) if alike else None
+
+
+def _untracked(parts: Parts) -> list[Any]:
+    """What was made and is none of the model's own variables: a `tf.Variable` in a layer, a loss's state."""
+    tracked = {id(_raw(variable)) for variable in parts.model.variables}
+    return [raw for raw in parts.made if id(raw) not in tracked]
+
+
+def _raw(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable

@@ -1,0 +1,87 @@
+"""Where each variable came from, so that what an author keeps between trials is found.
+
+A fresh process makes all of a trial's variables anew. In a used one a layer may be older than the trial that it is
+part of: kept in a module or by a decorator. Not making it again also shifts the draws of all that is made after it, so
+that the trial would be another one than in a fresh process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parents[1]), "<")
+_numbers = itertools.count()
+_NAME = "_sweep_origin"
+
+
+class Kept(Exception):
+    """A variable made in one trial is used in another, where a fresh process would have made its own."""
+
+
+@dataclass(frozen=True)
+class _Origin:
+    record: int
+    place: str
+
+
+@dataclass
+class Record:
+    """The variables made inside one block, in order."""
+
+    seed: int
+    number: int = field(default_factory=lambda: next(_numbers))
+    made: list[Any] = field(default_factory=list)
+
+
+@contextmanager
+def recording(record: Record) -> Iterator[None]:
+    """Remember what is made inside the block; enter it inside of the strategy's scope."""
+
+    def create(following: Any, **arguments: Any) -> Any:
+        variable = following(**arguments)
+        record.made.append(variable)
+        setattr(variable, _NAME, _Origin(record.number, _place()))
+        return variable
+
+    with tf.variable_creator_scope(create):
+        yield
+
+
+def check(variables: Mapping[str, Any], record: Record) -> None:
+    """Raise Kept for a variable, by its path, that an earlier trial has made.
+
+    What is older than all trials is the same in a fresh process.
+    """
+    for path, variable in variables.items():
+        origin: _Origin | None = getattr(variable, _NAME, None)
+        if origin is not None and origin.record != record.number:
+            raise Kept(
+                f"{path} was made at {origin.place} by an earlier trial and is kept; make it anew in model(), or keep "
+                "its weights as arrays (get_weights) and set them there"
+            )
+
+
+def is_constant(value: np.ndarray[Any, Any]) -> bool:
+    """Whether all elements are equal: nothing that was drawn."""
+    return value.size == 0 or bool((value == value.flat[0]).all())
+
+
+def _place() -> str:
+    """The author's line that is being executed."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
+            return f"{Path(file).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown line"

@@ -1,0 +1,212 @@
+"""All state of one program: every variable that its graphs touch, wherever the author put it.
+
+That is more than `model.variables`: a `tf.Variable` in a layer, a `keras.Variable` in a loss, a second optimizer. A
+checkpoint holds all of it by path, and `undo` puts all of it back to what it was before the trial trained.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainables.state import origins
+from trainables.state.origins import Record
+from trainables.state.scope import NotInScope
+
+Arrays: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
+"""Values by path, one for each replica."""
+
+_TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
+_RANDOM = (
+    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomUniformInt",
+    "RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "UniformCandidateSampler",
+    "LogUniformCandidateSampler", "LearnedUnigramCandidateSampler", "FixedUnigramCandidateSampler",
+    "SampleDistortedBoundingBoxV2",
+)  # fmt: skip
+
+
+class NotOwned(Exception):
+    """A graph touches state that can neither be put back nor saved."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """One variable: its components, one for each replica, and the values that they began with."""
+
+    raw: Any  # as the strategy made it
+    components: tuple[Any, ...]
+    initial: tuple[np.ndarray[Any, Any], ...]
+
+
+class State:
+    """The variables of a program, by path; taken when it is built and nothing was trained."""
+
+    def __init__(
+        self,
+        tracked: Iterable[keras.Variable | tf.Variable],
+        graphs: Sequence[Any],
+        strategy: tf.distribute.Strategy,
+        record: Record,
+        others: Iterable[tf.Variable] = (),
+    ) -> None:
+        """``tracked`` in an order of their own, then what else the traced ``graphs`` touch, but for ``others``.
+
+        Raises NotOwned, NotInScope and `origins.Kept` for what cannot be put back.
+        """
+        _refuse(graphs)
+        self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
+        self._held: dict[str, Held] = {}
+        self._by_identity: dict[int, Held] = {}
+        self._strategy = strategy
+        seen = {id(part.handle) for variable in others for part in self._components(variable)}
+        for variable in tracked:
+            raw = variable.value if isinstance(variable, keras.Variable) else variable
+            seen |= self._add(variable.path if isinstance(variable, keras.Variable) else _name(variable), raw)
+        mirrored = {id(part.handle): raw for raw in record.made for part in self._components(raw)}
+        strays: dict[str, Any] = {}
+        for component in _touched(graphs):
+            if id(component.handle) not in seen:
+                raw = mirrored.get(id(component.handle), component)
+                strays[_unique(_name(raw), strays)] = raw
+                seen |= {id(part.handle) for part in self._components(raw)}
+        undo_shared(strays.values())
+        for path, raw in strays.items():
+            self._add(path, raw)
+        outside = [path for path, raw in strays.items() if len(self._components(raw)) < strategy.num_replicas_in_sync]
+        if outside:
+            raise NotInScope(
+                f"made outside of the strategy's scope: {', '.join(outside)}, used by {strategy.num_replicas_in_sync} "
+                "replicas. Make it inside model(), optimizer(), loss() or metrics()"
+            )
+        origins.check(strays, record)
+
+    def will_train(self) -> None:
+        """Say that the variables are about to change."""
+        if self not in _trained:
+            _trained.append(self)
+
+    def rewind(self, only: Container[int] | None = None) -> None:
+        """Back to the initial values; of these variables alone, by identity."""
+        for held in self._held.values():
+            if only is not None and id(held.raw) not in only:
+                continue
+            for component, value in zip(held.components, held.initial, strict=True):
+                component.assign(value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __getitem__(self, path: str) -> Held:
+        return self._held[path]
+
+    def is_drawn(self, raw: Any) -> bool:
+        """Whether a variable is among these and began with numbers that are not all equal."""
+        held = self._by_identity.get(id(raw))
+        return held is not None and any(not origins.is_constant(value) for value in held.initial)
+
+    def arrays(self) -> Arrays:
+        """A copy of all values."""
+        return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}
+
+    def assign(self, arrays: Mapping[str, Sequence[np.ndarray[Any, Any]]]) -> None:
+        """Take values; of another number of replicas the first for all. Raises ValueError if they do not fit."""
+        missing, unknown = set(self._held) - set(arrays), set(arrays) - set(self._held)
+        if missing or unknown:
+            named = [f"no {path}" for path in sorted(missing)] + [f"unknown {path}" for path in sorted(unknown)]
+            raise ValueError(f"another model's variables: {', '.join(named[:4])}")
+        for path, held in self._held.items():
+            for value in arrays[path]:
+                if value.shape != tuple(held.components[0].shape):
+                    raise ValueError(f"{path} has shape {value.shape}, expected {tuple(held.components[0].shape)}")
+        self.will_train()
+        for path, held in self._held.items():
+            values = arrays[path]
+            for i, component in enumerate(held.components):
+                component.assign(values[i] if len(values) == len(held.components) else values[0])
+
+    def _add(self, path: str, raw: Any) -> set[int]:
+        path = _unique(path, self._held)
+        components = self._components(raw)
+        held = Held(raw, components, tuple(_snapshot(part) for part in components))
+        self._held[path] = self._by_identity[id(raw)] = held
+        return {id(part.handle) for part in components}
+
+    def _components(self, raw: Any) -> tuple[Any, ...]:
+        return tuple(self._strategy.experimental_local_results(raw))
+
+
+_trained: list[State] = []  # those in this process that trials may have changed
+
+
+def undo(owner: object) -> None:
+    """Put back what trials of this trainable, and of those that are gone, have changed, whatever became of them."""
+    for state in list(_trained):
+        if state.owner is None or state.owner() in (owner, None):
+            _trained.remove(state)
+            state.rewind()
+
+
+def undo_shared(variables: Iterable[Any]) -> None:
+    """Put back those among these variables that another trainable of this process has changed."""
+    wanted = {id(raw) for raw in variables}
+    for state in _trained:
+        state.rewind(wanted)
+
+
+def _unique(path: str, taken: Mapping[str, Any]) -> str:
+    number, name = 1, path
+    while name in taken:
+        number += 1
+        name = f"{path}#{number}"
+    return name
+
+
+def _name(variable: Any) -> str:
+    return str(variable.name).partition(":")[0]
+
+
+def _snapshot(component: Any) -> np.ndarray[Any, Any]:
+    """The value; one number where all are equal, as the optimizer's zeros."""
+    value: np.ndarray[Any, Any] = component.numpy()
+    return np.broadcast_to(value.flat[0], value.shape) if value.size and origins.is_constant(value) else value
+
+
+def _touched(graphs: Sequence[Any]) -> list[Any]:
+    """The variables whose handles the graphs have captured, in that order."""
+    found = {}
+    for graph in graphs:
+        known = {id(variable.handle): variable for variable in graph.variables}
+        for captured in graph.external_captures:
+            if captured.dtype == tf.resource and id(captured) in known:
+                found[id(captured)] = known[id(captured)]
+    return list(found.values())
+
+
+def _refuse(graphs: Sequence[Any]) -> None:
+    for graph in graphs:
+        for kind, name in _operations(graph):
+            if kind in _TABLES:
+                raise NotOwned(
+                    f"{name} writes to a lookup table while training, which can be neither reset nor saved; "
+                    "use a variable, or fill the table before model() returns"
+                )
+            if kind in _RANDOM:
+                raise NotOwned(
+                    f"{name} ({kind}) draws random numbers that do not follow the trial's seed; use keras.random, "
+                    "tf.random.stateless_* or the draws of augment()"
+                )
+
+
+def _operations(graph: Any) -> Iterator[tuple[str, str]]:
+    definition = graph.as_graph_def()
+    for node in definition.node:
+        yield node.op, node.name
+    for function in definition.library.function:
+        for node in function.node_def:
+            yield node.op, node.name
