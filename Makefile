@@ -23,7 +23,7 @@ bench: .venv/installed-test ## The main job's trials in sweep, in a loop of plai
 	$(BIN)/python benchmarks/overhead.py --only sweep,loop,fit --trials 27 $(ARGS)
 
 compat: ## The fast tests against the newest releases that pip offers beyond the pins, and what broke. PIP_PRE=1: release candidates too.
-	$(PYTHON) -m venv .venv-compat
+	$(PYTHON) -m venv --clear .venv-compat
 	$(PYTHON) tools/compat.py requirements > .venv-compat/requirements.txt
 	.venv-compat/bin/python -m pip install --upgrade --upgrade-strategy eager -r .venv-compat/requirements.txt
 	.venv-compat/bin/python -m pip install --no-deps -e .

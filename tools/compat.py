@@ -164,7 +164,7 @@ def _normal(name: str) -> str:
 
 def main() -> int:
     """The command line; the exit status."""
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0], allow_abbrev=False)
     parser.add_argument("what", choices=["requirements", "run"])
     parser.add_argument("--pinned", type=Path, default=ROOT / ".venv/bin/python", help="an interpreter with the pins")
     given, rest = parser.parse_known_args()

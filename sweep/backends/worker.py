@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from sweep.backends import checkpoints, memory
-from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver, one_line
+from sweep.backends import checkpoint_folders, memory
+from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, Trainable
 from sweep.errors import StoppedAtOnce, printable
@@ -266,10 +266,10 @@ class Worker:
         trial.saver.settle()
         trial.done, trial.again, trial.paused = 0, (), False
         folder = self._job.results_folder
-        for path in checkpoints.newest_first(folder, trial.number):
+        for path in checkpoint_folders.newest_first(folder, trial.number):
             try:
-                manifest = checkpoints.verify(path)
-            except checkpoints.Damaged as error:
+                manifest = checkpoint_folders.verify(path)
+            except checkpoint_folders.Damaged as error:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
@@ -347,7 +347,7 @@ class Worker:
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """For a trial that begins, or goes on from the checkpoint of an epoch."""
         best = min(map(self._loss, reports), default=math.inf)
-        folder = checkpoints.of_trial(self._job.results_folder, trial)
+        folder = checkpoint_folders.of_trial(self._job.results_folder, trial)
         return Saver(folder, self._job.checkpoint_every_s, self._job.checkpoint_keep, STEP_S, best, epoch)
 
     def _loss(self, epoch: EpochReported) -> float:
@@ -363,7 +363,7 @@ class Worker:
         if trial.accumulate > 1:
             facts = dataclasses.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
+        if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
             facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts

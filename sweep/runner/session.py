@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol, TextIO
 
-from sweep.backends import checkpoints, inline, sharing
+from sweep.backends import checkpoint_folders, inline, shared_data
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
@@ -23,10 +23,10 @@ from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
 from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
 from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
+from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance, requests
@@ -151,7 +151,7 @@ def _drive(
         session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
-        shared=None if options.inline else sharing.name(folder.path),
+        shared=None if options.inline else shared_data.name(folder.path),
         profile=options.profile,
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
@@ -231,7 +231,7 @@ def _session(
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
         coordinator.to_beat = keeper.to_beat
-        coordinator.kept = partial(checkpoints.of_epoch, folder.path)
+        coordinator.kept = partial(checkpoint_folders.of_epoch, folder.path)
 
         def first() -> None:
             nonlocal interrupted
@@ -301,8 +301,8 @@ def _closed(followers: ExitStack) -> str | None:
 def _clean(folder: Path) -> None:
     for path in folder.glob(f"{STOP_FILE}*"):
         path.unlink(missing_ok=True)
-    sharing.clean(folder)
-    checkpoints.clean(folder)
+    shared_data.clean(folder)
+    checkpoint_folders.clean(folder)
 
 
 def _touch(stop_file: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweep.backends import checkpoints
+from sweep.backends import checkpoint_folders
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.spec import Spec
 
@@ -47,19 +47,19 @@ class CheckpointKeeper:
                 value = self._objective.value(self._last.pop(trial, {}))
                 saved = status is Status.COMPLETED and event.facts.checkpoint is not None
                 if not saved or value is None:
-                    checkpoints.delete(self._folder, trial)
-                elif checkpoints.of_trial(self._folder, trial).is_dir():  # else deleted before this was replayed
+                    checkpoint_folders.delete(self._folder, trial)
+                elif checkpoint_folders.of_trial(self._folder, trial).is_dir():  # else deleted before this was replayed
                     self._keep(self._objective.sign * value, trial)
 
     def _keep(self, loss: float, trial: int) -> None:
-        folder = checkpoints.of_trial(self._folder, trial)
-        checkpoints.trim(folder, keep=1)
-        kept = _Kept(loss, trial, checkpoints.size(folder))
+        folder = checkpoint_folders.of_trial(self._folder, trial)
+        checkpoint_folders.trim(folder, keep=1)
+        kept = _Kept(loss, trial, checkpoint_folders.size(folder))
         insort(self._kept, kept)
         self._size += kept.size
         while len(self._kept) > 1 and (len(self._kept) > self._trials or self._size > self._bytes):
             worst = self._kept.pop()
             self._size -= worst.size
-            checkpoints.delete(self._folder, worst.trial)
+            checkpoint_folders.delete(self._folder, worst.trial)
             self._full = True
         self._full = self._full or len(self._kept) >= self._trials

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweep.backends import checkpoints
-from sweep.backends.checkpoints import Manifest
+from sweep.backends import checkpoint_folders
+from sweep.backends.checkpoint_folders import Manifest
 from sweep.contract import Trainable
 from sweep.errors import printable
 
@@ -56,7 +56,7 @@ class Saver:
             return
         began = time.monotonic()
         with _disk_faults():
-            write = checkpoints.begin(self.folder, manifest, trainable.save, self.keep)
+            write = checkpoint_folders.begin(self.folder, manifest, trainable.save, self.keep)
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
