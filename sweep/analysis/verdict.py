@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweep.analysis.ranking import Ranked, Ranking
+from sweep.errors import printable
 from sweep.events import Value
 
 
@@ -18,7 +19,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
-    begin = "So far, " if running else ""
+    begin = "It still runs, and this may change. " if running else ""
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
 
@@ -33,8 +34,8 @@ def _front(ranking: Ranking) -> str:
         best = (max if goal == "maximize" else min)(rows, key=lambda row: row.scores[at].mean)
         ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
     return (
-        f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: none of them is "
-        f"worse in all than another, so the choice between them is yours. At its ends: {'; '.join(ends)}."
+        f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
+        f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}."
     )
 
 
@@ -42,7 +43,7 @@ def _single(ranking: Ranking) -> str:
     best = ranking.best[0]
     score = best.scores[0]
     repeats = len(score.values)
-    reached = f"{_named(best, ranking)} came out best: {score.metric} {_score(score.mean)}"
+    reached = f"The best was {_named(best, ranking)} with {score.metric} {_score(score.mean)}"
     if repeats > 1:
         reached += f" on average over {repeats} repeats{_interval(best)}"
     if best.completed < 1:
@@ -82,12 +83,14 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _named(row: Ranked, ranking: Ranking) -> str:
-    told = ", ".join(f"{name} {_setting(row.params[name])}" for name in ranking.varying if name in row.params)
+    told = ", ".join(f"{name}={_setting(row.params[name])}" for name in ranking.varying if name in row.params)
     trials = sorted(trial.trial for trial in row.trials)
-    where = f"trial {trials[0]}" if len(trials) == 1 else f"trials {', '.join(map(str, trials))}"
+    together = len(trials) > 2 and trials[-1] - trials[0] == len(trials) - 1
+    numbers = f"{trials[0]} to {trials[-1]}" if together else ", ".join(map(str, trials))
+    where = f"trial {numbers}" if len(trials) == 1 else f"trials {numbers}"
     if len({one.sweep for one in ranking.rows}) > 1:
         where = f"{where} of {row.sweep}"
-    return f"«{told}» ({where})" if told else f"the only configuration ({where})"
+    return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
 
 
 def _interval(row: Ranked, *, repeats: bool = False) -> str:
@@ -99,7 +102,7 @@ def _interval(row: Ranked, *, repeats: bool = False) -> str:
 
 
 def _score(value: float) -> str:
-    return f"{value:.4g}"
+    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.4g}"
 
 
 def _setting(value: Value) -> str:
