@@ -42,6 +42,7 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
         with random_layers.following_the_trial():
             model = building.build_model(author, trial.hp, trial.assignment.seed)
+            model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)
         model = _as_keras_own(model)
     with averaged(trial):
@@ -99,6 +100,20 @@ def _first(variable: Any, trial: Trial) -> Any:
 
 def _raw(variable: Any) -> Any:
     return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model:
+    """The model, or a copy where its author keeps layers from one call to the next, which are the trial's own then."""
+    trained = {id(_raw(variable)) for variable in trial.program.model.variables}
+    if not any(id(_raw(variable)) in trained for variable in model.variables):
+        return model
+    record.made.clear()  # of the model that is left
+    try:
+        return keras.models.clone_model(model)
+    except Exception as error:  # a subclassed model, or a layer without a configuration
+        raise NotExportable(
+            f"model() gives layers that it keeps, and they cannot be copied ({error}); make them anew at each call"
+        ) from error
 
 
 def _as_keras_own(model: keras.Model) -> keras.Model:

@@ -107,6 +107,25 @@ def test_a_model_that_is_made_otherwise_the_next_time() -> None:
         trainable.trained_model()
 
 
+def test_layers_that_an_author_keeps_are_copied() -> None:
+    kept: list[keras.Model] = []  # as by functools.cache: what the first trial made
+
+    class Keeping(Small):
+        def model(self, hp: Any) -> keras.Model:
+            parts = [keras.Input((6,)), layers.Dense(5, activation="tanh"), layers.BatchNormalization()]
+            kept.extend([] if kept else [keras.Sequential(parts)])
+            inputs = keras.Input((6,))
+            return keras.Model(inputs, layers.Dense(3)(kept[0](inputs)))
+
+    trainable = Keeping()
+    (*_, last) = train(trainable, assignment(ema_momentum=0.5))
+    model = trainable.trained_model()
+    assert not {id(v) for v in model.variables} & {id(v) for v in kept[0].variables}
+    (_, (x, y)) = trainable.data(None)
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    assert model.evaluate(x, y, verbose=0) == pytest.approx(last.metrics["val_loss"], abs=1e-5)
+
+
 def test_formats_that_there_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainable = Small()
     trainable.begin(assignment())
