@@ -76,7 +76,8 @@ def run(
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
         how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
-        view = viewer(spec, _notes(spec, planning.not_seen_read(spec, source)), quiet=quiet, verbose=verbose)
+        notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
+        view = viewer(spec, notes, quiet=quiet, verbose=verbose)
         return _concluded(
             lambda: session.run(spec, text, source, Path(results), folders, how, view, given=given.itself),
             ResultsFolder(Path(results) / spec.name),
@@ -115,7 +116,7 @@ def resume(
         reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
         source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
         how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
-        view = viewer(reopened.spec, (), quiet=quiet, verbose=verbose)
+        view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
         return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
 
 
@@ -204,6 +205,10 @@ def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:
     ignored = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
     doubtful = [f"{', '.join(unseen)}: not seen to be read; the first trial will show it"] if unseen else []
     return [f"note: {note}" for note in (*ignored, *spec.notes, *doubtful)]
+
+
+def _rehearsal(gpus: int | None) -> list[str]:
+    return [f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else []
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder) -> LoadedSweep:

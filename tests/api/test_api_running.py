@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import sweep
+from sweep.cli import main
 from sweep.hyperparameters import Hyperparameters
 
 SPACE = {
@@ -220,3 +222,29 @@ def test_a_sweep_runs_in_another_thread_and_no_second_one_beside_it(project: Pat
 
 def test_the_package_says_what_it_has() -> None:
     assert {"run", "resume", "load", "InputError", "SweepError", "LoadedSweep"} <= set(dir(sweep))
+
+
+def test_the_command_line_cannot_go_on_with_a_class_of_a_notebook_and_says_what_can(project: Path) -> None:
+    def local(hp: Hyperparameters) -> float:
+        return hp.number("x")
+
+    run(trainable=local)
+    for command in (["resume", "local", "--inline"], ["plan", "results/local/spec.yaml"]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 2
+        assert (
+            "trainable: local was defined in a notebook or script, and no module has it; give it in Python, as in "
+            in (result.output)
+        )
+
+
+def test_a_function_in_a_file_is_planned_and_run_by_the_command_line(project: Path) -> None:
+    (project / "my_train.py").write_text(
+        "def train(cfg, report):\n    while report(loss=cfg['x'] / (report.epoch + 1)):\n        pass\n"
+    )
+    (project / "fn.yaml").write_text(FILE.replace("nowhere", "my_train"))
+    timed = CliRunner().invoke(main, ["plan", "fn.yaml", "--time"])
+    assert (timed.exit_code, "s an epoch" in timed.output) == (0, True), timed.output
+    assert CliRunner().invoke(main, ["run", "fn.yaml", "--inline"]).exit_code == 0
+    wrong = CliRunner().invoke(main, ["plan", "fn.yaml", "--set", "parameters.lr.value=1"])
+    assert (wrong.exit_code, "parameters.lr: nothing in my_train:train reads it" in wrong.output) == (2, True)
