@@ -27,7 +27,10 @@ def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPL
         ({1: [0.5], 2: [0.5]}, ["1 other configuration reached the same score", "cannot be told from luck"]),
         (
             {1: [0.5, 0.51, 0.52], 2: [0.9, 0.91, 0.92]},
-            ["a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to", "do not overlap"],
+            [
+                "a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to",
+                "do not overlap",
+            ],
         ),
         (
             {1: [0.5, 0.9], 2: [0.7, 0.75]},
@@ -65,3 +68,10 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
 def test_names_cannot_turn_the_sentence_round(sweep_of) -> None:
     runs = [({"a": "x\u202e" + end}, Status.COMPLETED, [{"acc": 0.5}]) for end in "yz"]
     assert "\u202e" not in sentence(rank([read(sweep_of(runs))]))
+
+
+def test_of_many_parameters_some_are_named(sweep_of) -> None:
+    runs = [({f"p{k}": k * n for k in range(1, 30)}, Status.COMPLETED, [{"acc": n / 2}]) for n in (0, 1)]
+    answer = sentence(rank([read(sweep_of(runs))]))
+    assert "p8=8 and 21 more parameters (trial 1)" in answer
+    assert "p9=" not in answer
