@@ -8,6 +8,8 @@ from sweep.analysis.ranking import Ranked, Ranking
 from sweep.errors import printable
 from sweep.events import Value
 
+NAMED = 8  # parameters of a configuration that are written out
+
 
 def sentence(ranking: Ranking, *, running: bool = False) -> str:
     """What to say of a ranking, as plain text.
@@ -83,7 +85,9 @@ def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
 
 
 def _named(row: Ranked, ranking: Ranking) -> str:
-    told = ", ".join(f"{name}={_setting(row.params[name])}" for name in ranking.varying if name in row.params)
+    parts = [f"{name}={_setting(row.params[name])}" for name in ranking.varying if name in row.params]
+    more = f" and {len(parts) - NAMED} more parameters" if len(parts) > NAMED else ""
+    told = ", ".join(parts[:NAMED]) + more
     trials = sorted(trial.trial for trial in row.trials)
     together = len(trials) > 2 and trials[-1] - trials[0] == len(trials) - 1
     numbers = f"{trials[0]} to {trials[-1]}" if together else ", ".join(map(str, trials))

@@ -68,3 +68,10 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
 def test_names_cannot_turn_the_sentence_round(sweep_of) -> None:
     runs = [({"a": "x\u202e" + end}, Status.COMPLETED, [{"acc": 0.5}]) for end in "yz"]
     assert "\u202e" not in sentence(rank([read(sweep_of(runs))]))
+
+
+def test_of_many_parameters_some_are_named(sweep_of) -> None:
+    runs = [({f"p{k}": k * n for k in range(1, 30)}, Status.COMPLETED, [{"acc": n / 2}]) for n in (0, 1)]
+    answer = sentence(rank([read(sweep_of(runs))]))
+    assert "p8=8 and 21 more parameters (trial 1)" in answer
+    assert "p9=" not in answer

@@ -15,6 +15,7 @@ from sweep.analysis import verdict
 from sweep.analysis.account import Account
 from sweep.analysis.curves import POINTS
 from sweep.analysis.ranking import Ranking, rank
+from sweep.errors import printable
 from sweep.events import Status
 from sweep.render.figures import duration, moment, setting, settings
 from sweep.render.report.document import SLICES, as_json, document
@@ -25,6 +26,7 @@ SCRIPTS = (
     *("timeline.js", "table.js", "controls.js", "main.js"),
 )
 FAILURES = 50  # tracebacks at most
+NAMED = 12  # parameters in a list
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ def _facts(account: Account, ranking: Ranking) -> Iterator[tuple[str, str]]:
     counts = ", ".join(f"{count} {status.value}" for status, count in account.counts.items())
     yield "trials", counts or "none"
     if ranking.varying:
-        yield "varied", ", ".join(ranking.varying)
+        more = len(ranking.varying) - NAMED
+        yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
     epochs = sum(trial.epochs for trial in account.sweep.trials)
     yield "trained", f"{epochs:,} epochs, {duration(account.costs.train_s)} of training"
     if history.started is not None:
@@ -181,7 +184,7 @@ def _failures(accounts: Sequence[Account], ranking: Ranking) -> Iterator[Failure
         of = f" of {account.sweep.folder.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:
             if trial.status in (Status.FAILED, Status.OOM, Status.DIVERGED):
-                named = settings(trial.params, ranking.varying)
+                named = printable(settings(trial.params, ranking.varying[:NAMED]))
                 error = account.errors.get(trial.trial)
                 yield Failure(f"trial {trial.trial}{of}", trial.status.value, trial.status_reason, named, error)
 

@@ -24,14 +24,15 @@ class LinePlot extends Plot {
       for (let at = 0; at < trials.length; at += chunk) {
         shapes.push(this.strokes(trials.slice(at, at + chunk), colour, width, mode === "current" ? 1 : opacity));
       }
-      shapes.push(...this.ends(trials, colour, mode));
+      if (mode !== "chosen" || !dragging()) shapes.push(...this.ends(trials, colour, mode));
     }
     return shapes;
   }
 
   strokes(trials, stroke, lineWidth, opacity) {
+    const paths = dragging() ? this.coarse : this.paths;
     const shape = new Strokes({
-      shape: { parts: trials.map((trial) => this.paths[trial]) },
+      shape: { parts: trials.map((trial) => paths[trial]) },
       style: { stroke, lineWidth, opacity, fill: null, lineJoin: "bevel" },
     });
     shape.count = trials.length;
@@ -84,6 +85,7 @@ class CurvePlot extends LinePlot {
       }
       this.paths[trial] = path;
     }
+    this.coarse = this.paths.map(coarse);
   }
 
   // What ended early is seen to end: a ring where a trial was pruned, a cross where it was lost.
@@ -134,6 +136,17 @@ class CurvePlot extends LinePlot {
     const path = this.paths[trial];
     return path ? [path[path.length - 2], path[path.length - 1]] : null;
   }
+}
+
+// A line with a few of its corners, for what is drawn while something is dragged.
+function coarse(path) {
+  const corners = path ? path.length / 2 : 0;
+  const step = Math.ceil(corners / 16);
+  if (step < 2) return path;
+  const kept = [];
+  for (let at = 0; at < corners - 1; at += step) kept.push(path[2 * at], path[2 * at + 1]);
+  kept.push(path[2 * corners - 2], path[2 * corners - 1]);
+  return Float32Array.from(kept);
 }
 
 // Where a line is at `x`, between the corner before `at` and that at `at`.
@@ -247,6 +260,7 @@ class ParallelPlot extends LinePlot {
       }
       this.paths[trial] = path;
     }
+    this.coarse = this.paths;
   }
 
   clip() {
