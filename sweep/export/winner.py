@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.analysis import ranking, trials
-from sweep.backends import checkpoints
+from sweep.backends import checkpoint_folders
 from sweep.contract import Exported
 from sweep.errors import InputError
 from sweep.export import card
@@ -87,7 +87,9 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
     notes = [*restored.notes, *exported.notes]
     _check_metrics(kept, exported, notes)
     if "checkpoint" in formats:
-        shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
+        shutil.copytree(
+            kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoint_folders.MANIFEST)
+        )
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
     told = trials.read(kept.sweep.folder)
     facts = card.Facts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sweep.analysis import ranking, trials
-from sweep.backends import checkpoints
-from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import one_line
+from sweep.backends import checkpoint_folders
+from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends.checkpoint_writer import one_line
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
@@ -76,7 +76,7 @@ def winner(folder: ResultsFolder) -> int:
     """The trial to take of the best configuration: of those of its repeats that kept a checkpoint the best one."""
     completed = best_configuration(folder)
     for one in completed:
-        if checkpoints.newest_first(folder.path, one.trial):
+        if checkpoint_folders.newest_first(folder.path, one.trial):
             return one.trial
     raise _no_checkpoint(folder, completed[0].trial)
 
@@ -104,7 +104,7 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
     started, end, reports = history(folder, trial)
-    kept = {_number(path): path for path in checkpoints.newest_first(folder.path, trial)}
+    kept = {_number(path): path for path in checkpoint_folders.newest_first(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -112,8 +112,8 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
         what = f"has no checkpoint of epoch {epoch}"
         raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_listed(sorted(kept))}")
     try:
-        manifest = checkpoints.verify(kept[number])
-    except checkpoints.Damaged as error:
+        manifest = checkpoint_folders.verify(kept[number])
+    except checkpoint_folders.Damaged as error:
         whole = [other for other in sorted(kept) if _manifest(kept[other])]
         hint = f"kept as well is epoch {_listed(whole)}: --epoch {whole[-1]}" if whole else ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
@@ -211,8 +211,8 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 def _manifest(path: Path) -> Manifest | None:
     try:
-        return checkpoints.verify(path)
-    except checkpoints.Damaged:
+        return checkpoint_folders.verify(path)
+    except checkpoint_folders.Damaged:
         return None
 
 

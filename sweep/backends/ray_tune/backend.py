@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray import tune
 
+from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.driver import Driver
 from sweep.backends.ray_tune import last_words
 from sweep.backends.ray_tune.adapters import (
@@ -28,7 +29,6 @@ from sweep.backends.ray_tune.clock import DriverClock
 from sweep.backends.ray_tune.job_page import JobPage
 from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
-from sweep.backends.saving import one_line
 from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
 from sweep.contract import Devices
