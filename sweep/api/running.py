@@ -19,6 +19,7 @@ from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.export import beside
 from sweep.runner import planning, resuming, session
 from sweep.runner.session import Options, Outcome
 from sweep.spec import Spec
@@ -48,6 +49,7 @@ def run(
     profile: bool = False,
     quiet: bool = False,
     verbose: bool = False,
+    tensorboard: bool = False,
 ) -> LoadedSweep:
     """Run a sweep to its end, and give what it found.
 
@@ -76,6 +78,7 @@ def run(
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
         how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
+        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
         notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
         view = viewer(spec, notes, quiet=quiet, verbose=verbose)
         return _concluded(
@@ -99,6 +102,7 @@ def resume(
     memo: bool = True,
     quiet: bool = False,
     verbose: bool = False,
+    tensorboard: bool = False,
 ) -> LoadedSweep:
     """Go on with a sweep that was interrupted, killed, or is to be extended, and give what it found.
 
@@ -116,6 +120,7 @@ def resume(
         reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
         source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
         how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
+        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
         view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
         return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
 

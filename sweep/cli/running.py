@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -54,6 +52,7 @@ def run(
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
+    from sweep.export import beside
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
@@ -68,7 +67,7 @@ def run(
         inline=inline,
         memo=not no_memo,
         profile=profile,
-        beside=_followers(tensorboard=tensorboard),
+        beside=beside.wanted(tensorboard=tensorboard),
     )
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
@@ -109,6 +108,7 @@ def resume(
 ) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     require_locks()
+    from sweep.export import beside
     from sweep.runner import planning, resuming, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
@@ -122,20 +122,10 @@ def resume(
         inline=inline,
         memo=not no_memo,
         retry_failed=retry_failed,
-        beside=_followers(tensorboard=tensorboard),
+        beside=beside.wanted(tensorboard=tensorboard),
     )
     outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
     conclude(outcome, quiet=quiet)
-
-
-def _followers(*, tensorboard: bool) -> Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]]:
-    """What else keeps up with the log while a sweep runs. Raises `InputError` where a library is missing."""
-    if not tensorboard:
-        return ()
-    from sweep.export import tensorboard as event_files
-
-    event_files.require()
-    return (event_files.LiveEventFiles,)
 
 
 class _Viewer:

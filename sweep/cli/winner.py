@@ -134,10 +134,12 @@ def retrain(
     inline: bool,
     quiet: bool,
     verbose: bool,
+    tensorboard: bool,
 ) -> None:
     """Train the winner again at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
+    from sweep.export import beside
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
@@ -156,6 +158,7 @@ def retrain(
         reuse=not no_reuse,
         inline=inline,
         memo=not no_memo,
+        beside=beside.wanted(tensorboard=tensorboard),
     )
     outcome = session.run(
         made.spec,

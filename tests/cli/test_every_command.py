@@ -152,6 +152,7 @@ OTHERS = (
     Row("best one --export one.yaml", 2, err="one.yaml: exists already; name a new folder"),
     Row("best one --export NEW --format tflite", 2, err="'tflite' is no format"),
     Row("retrain one --inline --name NEW --epochs 3 --seeds 2 --no-memo", out=r"(?s)\[2/2\].*results  results/NEW"),
+    Row("retrain one --inline --name NEW --tensorboard", out="events   tensorboard --logdir results/NEW/tens"),
     Row("retrain one --inline -q --trial 2 --results results --set seed=7", out="^rank +trial"),
     Row("retrain two --inline --trial 1 -v --max-concurrent 1 --no-reuse", out="results  results/two-retrain"),
     Row("retrain two --inline", 2, err="no single best trial; .*choose one with --trial N"),
