@@ -40,8 +40,10 @@ class Source:
 
     @cached_property
     def _reading(self) -> Reading:
-        ours = {name: tree for name, tree in self.trees.items() if _top(name) in OURS}
-        theirs = {name: tree for name, tree in self.trees.items() if name not in ours}
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        ours = {
+            name: tree for name, tree in self.trees.items() if _top(name) == "trainables"
+        }  # no parameter is sweep's
         return reading.read(theirs, ours, self.trainable.partition(":")[2])
 
     @property
