@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from trainables.data.chunks import Split, split, updates
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
-from trainables.loop import building
+from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
@@ -155,6 +155,18 @@ class KerasTrainable(Author):
             extends=trial.extends,
             structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
+
+    def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
+        """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
+        trial = self._begun()
+        if isinstance(trial.program, FitProgram) or trial.peak is None or trial.program.sets_no_rate:
+            raise refusals.Refused(
+                "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
+                "`training: {loop: fit}`"
+            )
+        with trial.placement.strategy.scope():
+            size, seed = trial.batch_size, trial.assignment.seed
+            yield from rate_finder.losses(trial.program, trial.train, rates, batch_size=size, seed=seed)
 
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""

@@ -113,6 +113,12 @@ class Program:
         measured = self._metrics() if self._graph.measured else {}
         return Trained({**measured, **_means(sums, data.size)}, finite, chunks.waited_s)
 
+    def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
+        """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
+        arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
+        sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
+        return float(sums["loss"]) / min(batch_size, len(chunk.order)) if bool(finite) else float("nan")
+
     def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
         """The loss and metrics over a whole data set, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
