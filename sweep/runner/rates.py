@@ -20,6 +20,7 @@ from sweep.spec import Spec
 LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
 MEMORY = 0.9  # of the smoothed loss: about the last ten updates
 DIVERGED = 4.0  # times the lowest smoothed loss
+FALLS = 1e-3  # of the largest loss: less is rounding
 CONFIGURATIONS = 2
 RATE = "learning_rate"
 
@@ -91,7 +92,7 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
 
 def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
     """The rate at which the smoothed loss falls fastest over five updates, before its lowest."""
-    if len(rates) < 10:
+    if len(rates) < 10 or smoothed[0] - min(smoothed) < FALLS * max(abs(loss) for loss in smoothed):
         return None
     end = min(range(len(smoothed)), key=smoothed.__getitem__)
     falls = [
