@@ -260,7 +260,7 @@ class StepGraph(Graph):
         names: list[str] = []
 
         def on_each() -> None:
-            x, y, *weight = example
+            x, y, *weight = tf.nest.map_structure(tf.convert_to_tensor, example)
             one = tf.constant(1)
             cut = Slice(one, tf.constant(0), one)
             cut.draws = Draws(one, one, one, cut.start, cut.stop, EVALUATION if place is None else 0)
