@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
-from trainables.loop.update import _cuts, _take
+from trainables.loop import batches
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.averaging import Average
@@ -93,8 +93,8 @@ class EpochAverage(Average):
             before = tf.cast(done + i, tf.float32)
 
             def on_each(given: Any) -> None:
-                (cut,) = _cuts(tf.shape(rows)[0], 1)
-                x, *_ = _take(given, rows[cut.start : cut.stop])
+                (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+                x, *_ = batches.take(given, rows[cut.start : cut.stop])
                 cut.draws = Draws(seed, first + i, cut.size, cut.start, cut.stop, EVALUATION)
                 with slices.entered(cut):
                     self._model(self._augment(x, cut.draws), training=True)

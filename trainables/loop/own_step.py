@@ -15,8 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.loop import sharpness
-from trainables.loop.update import Graph, _as_slices, _cuts, _take
+from trainables.loop import batches, sharpness
+from trainables.loop.update import Graph
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import updates
 from trainables.recipe.refusals import Refused
@@ -140,7 +140,7 @@ class StepGraph(Graph):
     def _apply_turn(self, turn: Turn, gradients: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizers[id(update)].apply([_as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizers[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
         self._strategy.run(apply, args=(gradients,))
 
@@ -161,9 +161,9 @@ class StepGraph(Graph):
         weights = [update.variables for update in turn]
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
-        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+        for cut in batches.cuts(tf.shape(rows)[0], self._recipe.micro_batches):
             with tf.control_dependencies([g for part in sums for g in part if g is not None]):
-                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+                x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
             with slices.entered(cut):
                 x = self._augment(x, cut.draws)
@@ -238,8 +238,8 @@ class StepGraph(Graph):
     def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         if self._test_step is None:
             return super()._evaluate(tensors, rows, seed, batch)
-        (cut,) = _cuts(tf.shape(rows)[0], 1)
-        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
             return self._shares(cut, x, y, sample_weight, (), counts=True)
@@ -295,7 +295,7 @@ class StepGraph(Graph):
     def _tried(self, examples: Any, size: int, turn: Turn, *, whole: bool) -> dict[str, float]:
         def on_each(tensors: Any) -> dict[str, tf.Tensor]:
             rows = tf.constant(size)
-            cuts = [Slice(rows, tf.constant(0), rows)] if whole else _cuts(rows, self._recipe.micro_batches)
+            cuts = [Slice(rows, tf.constant(0), rows)] if whole else batches.cuts(rows, self._recipe.micro_batches)
             sums: dict[str, tf.Tensor] = {}
             for cut in cuts:
                 x, y, *weight = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once

@@ -19,6 +19,7 @@ from trainables.data.chunks import Chunk, Split, updates
 from trainables.loop import profile
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
+from trainables.recipe.averaging import Average
 from trainables.replicas import additivity
 from trainables.state.initial import Parts
 from trainables.state.owned import State
@@ -41,7 +42,7 @@ class Program:
 
     def __init__(self, graph: Graph, parts: Parts) -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
-        self.loss_scale, self.average = graph.loss_scale, graph.average
+        self.loss_scale = graph.loss_scale
         self.by_epoch: EpochAverage | None = None
         self.hook_variables: Sequence[Any] = ()
         self._graph = graph
@@ -49,6 +50,11 @@ class Program:
         self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True, autograph=False)
         self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True, autograph=False)
         self._read_metrics = tf.function(graph.read_metrics, autograph=False)
+
+    @property
+    def average(self) -> Average | None:
+        """The averaged weights with which the model is evaluated at present, if any."""
+        return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
@@ -78,7 +84,7 @@ class Program:
         self.state.will_train()
         if not self.parts.give(fresh, self.state, self._averages()):
             return False
-        for average in (self.average, self.by_epoch):
+        for average in (self._graph.average, self.by_epoch):
             if average:
                 average.reset()
         return True
@@ -123,7 +129,7 @@ class Program:
         """The loss and metrics over a whole data set, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, done = self._graph.zeros(training=False), epoch * updates(data.size, batch_size)
-        average = self.by_epoch if self.by_epoch and self.by_epoch.began else self.average
+        average = self.average
         if average:
             average.swap()
         for chunk in data.chunks(batch_size, None, 0):
@@ -136,7 +142,7 @@ class Program:
         return {**self._metrics(), **_means(sums, data.size)}
 
     def _averages(self) -> list[Any]:
-        return [v for average in (self.average, self.by_epoch) if average for v in average.state]
+        return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]
 
     def _arguments(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int

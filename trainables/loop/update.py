@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from trainables.devices.precision import LossScale
-from trainables.loop import sharpness
+from trainables.loop import batches, sharpness
 from trainables.loop.hooks import Watch
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
@@ -93,7 +93,7 @@ class Graph:
         def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
             losses, finite = self.update(tensors, rows, rates[i], seed, first_update + i)
-            return i + 1, _added(totals, losses, rows), finite
+            return i + 1, batches.added(totals, losses, rows), finite
 
         _, totals, all_finite = tf.while_loop(
             lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
@@ -171,7 +171,7 @@ class Graph:
         def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
             losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows, seed, first_batch + i)))
-            return i + 1, _added(totals, losses, rows)
+            return i + 1, batches.added(totals, losses, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
         return totals
@@ -188,7 +188,7 @@ class Graph:
 
     def _apply(self, gradients: Any) -> None:
         def apply(found: list[Any]) -> None:
-            self.model.optimizer.apply([_as_slices(g) for g in found], self._updated)
+            self.model.optimizer.apply([batches.as_slices(g) for g in found], self._updated)
 
         self._strategy.run(apply, args=(gradients,))
         if self.average:
@@ -197,7 +197,7 @@ class Graph:
     def _one_of_each(self, gradients: Any) -> list[Any]:
         """Those of the first replica: all have the same."""
         return [
-            _as_slices(tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], g))
+            batches.as_slices(tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], g))
             for g in gradients
         ]
 
@@ -236,15 +236,15 @@ class Graph:
         sums: list[Any] = [None] * len(weights)
         losses = self.zeros(training=False)
         totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
-        for cut in _cuts(tf.shape(rows)[0], micro_batches):
+        for cut in batches.cuts(tf.shape(rows)[0], micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
             with tf.control_dependencies([g for g in sums if g is not None]):
-                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+                x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
             with slices.entered(cut):
                 x = self._augment(x, cut.draws)
                 with tf.GradientTape() as tape:
-                    predicted = _as_float32(model(x, training=True))
+                    predicted = batches.as_float32(model(x, training=True))
                     loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
                 found = tape.gradient(scaled, weights)
@@ -270,11 +270,11 @@ class Graph:
         return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
 
     def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        (cut,) = _cuts(tf.shape(rows)[0], 1)
-        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
-            predicted = _as_float32(self.model(x, training=False))
+            predicted = batches.as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
             self._count_metrics(cut, x, y, predicted, sample_weight)
         return losses
@@ -299,12 +299,12 @@ class Graph:
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
-        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
-            x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        for cut in batches.cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+            x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
             with slices.entered(cut):
-                predicted = _as_float32(self.model(x, training=False))
+                predicted = batches.as_float32(self.model(x, training=False))
                 self.model._compute_loss(x, y, predicted, sample_weight, training=False)
             counts = {name: counts[name] + cut.counts[name] for name in names}
         return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
@@ -330,42 +330,3 @@ class Graph:
         kinds = self._recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
         return optimizers.clip(gradients, bounds)
-
-
-def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
-    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
-
-    Micro-batches are the same parts of the global batch whatever the number of replicas.
-    """
-    context = tf.distribute.get_replica_context()
-    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
-    return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
-
-
-def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
-    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
-    return (*taken, None) if len(taken) == 2 else taken
-
-
-def _added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Sums of losses by examples, with one more batch."""
-    examples = tf.cast(tf.shape(rows)[0], tf.float32)
-    return {name: totals[name] + losses[name] * examples for name in totals}
-
-
-def _as_float32(predicted: Any) -> Any:
-    def cast(t: tf.Tensor) -> tf.Tensor:
-        if not t.dtype.is_floating or t.dtype == tf.float32:
-            return t
-        wide = tf.cast(t, tf.float32)
-        mask = getattr(t, "_keras_mask", None)
-        if mask is not None:
-            wide._keras_mask = mask
-        return wide
-
-    return tf.nest.map_structure(cast, predicted)
-
-
-def _as_slices(gradient: Any) -> Any:
-    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient
