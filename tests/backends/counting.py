@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReport, Stoppeded, Facts, OutOfMemory, Report
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Report, Stopped
 
 
 class Counting:
