@@ -170,7 +170,7 @@ class KerasTrainable(Author):
 
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""
-        self._begun().stopped = reason
+        self._begun().stopped = reason or "on_epoch_end() said so"
 
     def scale_rate(self, factor: float) -> None:
         """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
@@ -251,7 +251,9 @@ class KerasTrainable(Author):
                 made = building.make(self, hp, seed, record)
                 recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
                 kept = self._attributes()
-                built = building.build(self, made, hp, placement, recipe, seed, self._augment, kept, fit=fit)
+                built = building.build(
+                    self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
+                )
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy)  # tracing runs `augment`
             stopwatch.lap("compile")
@@ -294,9 +296,13 @@ class KerasTrainable(Author):
         return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
 
     def _augment(self, x: Any, draws: Draws) -> Any:
+        return self.augment(x, self._present(), draws)
+
+    def _present(self) -> Hyperparameters:
+        """Those of the present trial, for traces: a program outlives the trial that it was made for."""
         if self._hp is None:
             raise RuntimeError("no trial has begun")
-        return self.augment(x, self._hp, draws)
+        return self._hp
 
 
 _OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates"}

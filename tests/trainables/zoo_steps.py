@@ -69,7 +69,7 @@ class Adversarial(Animal):
         return {"judged": ops.softplus(-self.judge(batch.x)) + ops.softplus(self.judge(fake))}
 
 
-@entry(fast=True, fit=OWN, rated=False)
+@entry(fit=OWN, rated=False)
 class Alternating(Adversarial):
     pass
 
@@ -87,7 +87,7 @@ class AtOnce(Adversarial):
         return {"judged": ops.softplus(-self.judge(batch.x)) + ops.softplus(judged), "made": ops.softplus(-judged)}
 
 
-@entry(fast=True, fit=OWN)
+@entry(fit=OWN)
 class Wasserstein(Adversarial):
     """A gradient penalty, three updates of the critic for one of the maker, rates that follow the trial's."""
 
@@ -112,7 +112,7 @@ class Wasserstein(Adversarial):
         return {"critic": self.judge(fake) - self.judge(batch.x) + 10.0 * penalty, "penalty": penalty}
 
 
-@entry(fast=True, fit=OWN)
+@entry(fit=OWN)
 class Physics(OnCurve):
     """A network that solves u'' = -u along its first input, with u given at the examples; validated by itself."""
 
@@ -154,7 +154,7 @@ class Pairs(Animal):
         return {"loss": crossentropy(labels, 5.0 * ops.matmul(a, ops.transpose(all_b)), from_logits=True)}
 
 
-@entry(fast=True, fit=OWN)
+@entry(fit=OWN)
 class Contrastive(Pairs):
     pass
 
@@ -167,9 +167,9 @@ class ContrastiveInParts(Pairs):
 # ---- what callbacks are for
 
 
-@entry(fast=True, fit="it changes weights between epochs")
+@entry(fast=True, params={"sam_rho": 0.1, "swa_from": 2}, fit="it changes weights between epochs")
 class Hooked(BatchNorm):
-    """Counts in a variable, remembers, halves the rate, changes a weight, logs more, in both places."""
+    """Counts in a variable, remembers, halves the rate, changes a weight, logs more; sharpness and averages as well."""
 
     def model(self, hp: Any) -> keras.Model:
         self.steps, self.seen = (tf.Variable(0.0, trainable=False, name=name) for name in ("steps", "seen"))
@@ -189,7 +189,7 @@ class Hooked(BatchNorm):
             self.scale_rate(0.5)
 
 
-@entry(fast=True, params={"sam_rho": 0.1}, fit="fit has no second pass")
+@entry(params={"sam_rho": 0.1}, fit="fit has no second pass")
 class Sharp(BatchNorm):
     pass
 
@@ -199,6 +199,6 @@ class SharpStep(Wasserstein):
     pass
 
 
-@entry(fast=True, params={"swa_from": 2}, fit="fit does not validate with averages")
+@entry(params={"swa_from": 2}, fit="fit does not validate with averages")
 class EpochsAveraged(BatchNorm):
     pass

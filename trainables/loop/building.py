@@ -133,20 +133,23 @@ def build(
     recipe: Recipe,
     seed: int,
     augment: Augment,
+    present: Callable[[], Hyperparameters],
     kept: Mapping[str, object],
     *,
     fit: bool,
 ) -> Program | FitProgram:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
-    ``kept``: the author's attributes, which may hold other networks and what hooks count in.
+    ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
+    networks and what hooks count in.
     """
     parts = made.parts
+    stepping.check_signatures(author)
     callbacks = list(author.callbacks(hp))
     own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
     refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit)
     if made.turns and not fit:
-        graph = stepping.build(author, parts, made.turns, kept, hp, placement, recipe, augment)
+        graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, augment)
     else:
         _correct(author, parts, hp, placement, recipe, fit=fit)
         if fit:
@@ -154,7 +157,7 @@ def build(
                 parts, placement.strategy, hp, recipe, augment, author.first_example, seed, callbacks=callbacks
             )
         graph = _graph(author, parts, placement, recipe, augment)
-    graph.watch = stepping.watch(author, hp, parts.model)
+    graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)
     program = Program(graph, parts)
     program.sets_no_rate = not stepping.follow_the_rate(made.turns)

@@ -48,7 +48,7 @@ class StepGraph(Graph):
         self.optimizers = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, known once traced
-        self._measured = False
+        self._measured: set[bool] = set()  # whether training, and whether evaluation, count metrics
 
     # ---- what others ask for
 
@@ -72,6 +72,8 @@ class StepGraph(Graph):
         self._names = tuple({"loss": None, **trained}), ()
         if self._test_step is not None:
             self._names = self._names[0], tuple(self._traced_names(example, None, ()))
+        if self.model._compile_metrics is not None and not (self._measured or self.loses):
+            raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
         if self.watch:
             self.watch.prepare({name: tf.constant(0.0) for name in self._names[0]}, self.trained)
 
@@ -193,8 +195,10 @@ class StepGraph(Graph):
         training = bool(turn)
 
         def measure(predicted: Any) -> None:
-            self._measured |= training
-            if counts and self.model.compiled:
+            if self.model._compile_metrics is None:
+                raise Refused("batch.measure() has nothing to count; define metrics()")
+            self._measured.add(training)
+            if counts:
                 self._count_metrics(cut, x, y, predicted, sample_weight)
 
         batch = Batch(
@@ -244,10 +248,9 @@ class StepGraph(Graph):
         with slices.entered(cut):
             return self._shares(cut, x, y, sample_weight, (), counts=True)
 
-    @property
-    def measured(self) -> bool:
-        """Whether training counts the metrics."""
-        return self._measured
+    def measures(self, *, training: bool) -> bool:
+        """Whether training or evaluation counts the metrics."""
+        return training in self._measured or (self.loses and not training)
 
     @property
     def loses(self) -> bool:

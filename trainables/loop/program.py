@@ -6,6 +6,7 @@ it ready for another trial of the same structure.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,8 @@ class Program:
             chunk, none = next(validation.chunks(1, None, 0)), tf.constant(0)
             zeros = self._graph.zeros(training=False)
             self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none, none, none, zeros)
-        self._read_metrics()
+        if any(self._graph.measures(training=training) for training in (True, False)):
+            self._read_metrics()
         scale = self.loss_scale.variables if self.loss_scale else []
         model = self.model
         known = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *scale, *self._averages()]
@@ -75,8 +77,9 @@ class Program:
         if not self._graph.whole:
             examples = train.examples(additivity.EXAMPLES)
             if self._graph.loses:
+                read = functools.partial(self._metrics, training=False)
                 additivity.check(model, self._graph.losses, examples, self.state.rewind)
-                additivity.check_metrics(model, strategy, examples, self._metrics, self.state.rewind)
+                additivity.check_metrics(model, strategy, examples, read, self.state.rewind)
             self._graph.check(examples, self.state.rewind)
 
     def begin_as(self, fresh: Parts) -> bool:
@@ -116,8 +119,7 @@ class Program:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
             self.by_epoch.count(data.chunks(batch_size, seed, epoch), batch_size, seed, first)
-        measured = self._metrics() if self._graph.measured else {}
-        return Trained({**measured, **_means(sums, data.size)}, finite, chunks.waited_s)
+        return Trained({**self._metrics(training=True), **_means(sums, data.size)}, finite, chunks.waited_s)
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
@@ -139,7 +141,7 @@ class Program:
             done += count
         if average:
             average.swap()
-        return {**self._metrics(), **_means(sums, data.size)}
+        return {**self._metrics(training=False), **_means(sums, data.size)}
 
     def _averages(self) -> list[Any]:
         return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]
@@ -152,9 +154,10 @@ class Program:
         numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
         return (chunk.tensors, tf.constant(chunk.order), tf.constant(padded), *map(tf.constant, numbers))
 
-    def _metrics(self) -> dict[str, float]:
+    def _metrics(self, *, training: bool) -> dict[str, float]:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
-        return scalars({name: value.numpy() for name, value in self._read_metrics().items()})
+        found = self._read_metrics() if self._graph.measures(training=training) else {}
+        return scalars({name: value.numpy() for name, value in found.items()})
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -23,6 +24,7 @@ from trainables.state import scope
 from trainables.state.initial import Parts
 
 OF_STEPS = ("test_step", "updates")
+NEW = ("train_step", *OF_STEPS, "on_epoch_end", "on_train_batch_end", "callbacks")
 
 
 def overrides(author: Author, name: str) -> bool:
@@ -69,7 +71,7 @@ def build(
     parts: Parts,
     given: Sequence[Turn],
     kept: Mapping[str, object],
-    hp: Hyperparameters,
+    present: Callable[[], Hyperparameters],
     placement: Placement,
     recipe: Recipe,
     augment: Any,
@@ -78,7 +80,7 @@ def build(
     model, optimizer = parts.model, parts.optimizer
     networks = _networks(model, given, kept)
     whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
-    if hp.flag("gradient_checkpointing", default=False):
+    if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
     random_layers.install()
     keras_corrections.leave_losses_whole()
@@ -115,7 +117,9 @@ def build(
             "define one, or return None as validation data"
         )
     scope.check(model, placement.strategy)
-    test_step = functools.partial(_call, author, "test_step", model, hp) if overrides(author, "test_step") else None
+    test_step = (
+        functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
+    )
     return StepGraph(
         model,
         placement.strategy,
@@ -124,18 +128,18 @@ def build(
         losses,
         augment,
         optimizers.take_average(optimizer),
-        train_step=functools.partial(_call, author, "train_step", model, hp),
+        train_step=functools.partial(_call, author, "train_step", model, present),
         test_step=test_step,
         turns=given,
         networks=networks,
     )
 
 
-def watch(author: Author, hp: Hyperparameters, model: keras.Model) -> Watch | None:
+def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:
     """The author's `on_train_batch_end`, where he has one."""
     if not overrides(author, "on_train_batch_end"):
         return None
-    return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, hp))
+    return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
 
 
 def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
@@ -145,8 +149,21 @@ def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
     return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
 
 
-def _call(author: Author, method: str, model: keras.Model, hp: Hyperparameters, batch: Any) -> Any:
-    return getattr(author, method)(model, batch, hp)
+def check_signatures(author: Author) -> None:
+    """Raise Refused for a method of the author's that takes other arguments than it is given, as Keras's hooks do."""
+    for name in NEW:
+        wanted = [*inspect.signature(getattr(Author, name)).parameters]
+        try:
+            inspect.signature(getattr(type(author), name)).bind(*wanted)
+        except TypeError:
+            given = inspect.signature(getattr(type(author), name)).parameters
+            raise Refused(
+                f"{type(author).__name__}.{name}({', '.join(given)}) is called with ({', '.join(wanted)})"
+            ) from None
+
+
+def _call(author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any) -> Any:
+    return getattr(author, method)(model, batch, present())
 
 
 def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:

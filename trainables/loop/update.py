@@ -113,9 +113,8 @@ class Graph:
         """Variables beside those of model and optimizer."""
         return []
 
-    @property
-    def measured(self) -> bool:
-        """Whether training counts the metrics."""
+    def measures(self, *, training: bool) -> bool:
+        """Whether training or evaluation counts the metrics."""
         return True
 
     @property

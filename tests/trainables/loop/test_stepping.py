@@ -154,6 +154,42 @@ def test_updates_without_a_step_are_no_use() -> None:
         train(Lone(), assignment())
 
 
+class Measured(Small):
+    """Metrics of its own, with a validation that does not count them."""
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        return ["accuracy"]
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        predicted = model(batch.x, training=True)
+        if hp.get("measures", False):
+            batch.measure(predicted)
+        return {"loss": crossentropy(batch.y, predicted, from_logits=True)}
+
+    def test_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        return {"loss": crossentropy(batch.y, model(batch.x), from_logits=True)}
+
+
+def test_metrics_are_counted_where_the_step_says_so_or_refused() -> None:
+    assert set(train(Measured(), assignment(measures=True))[-1].metrics) == {"accuracy", "loss", "val_loss"}
+    with pytest.raises(Refused, match=r"metrics\(\) are never counted: call batch.measure"):
+        train(Measured(), assignment())
+    with pytest.raises(Refused, match=r"has nothing to count; define metrics\(\)"):
+        train(type("Bare", (Measured,), {"metrics": Small.metrics})(), assignment(measures=True))
+
+
+class Signed(Small):
+    def on_epoch_end(self, epoch: int, logs: Any) -> None:  # type: ignore[override]
+        pass
+
+
+def test_a_hook_with_the_arguments_of_keras_is_told_ours() -> None:
+    with pytest.raises(
+        Refused, match=r"Signed.on_epoch_end\(self, epoch, logs\) is called with \(self, epoch, logs, model, hp\)"
+    ):
+        train(Signed(), assignment())
+
+
 class OwnRate(Updating):
     given = staticmethod(lambda model: [Update("loss", model, keras.optimizers.SGD(0.1))])
 
