@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from small import Small, assignment, metrics, train, weights
-from zoo_steps import Distilled, Pairs, Wasserstein
+from zoo_steps import Alternating, Distilled, Pairs
 
 from trainables.keras_trainable import Update
 from trainables.recipe.refusals import Refused
@@ -45,12 +45,7 @@ class Unweighted(Stepping):
 
 
 def test_the_default_step_written_out_is_the_default_step() -> None:
-    for params in (
-        {},
-        {"class_weights": "balanced"},
-        {"micro_batches": 3},
-        {"optimizer": "adamw", "weight_decay": 0.1},
-    ):
+    for params in ({"class_weights": "balanced"}, {"micro_batches": 3, "optimizer": "adamw", "weight_decay": 0.1}):
         ours, default = Stepping(), Small()
         mine, theirs = (metrics(train(kind, assignment(epochs=3, **params))) for kind in (ours, default))
         for a, b in zip(mine, theirs, strict=True):
@@ -59,9 +54,8 @@ def test_the_default_step_written_out_is_the_default_step() -> None:
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-@pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_scales_and_checks_as_the_default_step_does(precision: str) -> None:
-    training = {"precision": precision}
+def test_half_precision_scales_and_checks_as_the_default_step_does() -> None:
+    training = {"precision": "mixed_float16"}
     mine, theirs = (metrics(train(kind(), assignment(epochs=3, training=training))) for kind in (Stepping, Small))
     for a, b in zip(mine, theirs, strict=True):
         assert a == pytest.approx(b, abs=2e-2)
@@ -203,10 +197,11 @@ def test_a_learning_rate_without_effect_is_refused() -> None:
 
 
 def test_networks_beside_the_model_are_part_of_a_checkpoint() -> None:
-    ours = Wasserstein()
-    train(ours, assignment(epochs=1))
+    ours, own = Alternating(), assignment(epochs=1)
+    object.__setattr__(own, "params", {"batch_size": 16})
+    train(ours, own)
     paths = list(ours._begun().program.state)
-    assert sum("adam" in path for path in paths) > 4  # the critic's moments
+    assert sum("adam" in path for path in paths) > 12  # the moments of both
     teaching = Distilled()
     train(teaching, assignment(epochs=1))
     held = teaching._begun().program.state
