@@ -15,13 +15,14 @@ from typing import Any
 
 import keras
 
-from sweep.contract import Assignment, Facts, Report, Stopped
+from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data import class_weights, fingerprint, node_cache
+from trainables.data import class_weights, fingerprint, joining, node_cache
 from trainables.data.chunks import Split, split, updates
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
+from trainables.export import exporting, plain_model
 from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
@@ -52,6 +53,7 @@ class KerasTrainable(Author):
     def __init__(self) -> None:
         self._programs = Programs()
         self._data: tuple[Placement, Reads, Split, Split | None] | None = None
+        self._whole = False  # whether that is all data, joined for training
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: attributes.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
@@ -80,7 +82,8 @@ class KerasTrainable(Author):
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        train, validation = self._load(hp, placement, assignment.shared)
+        whole = bool(options.get("all_data", False))
+        train, validation = self._load(hp, placement, assignment.shared, whole=whole)
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         with placement.strategy.scope(), precision.policy(dtype):
@@ -176,6 +179,17 @@ class KerasTrainable(Author):
         """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
         self._begun().scale_rate(factor)
 
+    def trained_model(self) -> keras.Model:
+        """The present trial's model by itself, with the weights that it is validated with."""
+        return self._plain().model
+
+    def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
+        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        trial = self._begun()
+        exporting.check(trial, formats)
+        text = self.preprocessing(trial.hp)
+        return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
+
     # ---- how it is done
 
     def _epoch_hook(self, hp: Hyperparameters, model: keras.Model, reads: Reads) -> EpochHook | None:
@@ -193,9 +207,24 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
-    def _load(self, hp: Hyperparameters, placement: Placement, shared: Path | None) -> tuple[Split, Split | None]:
-        if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
+    def _plain(self) -> plain_model.Plain:
+        trial, attributes, live = self._begun(), self._attributes(), self.live
+        self._set_attributes(self._bare or {})
+        try:
+            return plain_model.rebuilt(self, trial)
+        finally:
+            self.live = live
+            self._set_attributes(attributes)
+
+    def _load(
+        self, hp: Hyperparameters, placement: Placement, shared: Path | None, *, whole: bool
+    ) -> tuple[Split, Split | None]:
+        if whole:
+            refusals.check_unjudged(hp)
+        known = self._data is not None and self._whole is whole
+        if known and self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
             return self._data[2:]
+        self._whole = whole
         self._data = None  # two data sets at once may not fit
         if self._bare is not None:
             self._set_attributes(self._bare)
@@ -203,6 +232,8 @@ class KerasTrainable(Author):
         (train_data, validation_data), reads = node_cache.shared(
             shared, hp, lambda: self.data(hp), lambda: attributes.changed(before, attributes.of(self, _OWN))
         )
+        if whole:  # one set, of which nothing is held out
+            train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
         after = attributes.of(self, _OWN)

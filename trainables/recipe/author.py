@@ -97,6 +97,10 @@ class Author:
         """
         return x
 
+    def preprocessing(self, hp: Hyperparameters) -> str:
+        """What must be done to raw inputs before this model predicts, in words; it goes along with an exported one."""
+        return ""
+
     # ---- a training step of one's own
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
