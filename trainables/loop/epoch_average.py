@@ -52,7 +52,7 @@ class EpochAverage(Average):
     @property
     def began(self) -> bool:
         """Whether any weights were counted."""
-        return float(self._started.numpy()) > 0
+        return float(self.started.numpy()) > 0
 
     def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
         """Count the present weights in; ``chunks``: the training data, ``first``: the epoch's first update."""
@@ -69,12 +69,12 @@ class EpochAverage(Average):
         self.swap()
 
     def _count_weights(self) -> None:
-        count = self._started + 1.0
-        for average, weight in list(zip(self.variables, self._weights, strict=True))[: self._averaged]:
-            self._strategy.extended.update(
+        count = self.started + 1.0
+        for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
+            self.strategy.extended.update(
                 average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), args=(weight.value, count)
             )
-        self._started.assign(count)
+        self.started.assign(count)
 
     def _normalise_chunk(
         self,
@@ -103,7 +103,7 @@ class EpochAverage(Average):
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     layer.momentum = before / (before + 1.0)
-                self._strategy.run(on_each, args=(tensors,))
+                self.strategy.run(on_each, args=(tensors,))
             return (i + 1,)
 
         tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))

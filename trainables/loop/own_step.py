@@ -99,19 +99,19 @@ class StepGraph(Graph):
                 self._rate(update, rate)
             again = functools.partial(self._of_turn, turn=turn, place=place, again=True)
             run = functools.partial(self._of_turn, turn=turn, place=place)
-            gradients, means = self._strategy.run(run, args=(tensors, rows, seed, number))
-            means = self._sum(means)
-            if self._recipe.sharpness:
+            gradients, means = self.strategy.run(run, args=(tensors, rows, seed, number))
+            means = self.summed(means)
+            if self.recipe.sharpness:
                 with ExitStack() as stack:
                     others = [v for network in self._networks for v in network.non_trainable_variables]
                     for update, part in zip(turn, gradients, strict=True):
                         changed, rho = self._changed[id(update)], self.live.number("sam_rho")
-                        stack.enter_context(sharpness.climbed(self._strategy, changed, part, rho, others))
+                        stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
                         others = []
-                    gradients, _ = self._strategy.run(again, args=(tensors, rows, seed, number))
+                    gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
-            good = self._finite(gradients, total)
+            good = self.are_finite(gradients, total)
             if self.loss_scale:
                 self.loss_scale.update(good)
                 tf.cond(good, functools.partial(self._apply_turn, turn, gradients), lambda: None)
@@ -121,7 +121,7 @@ class StepGraph(Graph):
             finite = tf.logical_and(finite, good)
             values |= means
             minimised |= losses
-            flat_ones = [g for part in gradients for g in self._one_of_each(part)]
+            flat_ones = [g for part in gradients for g in self.one_of_each(part)]
             variables = [v for update in turn for v in self._changed[id(update)]]
             found += list(zip(flat_ones, variables, strict=True))
         if self.average:
@@ -135,7 +135,7 @@ class StepGraph(Graph):
     def _rate(self, update: Update, rate: tf.Tensor) -> None:
         optimizer = self.optimizers[id(update)]
         if update.optimizer is None:
-            self._set_rate(rate)
+            self.set_rate(rate)
         elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
             optimizer.learning_rate.assign(rate * tf.convert_to_tensor(update.rate))
 
@@ -144,7 +144,7 @@ class StepGraph(Graph):
             for update, part in zip(turn, found, strict=True):
                 self.optimizers[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
-        self._strategy.run(apply, args=(gradients,))
+        self.strategy.run(apply, args=(gradients,))
 
     # ---- what is traced, on each replica
 
@@ -163,12 +163,12 @@ class StepGraph(Graph):
         weights = [update.variables for update in turn]
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
-        for cut in batches.cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             with tf.control_dependencies([g for part in sums for g in part if g is not None]):
                 x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
             with slices.entered(cut):
-                x = self._augment(x, cut.draws)
+                x = self.augment(x, cut.draws)
                 if place:
                     cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
@@ -177,16 +177,15 @@ class StepGraph(Graph):
                     scaled = [shares[update.loss] * scale for update in turn]
                 found = [tape.gradient(loss, part) for loss, part in zip(scaled, weights, strict=True)]
             sums = [
-                [self._add(old, new) for old, new in zip(*parts, strict=True)]
-                for parts in zip(sums, found, strict=True)
+                [self.add(old, new) for old, new in zip(*parts, strict=True)] for parts in zip(sums, found, strict=True)
             ]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             if not self._changed[id(update)]:
                 raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
-        clips = again or not self._recipe.sharpness
-        return [self._global([g for g in part if g is not None], clips=clips) for part in sums], values
+        clips = again or not self.recipe.sharpness
+        return [self.whole_batch([g for g in part if g is not None], clips=clips) for part in sums], values
 
     def _shares(
         self, cut: Slice, x: Any, y: Any, sample_weight: Any, turn: Turn, *, counts: bool
@@ -199,7 +198,7 @@ class StepGraph(Graph):
                 raise Refused("batch.measure() has nothing to count; define metrics()")
             self._measured.add(training)
             if counts:
-                self._count_metrics(cut, x, y, predicted, sample_weight)
+                self.count_metrics(cut, x, y, predicted, sample_weight)
 
         batch = Batch(
             x,
@@ -222,7 +221,7 @@ class StepGraph(Graph):
         missing = [update.loss for update in turn if update.loss not in means]
         if missing:
             raise Refused(f"train_step() returned {', '.join(means)}, expected {' and '.join(missing)} among them")
-        if self._recipe.micro_batches > 1 and any(loss.counts_first for loss in self.losses):
+        if self.recipe.micro_batches > 1 and any(loss.counts_first for loss in self.losses):
             raise Refused(
                 f"{name}() has a masked or weighted mean, whose divisor micro_batches do not know; leave them"
             )
@@ -234,14 +233,14 @@ class StepGraph(Graph):
         """Values of all examples of the batch, in its order."""
         if cut.parts == 1:
             return values
-        if self._recipe.micro_batches > 1:
+        if self.recipe.micro_batches > 1:
             raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
         context = tf.distribute.get_replica_context()
         return tf.nest.map_structure(lambda leaf: context.all_gather(leaf[: cut.count], 0), values)
 
-    def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         if self._test_step is None:
-            return super()._evaluate(tensors, rows, seed, batch)
+            return super().evaluate(tensors, rows, seed, batch)
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
@@ -268,10 +267,10 @@ class StepGraph(Graph):
             cut = Slice(one, tf.constant(0), one)
             cut.draws = Draws(one, one, one, cut.start, cut.stop, EVALUATION if place is None else 0)
             with slices.entered(cut):
-                x = self._augment(x, cut.draws) if turn else x
+                x = self.augment(x, cut.draws) if turn else x
                 names[:] = self._shares(cut, x, y, weight[0] if weight else None, turn, counts=True)
 
-        _trace(lambda: self._strategy.run(on_each))
+        _trace(lambda: self.strategy.run(on_each))
         return names
 
     def check(self, examples: Any, put_back: Callable[[], None]) -> None:
@@ -298,7 +297,7 @@ class StepGraph(Graph):
     def _tried(self, examples: Any, size: int, turn: Turn, *, whole: bool) -> dict[str, float]:
         def on_each(tensors: Any) -> dict[str, tf.Tensor]:
             rows = tf.constant(size)
-            cuts = [Slice(rows, tf.constant(0), rows)] if whole else batches.cuts(rows, self._recipe.micro_batches)
+            cuts = [Slice(rows, tf.constant(0), rows)] if whole else batches.cuts(rows, self.recipe.micro_batches)
             sums: dict[str, tf.Tensor] = {}
             for cut in cuts:
                 x, y, *weight = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once
@@ -311,10 +310,10 @@ class StepGraph(Graph):
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
         with _settled(self._networks):
             run = tf.function(
-                lambda given: self._strategy.run(on_each, args=(given,)), input_signature=[specs], autograph=False
+                lambda given: self.strategy.run(on_each, args=(given,)), input_signature=[specs], autograph=False
             )
             found = run(examples)
-        one = {name: self._strategy.experimental_local_results(value) for name, value in found.items()}
+        one = {name: self.strategy.experimental_local_results(value) for name, value in found.items()}
         return {name: float(sum(map(float, parts[:1] if whole else parts))) for name, parts in one.items()}
 
 

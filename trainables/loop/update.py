@@ -59,10 +59,10 @@ class Graph:
         """``own_average``: the momentum with which the author's optimizer would average the weights."""
         self.model = model
         self.live = live
-        self._strategy = strategy
-        self._recipe = recipe
+        self.strategy = strategy
+        self.recipe = recipe
         self.losses = losses
-        self._augment = augment
+        self.augment = augment
         self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
@@ -134,15 +134,15 @@ class Graph:
         self, tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """One update with the examples of these rows; its mean losses, and whether they and it are finite."""
-        self._set_rate(rate)
-        gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, number))
-        losses = self._sum(losses)
-        if self._recipe.sharpness:
+        self.set_rate(rate)
+        gradients, losses = self.strategy.run(self._gradients, args=(tensors, rows, seed, number))
+        losses = self.summed(losses)
+        if self.recipe.sharpness:
             again = functools.partial(self._gradients, again=True)
             others = self.model.non_trainable_variables
-            with sharpness.climbed(self._strategy, self._updated, gradients, self.live.number("sam_rho"), others):
-                gradients, _ = self._strategy.run(again, args=(tensors, rows, seed, number))
-        finite = self._finite(gradients, losses["loss"])
+            with sharpness.climbed(self.strategy, self._updated, gradients, self.live.number("sam_rho"), others):
+                gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
+        finite = self.are_finite(gradients, losses["loss"])
         if self.loss_scale:
             self.loss_scale.update(finite)
             tf.cond(finite, lambda: self._apply(gradients), lambda: None)
@@ -150,7 +150,7 @@ class Graph:
         else:
             self._apply(gradients)
         if self.watch:
-            losses |= self.watch(number, losses, self._one_of_each(gradients), self._updated)
+            losses |= self.watch(number, losses, self.one_of_each(gradients), self._updated)
         return losses, finite
 
     def evaluate_chunk(
@@ -169,7 +169,7 @@ class Graph:
 
         def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows, seed, first_batch + i)))
+            losses = self.summed(self.strategy.run(self.evaluate, args=(tensors, rows, seed, first_batch + i)))
             return i + 1, batches.added(totals, losses, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
@@ -181,32 +181,32 @@ class Graph:
         watched = self.watch.names if training and self.watch else ()
         return {name: tf.constant(0.0) for name in ("loss", *named, *watched)}
 
-    def _sum(self, values: _T) -> _T:
-        reduced: _T = self._strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
+    def summed(self, values: _T) -> _T:
+        reduced: _T = self.strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
         return reduced
 
     def _apply(self, gradients: Any) -> None:
         def apply(found: list[Any]) -> None:
             self.model.optimizer.apply([batches.as_slices(g) for g in found], self._updated)
 
-        self._strategy.run(apply, args=(gradients,))
+        self.strategy.run(apply, args=(gradients,))
         if self.average:
             self.average.update()
 
-    def _one_of_each(self, gradients: Any) -> list[Any]:
+    def one_of_each(self, gradients: Any) -> list[Any]:
         """Those of the first replica: all have the same."""
         return [
-            batches.as_slices(tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], g))
+            batches.as_slices(tf.nest.map_structure(lambda t: self.strategy.experimental_local_results(t)[0], g))
             for g in gradients
         ]
 
-    def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = [self._strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+    def are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
+        one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
         floats = [g for g in one if g.dtype.is_floating]
         checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)]
         return tf.reduce_all(tf.stack(checks))
 
-    def _set_rate(self, rate: tf.Tensor) -> None:
+    def set_rate(self, rate: tf.Tensor) -> None:
         current = self.model.optimizer.learning_rate
         if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
             current.assign(rate)
@@ -230,7 +230,7 @@ class Graph:
 
         ``again``: it was counted already, and the weights are where it is steepest.
         """
-        model, micro_batches = self.model, self._recipe.micro_batches
+        model, micro_batches = self.model, self.recipe.micro_batches
         weights = model.trainable_variables
         sums: list[Any] = [None] * len(weights)
         losses = self.zeros(training=False)
@@ -241,44 +241,44 @@ class Graph:
                 x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
             with slices.entered(cut):
-                x = self._augment(x, cut.draws)
+                x = self.augment(x, cut.draws)
                 with tf.GradientTape() as tape:
                     predicted = batches.as_float32(model(x, training=True))
                     loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
                 found = tape.gradient(scaled, weights)
                 if not again:
-                    self._count_metrics(cut, x, y, predicted, sample_weight)
-            sums = [self._add(old, new) for old, new in zip(sums, found, strict=True)]
+                    self.count_metrics(cut, x, y, predicted, sample_weight)
+            sums = [self.add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        clips = again or not self._recipe.sharpness
-        return self._global([g for g in sums if g is not None], clips=clips), losses
+        clips = again or not self.recipe.sharpness
+        return self.whole_batch([g for g in sums if g is not None], clips=clips), losses
 
-    def _add(self, old: Any, new: Any) -> Any:
+    def add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
 
         To clip, or for their norm, they must be known as a whole.
         """
         if new is None:
             return old
-        whole = self._recipe.clipping or self._recipe.sharpness
+        whole = self.recipe.clipping or self.recipe.sharpness
         if not isinstance(new, tf.IndexedSlices) or whole or isinstance(old, tf.Tensor):
             return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
 
-    def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
-            self._count_metrics(cut, x, y, predicted, sample_weight)
+            self.count_metrics(cut, x, y, predicted, sample_weight)
         return losses
 
-    def _count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
+    def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
         def count() -> tf.Tensor:
             returned = self.model.compute_metrics(x, y, predicted, sample_weight)
             if type(self.model).compute_metrics is not keras.Model.compute_metrics:
@@ -298,7 +298,7 @@ class Graph:
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
-        for cut in batches.cuts(tf.shape(rows)[0], self._recipe.micro_batches):
+        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
@@ -318,7 +318,7 @@ class Graph:
             return {"loss": tf.cast(loss, tf.float32), **named}
         return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
 
-    def _global(self, gradients: list[Any], *, clips: bool = True) -> list[Any]:
+    def whole_batch(self, gradients: list[Any], *, clips: bool = True) -> list[Any]:
         """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
         dense = iter(slices.sum_over_replicas([g for g in gradients if not isinstance(g, tuple)]))
         rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
@@ -326,6 +326,6 @@ class Graph:
         if self.loss_scale:
             scale = self.loss_scale.scale
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
-        kinds = self._recipe.clipping if clips else ()
+        kinds = self.recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
         return optimizers.clip(gradients, bounds)
