@@ -25,6 +25,7 @@ __all__ = [
     "OutOfMemory",
     "Params",
     "Report",
+    "Stopped",
     "Trainable",
     "Value",
 ]
@@ -63,7 +64,7 @@ Report: TypeAlias = Callable[[EpochReported], bool]
 class Trainable(Protocol):
     """One model and its data; a worker makes one object and gives it trial after trial.
 
-    Raises out of any method: `Diverged`, `OutOfMemory`, or anything else, which fails the trial. After
+    Raises out of any method: `Diverged`, `Stopped`, `OutOfMemory`, or anything else, which fails the trial. After
     `OutOfMemory` a new object is given the trial with ``accumulate`` doubled.
     """
 
@@ -129,6 +130,10 @@ class NotExportable(Exception):
 
 class Diverged(Exception):
     """The loss, a gradient or a weight became NaN or infinite."""
+
+
+class Stopped(Exception):
+    """The trainable ends its trial before its last epoch, for this reason; all it has reported counts."""
 
 
 class OutOfMemory(Exception):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from sweep.contract import Assignment, Exported, Facts, Report
+from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data import class_weights, fingerprint, joining, node_cache
 from trainables.data.chunks import Split, split, updates
@@ -23,9 +23,10 @@ from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model
-from trainables.loop import building
+from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
+from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Trial
@@ -34,8 +35,11 @@ from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers, plateau, refusals, schedules
 from trainables.recipe.author import Author
+from trainables.recipe.updates import Batch, Update
 from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
+
+__all__ = ["Batch", "KerasTrainable", "Update"]
 
 VALIDATION_BATCH = 256
 
@@ -57,6 +61,7 @@ class KerasTrainable(Author):
         self._fingerprint: str | None = None
         self._hp: Hyperparameters | None = None
         self._trial: Trial | None = None
+        self.memory: dict[str, Any] = {}
 
     @property
     def example(self) -> tuple[Any, ...]:
@@ -67,6 +72,7 @@ class KerasTrainable(Author):
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial = None
+        self.memory = {}
         owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -110,24 +116,30 @@ class KerasTrainable(Author):
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement),
+            on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
 
     def train(self, report: Report) -> None:
-        """Train epoch by epoch until all are done or the report says to pause; raises Diverged."""
+        """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
         trial = self._begun()
         while not trial.finished:
             if not report(trial.train_epoch()):
                 return
+        if trial.stopped:
+            raise Stopped(trial.stopped)
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
-        return checkpoint.save(folder, trial.program.state, trial.state())
+        about = {**trial.state(), "memory": checked_memory(self.memory)}
+        return checkpoint.save(folder, trial.program.state, about)
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
         trial = self._begun()
-        trial.restore(checkpoint.restore(folder, trial.program.state))
+        about = checkpoint.restore(folder, trial.program.state)
+        trial.restore(about)
+        self.memory = dict(about.get("memory", {}))
         return trial.epoch
 
     def facts(self) -> Facts:
@@ -147,6 +159,26 @@ class KerasTrainable(Author):
             structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
 
+    def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
+        """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
+        trial = self._begun()
+        if isinstance(trial.program, FitProgram) or trial.peak is None or trial.program.sets_no_rate:
+            raise refusals.Refused(
+                "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
+                "`training: {loop: fit}`"
+            )
+        with trial.placement.strategy.scope():
+            size, seed = trial.batch_size, trial.assignment.seed
+            yield from rate_finder.losses(trial.program, trial.train, rates, batch_size=size, seed=seed)
+
+    def stop(self, reason: str) -> None:
+        """End this trial as completed after the present epoch; for `on_epoch_end`."""
+        self._begun().stopped = reason or "on_epoch_end() said so"
+
+    def scale_rate(self, factor: float) -> None:
+        """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
+        self._begun().scale_rate(factor)
+
     def trained_model(self) -> keras.Model:
         """The present trial's model by itself, with the weights that it is validated with."""
         return self._plain().model
@@ -159,6 +191,16 @@ class KerasTrainable(Author):
         return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
 
     # ---- how it is done
+
+    def _epoch_hook(self, hp: Hyperparameters, model: keras.Model, reads: Reads) -> EpochHook | None:
+        if type(self).on_epoch_end is Author.on_epoch_end:
+            return None
+
+        def hook(epoch: int, logs: dict[str, float]) -> None:
+            with hp.recording(reads):
+                self.on_epoch_end(epoch, logs, model, hp)
+
+        return EpochHook(self, hook, _OWN | {name.removeprefix("self.") for name in self._left})
 
     def _begun(self) -> Trial:
         if self._trial is None:
@@ -204,6 +246,7 @@ class KerasTrainable(Author):
             validation = split(validation_data, placement.strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
         self.first_example, self.some_targets = train.example(), train.some_targets()
+        self.validates = validation is not None
         self._data = placement, reads, train, validation
         return train, validation
 
@@ -238,7 +281,10 @@ class KerasTrainable(Author):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
-                built = building.build(self, made, hp, placement, recipe, seed, self._augment, fit=fit)
+                kept = self._attributes()
+                built = building.build(
+                    self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
+                )
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy)  # tracing runs `augment`
             stopwatch.lap("compile")
@@ -281,12 +327,16 @@ class KerasTrainable(Author):
         return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
 
     def _augment(self, x: Any, draws: Draws) -> Any:
+        return self.augment(x, self._present(), draws)
+
+    def _present(self) -> Hyperparameters:
+        """Those of the present trial, for traces: a program outlives the trial that it was made for."""
         if self._hp is None:
             raise RuntimeError("no trial has begun")
-        return self.augment(x, self._hp, draws)
+        return self._hp
 
 
-_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets"}
+_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates"}
 
 
 def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:

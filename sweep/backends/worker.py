@@ -21,7 +21,7 @@ from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
 from sweep.backends.unread import Unread
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, Trainable
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
@@ -227,7 +227,7 @@ class Worker:
             )
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
-        began = time.monotonic()
+        began, told = time.monotonic(), ""
         if not trial.begun:
             if self._job.stop_file.exists():
                 return Status.INTERRUPTED, "stopped before it began", None
@@ -240,7 +240,10 @@ class Worker:
                 return Status.RUNNING, "", None
         if not self._done(trial, epochs):
             trial.paused = False
-            self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
+            try:
+                self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
+            except Stopped as stopped:
+                told = one_line(stopped)
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:
@@ -250,7 +253,8 @@ class Worker:
         if self._done(trial, epochs):
             return self._complete(trial, epochs, "" if trial.done >= trial.epochs else self._reached(epochs) or "")
         if not trial.paused:
-            return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}")
+            why = f": {told}" if told else ""
+            return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 @options.results
 @options.simulate_gpus
 @click.option("--time", "timed", is_flag=True, help="Train two epochs of two trials to predict the hours.")
+@click.option(
+    "--find-lr", is_flag=True, help="Try rising learning rates on the first configurations; changes no result."
+)
 @options.as_json
 def plan(
     file: Path,
@@ -31,6 +34,7 @@ def plan(
     results: Path,
     simulate_gpus: int | None,
     timed: bool,
+    find_lr: bool,
     as_json: bool,
 ) -> None:
     """Validate a sweep file and say what running it takes; nothing is kept.
@@ -40,8 +44,9 @@ def plan(
     from rich.console import Console
 
     from sweep import spec as specs
+    from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import noise, planning, pricing, warm_start
+    from sweep.runner import noise, planning, pricing, rates, warm_start
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -60,10 +65,17 @@ def plan(
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
     planned = planning.plan(spec, simulate_gpus, timing, learn, folders)
+    curves = []
+    if find_lr:
+        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
+            curves = rates.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     if as_json:
-        click.echo(json.dumps(as_dict(planned), indent=2))
-    else:
-        show_plan(planned, Console())
+        found = {"find_lr": [drawn.as_dict(curve) for curve in curves]} if find_lr else {}
+        click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
+        return
+    show_plan(planned, Console())
+    for curve in curves:
+        click.echo("\n" + "\n".join(drawn.lines(curve)))
 
 
 def note_ignored(spec: Spec) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Report
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Report, Stopped
 
 
 class Counting:
@@ -50,6 +50,8 @@ class Counting:
                     raise OutOfMemory("no room for 4 GiB")
                 case "huge":
                     raise OutOfMemory("no room at all")
+                case "stops":
+                    raise Stopped("it has seen enough")
                 case "patience":
                     return
                 case "waits":

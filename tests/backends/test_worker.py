@@ -70,6 +70,7 @@ def test_a_step_ends_where_somebody_decides(job: Job) -> None:
         ("3 numpy", "completed", "", 6),
         ("3 huge", "oom", "OutOfMemory: no room at all", 2),
         ("3 patience", "completed", "the trainable stopped after epoch 2", 2),
+        ("3 stops", "completed", "the trainable stopped after epoch 2: it has seen enough", 2),
         ("1 patience", "failed", "RuntimeError: the trainable returned without having reported an epoch", 0),
         ("3 skips", "failed", "ValueError: epoch 4 was reported after epoch 2; they come one by one", 2),
     ],

@@ -184,6 +184,7 @@ OTHERS = (
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
     Row("plan one.yaml --time", out="s an epoch"),
+    Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),
     Row("plan nowhere.yaml", 2, err="no such file"),
     Row("schema", out=r'"\$schema"'),
     Row("run one.yaml --inline --name NEW", out=r"(?s)\[3/3\].*answered from one.*results  results/NEW"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +15,15 @@ import numpy as np
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.placement import Placement
+from trainables.loop import stepping
+from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.program import Program
 from trainables.loop.update import Graph, Recipe
 from trainables.numbers.draws import Draws
 from trainables.recipe import optimizers, refusals
 from trainables.recipe.author import Author
+from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
 from trainables.state import origins, owned, scope
 from trainables.state.initial import Parts
@@ -34,6 +37,7 @@ class Made:
     """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
 
     parts: Parts
+    turns: tuple[Turn, ...]  # of the author's own training step
     keeps_rate: bool
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
@@ -70,10 +74,12 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         origins.check(variables, record)
         with hp.recording(reads):
             compiled = _compiled_by(author, model)
-            optimizer = (compiled or {}).pop("optimizer", None) or author.optimizer(hp)
-        own = compiled is not None or type(author).optimizer is not Author.optimizer
+            turns = stepping.turns(author, hp, model)
+            optimizer = (compiled or {}).pop("optimizer", None) or stepping.first_optimizer(turns)
+            own = optimizer is not None or type(author).optimizer is not Author.optimizer
+            optimizer = optimizer or author.optimizer(hp)
         if compiled is None:
-            options = {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
+            options = stepping.options(author, hp, model)
             loss_weights = author.loss_weights(hp)
         else:
             options, loss_weights = compiled, {}
@@ -81,7 +87,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    return Made(parts, keeps_rate, drew=_has_drawn(seed, seeds.given))
+    return Made(parts, turns, keeps_rate, drew=_has_drawn(seed, seeds.given))
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -102,11 +108,15 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
     micro_batches = hp.integer("micro_batches", 1)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
+    if "swa_from" in hp and "ema_momentum" in hp:
+        raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
         clipping=optimizers.clipping(hp),
         micro_batches=micro_batches * accumulate,
         scale_loss=dtype == "mixed_float16",
         average="ema_momentum" in hp,
+        sharpness="sam_rho" in hp,
+        by_epoch="swa_from" in hp,
     )
 
 
@@ -118,11 +128,46 @@ def build(
     recipe: Recipe,
     seed: int,
     augment: Augment,
+    present: Callable[[], Hyperparameters],
+    kept: Mapping[str, object],
     *,
     fit: bool,
 ) -> Program | FitProgram:
-    """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
-    parts, model, optimizer = made.parts, made.parts.model, made.parts.optimizer
+    """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
+
+    ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
+    networks and what hooks count in.
+    """
+    parts = made.parts
+    stepping.check_signatures(author)
+    callbacks = list(author.callbacks(hp))
+    own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
+    refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit)
+    if made.turns and not fit:
+        graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, augment)
+    else:
+        _correct(author, parts, hp, placement, recipe, fit=fit)
+        if fit:
+            return FitProgram(
+                parts, placement.strategy, hp, recipe, augment, author.first_example, seed, callbacks=callbacks
+            )
+        graph = _graph(author, parts, placement, recipe, augment)
+    graph.watch = stepping.watch(author, present, parts.model)
+    graph.prepare(author.first_example)
+    program = Program(graph, parts)
+    program.sets_no_rate = not stepping.follow_the_rate(made.turns)
+    program.hook_variables = stepping.hook_variables(author, kept)
+    if recipe.by_epoch:
+        first = author.live.number("swa_from")
+        program.by_epoch = EpochAverage(parts.model, first, augment, placement.strategy)
+    return program
+
+
+def _correct(
+    author: Author, parts: Parts, hp: Hyperparameters, placement: Placement, recipe: Recipe, *, fit: bool
+) -> None:
+    """Check a model that is to be trained, and set right what Keras would get wrong."""
+    model, optimizer = parts.model, parts.optimizer
     refusals.check_model(model, fit=fit)
     scope.check(model, placement.strategy)
     keras_corrections.outputs_in_float32(model)
@@ -138,8 +183,11 @@ def build(
     if recompute:
         recomputation.finish_before_updates(optimizer)
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
-    if fit:
-        return FitProgram(parts, placement.strategy, hp, recipe, augment, author.first_example, seed)
+
+
+def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, augment: Augment) -> Graph:
+    model, optimizer = parts.model, parts.optimizer
+    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
     refusals.check_optimizer(optimizer)
     keras_corrections.take_global_gradients(optimizer)
     if not whole:
@@ -148,20 +196,8 @@ def build(
     keras_corrections.build_symbolically(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
     scope.check(model, placement.strategy)
-    momentum = _own_average(optimizer)
-    graph = Graph(model, placement.strategy, author.live, recipe, losses, augment, momentum)
-    return Program(graph, parts)
-
-
-def _own_average(optimizer: keras.optimizers.Optimizer) -> float | None:
-    """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
-
-    Keras averages the same way, but evaluates with the averages only where `fit` has ended.
-    """
-    if not optimizer.use_ema:
-        return None
-    optimizer.use_ema = False
-    return float(optimizer.ema_momentum)
+    momentum = optimizers.take_average(optimizer)
+    return Graph(model, placement.strategy, author.live, recipe, losses, augment, momentum)
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,9 @@ class FitProgram:
         augment: Callable[[Any, Draws], Any],
         example: Any,
         seed: int,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
+        self.callbacks = callbacks
         model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
         _refuse(recipe, replicas, optimizer)
         for kind in recipe.clipping:
@@ -106,10 +108,27 @@ class FitProgram:
             )
         batches = self._dataset(data, batch_size, seed, epoch, augment=True)
         with profile.kept(profile_into):
-            history = self.model.fit(batches, epochs=1, shuffle=False, verbose=0, callbacks=[_Rates(rates)])
+            history = self.model.fit(
+                batches,
+                initial_epoch=epoch - 1,
+                epochs=epoch,
+                shuffle=False,
+                verbose=0,
+                callbacks=[_Rates(rates), *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
+            )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
         return Trained(metrics, finite, 0.0)
+
+    def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
+        """Tell the callbacks of a finished epoch, its validation included; why they end the trial, or nothing."""
+        for callback in self.callbacks:
+            callback.on_epoch_end(epoch - 1, dict(metrics))
+        stops = bool(self.callbacks) and bool(self.model.stop_training)
+        if last or stops:
+            for callback in self.callbacks:
+                callback.on_train_end()
+        return "a Keras callback has set stop_training" if stops else ""
 
     def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
         """One `evaluate` call."""
@@ -174,14 +193,54 @@ def _in_slices(
 
 
 class _Rates(keras.callbacks.Callback):
+    """Sets the learning rate of each update, and allows nobody else to."""
+
     def __init__(self, rates: np.ndarray[Any, Any]) -> None:
         super().__init__()
         self._rates = rates
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
-        if isinstance(current, keras.Variable):
+        current = self._variable()
+        if current is not None:
             current.assign(self._rates[batch])
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        current = self._variable()
+        if current is not None and float(current.numpy()) != float(self._rates[batch]):
+            raise NotInFit("a callback sets the learning rate, which the trial's parameters do; use lr_schedule")
+
+    def _variable(self) -> keras.Variable | None:
+        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
+        return current if isinstance(current, keras.Variable) else None
+
+
+class _Passed(keras.callbacks.Callback):
+    """An author's callback in one call of `fit`: its training begins once, and epochs end after validation."""
+
+    def __init__(self, callback: keras.callbacks.Callback, *, first: bool) -> None:
+        super().__init__()
+        self._callback, self._first = callback, first
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        self._callback.set_model(model)
+
+    def set_params(self, params: Any) -> None:
+        super().set_params(params)
+        self._callback.set_params(params)
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        if self._first:
+            self._callback.on_train_begin(logs)
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._callback.on_epoch_begin(epoch, logs)
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._callback.on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._callback.on_train_batch_end(batch, logs)
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
@@ -190,6 +249,8 @@ def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
+        (recipe.sharpness, "sam_rho, whose update takes two passes"),
+        (recipe.by_epoch, "swa_from, which it does not evaluate with"),
         (recipe.average, "ema_momentum, which fit does not evaluate with"),
         (
             getattr(optimizer, "use_ema", False),

@@ -6,8 +6,9 @@ it ready for another trial of the same structure.
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ import tensorflow as tf
 
 from trainables.data.chunks import Chunk, Split, updates
 from trainables.loop import profile
+from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
+from trainables.recipe.averaging import Average
 from trainables.replicas import additivity
 from trainables.state.initial import Parts
 from trainables.state.owned import State
@@ -40,40 +43,53 @@ class Program:
 
     def __init__(self, graph: Graph, parts: Parts) -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
-        self.loss_scale, self.average = graph.loss_scale, graph.average
+        self.loss_scale = graph.loss_scale
+        self.by_epoch: EpochAverage | None = None
+        self.hook_variables: Sequence[Any] = ()
         self._graph = graph
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True, autograph=False)
         self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True, autograph=False)
         self._read_metrics = tf.function(graph.read_metrics, autograph=False)
 
+    @property
+    def average(self) -> Average | None:
+        """The averaged weights with which the model is evaluated at present, if any."""
+        return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
+
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
         empty = self._arguments(next(train.chunks(1, None, 0)), np.zeros(0), batch_size=1, seed=0, first=0)
-        self.train_chunk(*empty, self._graph.zeros())
+        self.train_chunk(*empty, self._graph.zeros(training=True))
         if validation is not None:
             chunk, none = next(validation.chunks(1, None, 0)), tf.constant(0)
-            self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none, none, none, self._graph.zeros())
-        self._read_metrics()
+            zeros = self._graph.zeros(training=False)
+            self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none, none, none, zeros)
+        if any(self._graph.measures(training=training) for training in (True, False)):
+            self._read_metrics()
         scale = self.loss_scale.variables if self.loss_scale else []
-        average = self.average.state if self.average else []
         model = self.model
-        tracked = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *scale, *average]
+        known = [*model.variables, *model.optimizer.variables, *model.metrics_variables, *scale, *self._averages()]
+        more = [*self._graph.more_variables, *self.hook_variables]
+        tracked = list({id(v): v for v in (*known, *more)}.values())
         self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
         self._graph.traced.clear()
         if not self._graph.whole:
             examples = train.examples(additivity.EXAMPLES)
-            additivity.check(model, self._graph.losses, examples, self.state.rewind)
-            additivity.check_metrics(model, strategy, examples, self._metrics, self.state.rewind)
+            if self._graph.loses:
+                read = functools.partial(self._metrics, training=False)
+                additivity.check(model, self._graph.losses, examples, self.state.rewind)
+                additivity.check_metrics(model, strategy, examples, read, self.state.rewind)
+            self._graph.check(examples, self.state.rewind)
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""
         self.state.will_train()
-        derived = self.average.state if self.average else []
-        if not self.parts.give(fresh, self.state, derived):
+        if not self.parts.give(fresh, self.state, self._averages()):
             return False
-        if self.average:
-            self.average.reset()
+        for average in (self._graph.average, self.by_epoch):
+            if average:
+                average.reset()
         return True
 
     def train_epoch(
@@ -89,7 +105,7 @@ class Program:
         """Train one epoch (from 1), one rate per update."""
         self.state.will_train()
         first, done, finite = (epoch - 1) * len(rates), 0, True
-        sums = self._graph.zeros()
+        sums = self._graph.zeros(training=True)
         chunks = _Timed(data.chunks(batch_size, seed, epoch))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
@@ -101,22 +117,34 @@ class Program:
             done += count
             if not finite:
                 break
-        return Trained({**self._metrics(), **_means(sums, data.size)}, finite, chunks.waited_s)
+        if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
+            self.by_epoch.count(data.chunks(batch_size, seed, epoch), batch_size, seed, first)
+        return Trained({**self._metrics(training=True), **_means(sums, data.size)}, finite, chunks.waited_s)
+
+    def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
+        """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
+        arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
+        sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
+        return float(sums["loss"]) / min(batch_size, len(chunk.order)) if bool(finite) else float("nan")
 
     def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
         """The loss and metrics over a whole data set, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
-        sums, done = self._graph.zeros(), epoch * updates(data.size, batch_size)
-        if self.average:
-            self.average.swap()
+        sums, done = self._graph.zeros(training=False), epoch * updates(data.size, batch_size)
+        average = self.average
+        if average:
+            average.swap()
         for chunk in data.chunks(batch_size, None, 0):
             count = updates(len(chunk.order), batch_size)
             order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
             sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
             done += count
-        if self.average:
-            self.average.swap()
-        return {**self._metrics(), **_means(sums, data.size)}
+        if average:
+            average.swap()
+        return {**self._metrics(training=False), **_means(sums, data.size)}
+
+    def _averages(self) -> list[Any]:
+        return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]
 
     def _arguments(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int
@@ -126,9 +154,10 @@ class Program:
         numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
         return (chunk.tensors, tf.constant(chunk.order), tf.constant(padded), *map(tf.constant, numbers))
 
-    def _metrics(self) -> dict[str, float]:
+    def _metrics(self, *, training: bool) -> dict[str, float]:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
-        return scalars({name: value.numpy() for name, value in self._read_metrics().items()})
+        found = self._read_metrics() if self._graph.measures(training=training) else {}
+        return scalars({name: value.numpy() for name, value in found.items()})
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -14,10 +14,12 @@ from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
+from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, schedules
 from trainables.recipe.plateau import Plateau, Reduction, State
+from trainables.recipe.refusals import Refused
 from trainables.state import checkpoint
 
 
@@ -43,6 +45,9 @@ class Trial:
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
+    on_epoch_end: EpochHook | None = None
+    rate_scale: float = 1.0
+    stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
     waited: Plateau = field(init=False)
@@ -55,7 +60,7 @@ class Trial:
         """Whether all epochs are trained, or more would be in vain."""
         patience = self.assignment.training.get("patience")
         in_vain = isinstance(patience, int) and self.waited.waited >= patience
-        return in_vain or self.epoch >= self.assignment.epochs
+        return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
     def extends(self) -> bool:
@@ -77,7 +82,7 @@ class Trial:
             return rates
         return schedules.rates(
             self.schedule,
-            peak=self.peak * (self.reduction.scale if self.reduction else 1.0),
+            peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
             epoch=self.epoch + 1,
             count=self.updates_per_epoch,
             epochs=self.assignment.epochs,
@@ -101,6 +106,11 @@ class Trial:
         self.epoch, self.train_s = epoch, self.train_s + time_s
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
+        if isinstance(self.program, FitProgram):
+            self.stopped = self.program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
+        if self.on_epoch_end:
+            with self.placement.strategy.scope():
+                metrics = self.on_epoch_end(epoch, metrics)
         self._hear(metrics)
         return EpochReported(
             trial=self.assignment.trial,
@@ -119,17 +129,28 @@ class Trial:
             },
         )
 
-    def state(self) -> dict[str, State | int]:
+    def scale_rate(self, factor: float) -> None:
+        """Multiply all later rates; raises Refused where the loop sets none."""
+        if self.peak is None or self.program.sets_no_rate:
+            raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
+        self.rate_scale *= float(factor)
+
+    def state(self) -> dict[str, State | int | float | str]:
         """What a checkpoint must hold beside the program's variables."""
         return {
             "epoch": self.epoch,
             "waited": self.waited.state(),
+            "stopped": self.stopped,
+            "rate_scale": self.rate_scale,
             **({"reduction": self.reduction.state()} if self.reduction else {}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
+        if isinstance(self.program, FitProgram) and self.program.callbacks:
+            raise checkpoint.CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         self.epoch = int(about["epoch"])
+        self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.waited.restore(about["waited"])
         if self.reduction:
             self.reduction.restore(about["reduction"])

@@ -6,6 +6,7 @@ are arguments and live numbers are variables, so that other trials run the same 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,6 +15,8 @@ import keras
 import tensorflow as tf
 
 from trainables.devices.precision import LossScale
+from trainables.loop import batches, sharpness
+from trainables.loop.hooks import Watch
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers, refusals
@@ -33,6 +36,8 @@ class Recipe:
     micro_batches: int = 1
     scale_loss: bool = False
     average: bool = False
+    sharpness: bool = False  # sharpness-aware: gradients are taken where the loss nearby is highest
+    by_epoch: bool = False  # weights are averaged at the ends of epochs
 
 
 class Graph:
@@ -54,18 +59,19 @@ class Graph:
         """``own_average``: the momentum with which the author's optimizer would average the weights."""
         self.model = model
         self.live = live
-        self._strategy = strategy
-        self._recipe = recipe
+        self.strategy = strategy
+        self.recipe = recipe
         self.losses = losses
-        self._augment = augment
+        self.augment = augment
         self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum") if recipe.average else own_average
         self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
-        for kind in recipe.clipping:
-            live.number(kind)
+        self.watch: Watch | None = None
+        for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
+            live.number(number)
 
     # ---- what is traced, across replicas
 
@@ -86,25 +92,66 @@ class Graph:
 
         def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            self._set_rate(rates[i])
-            gradients, losses = self._strategy.run(self._gradients, args=(tensors, rows, seed, first_update + i))
-            losses = self._sum(losses)
-            finite = self._finite(gradients, losses["loss"])
-            if self.loss_scale:
-                self.loss_scale.update(finite)
-                tf.cond(finite, lambda: self._apply(gradients), lambda: None)
-                finite = tf.math.is_finite(losses["loss"])
-            else:
-                self._apply(gradients)
-            return i + 1, _added(totals, losses, rows), finite
+            losses, finite = self.update(tensors, rows, rates[i], seed, first_update + i)
+            return i + 1, batches.added(totals, losses, rows), finite
 
         _, totals, all_finite = tf.while_loop(
             lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
             update,
             (tf.constant(0), sums, tf.constant(True)),
         )
-        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.model.trainable_variables]
+        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.trained]
         return totals, tf.reduce_all([all_finite, *weights])
+
+    @property
+    def trained(self) -> list[keras.Variable]:
+        """The weights that updates may change."""
+        return list(self.model.trainable_variables)
+
+    @property
+    def more_variables(self) -> list[keras.Variable]:
+        """Variables beside those of model and optimizer."""
+        return []
+
+    def measures(self, *, training: bool) -> bool:
+        """Whether training or evaluation counts the metrics."""
+        return True
+
+    @property
+    def loses(self) -> bool:
+        """Whether evaluation is that of the compiled losses and metrics."""
+        return True
+
+    def prepare(self, example: Any) -> None:
+        """Learn which values an update gives, once, before anything is traced."""
+        if self.watch:
+            self.watch.prepare(self.zeros(training=False), self.trained)
+
+    def check(self, examples: Any, put_back: Callable[[], None]) -> None:
+        """Raise Refused for what in training does not follow from the parts of a batch."""
+
+    def update(
+        self, tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """One update with the examples of these rows; its mean losses, and whether they and it are finite."""
+        self.set_rate(rate)
+        gradients, losses = self.strategy.run(self._gradients, args=(tensors, rows, seed, number))
+        losses = self.summed(losses)
+        if self.recipe.sharpness:
+            again = functools.partial(self._gradients, again=True)
+            others = self.model.non_trainable_variables
+            with sharpness.climbed(self.strategy, self._updated, gradients, self.live.number("sam_rho"), others):
+                gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
+        finite = self.are_finite(gradients, losses["loss"])
+        if self.loss_scale:
+            self.loss_scale.update(finite)
+            tf.cond(finite, lambda: self._apply(gradients), lambda: None)
+            finite = tf.math.is_finite(losses["loss"])
+        else:
+            self._apply(gradients)
+        if self.watch:
+            losses |= self.watch(number, losses, self.one_of_each(gradients), self._updated)
+        return losses, finite
 
     def evaluate_chunk(
         self,
@@ -122,36 +169,44 @@ class Graph:
 
         def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            losses = self._sum(self._strategy.run(self._evaluate, args=(tensors, rows, seed, first_batch + i)))
-            return i + 1, _added(totals, losses, rows)
+            losses = self.summed(self.strategy.run(self.evaluate, args=(tensors, rows, seed, first_batch + i)))
+            return i + 1, batches.added(totals, losses, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
         return totals
 
-    def zeros(self) -> dict[str, tf.Tensor]:
+    def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Where the sums of an epoch begin: the total loss and, of several global losses, each."""
         named = [f"{loss.name}_loss" for loss in self.losses] if len(self.losses) > 1 else []
-        return {name: tf.constant(0.0) for name in ("loss", *named)}
+        watched = self.watch.names if training and self.watch else ()
+        return {name: tf.constant(0.0) for name in ("loss", *named, *watched)}
 
-    def _sum(self, values: _T) -> _T:
-        reduced: _T = self._strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
+    def summed(self, values: _T) -> _T:
+        reduced: _T = self.strategy.reduce(tf.distribute.ReduceOp.SUM, values, axis=None)
         return reduced
 
     def _apply(self, gradients: Any) -> None:
         def apply(found: list[Any]) -> None:
-            self.model.optimizer.apply([_as_slices(g) for g in found], self._updated)
+            self.model.optimizer.apply([batches.as_slices(g) for g in found], self._updated)
 
-        self._strategy.run(apply, args=(gradients,))
+        self.strategy.run(apply, args=(gradients,))
         if self.average:
             self.average.update()
 
-    def _finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = [self._strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+    def one_of_each(self, gradients: Any) -> list[Any]:
+        """Those of the first replica: all have the same."""
+        return [
+            batches.as_slices(tf.nest.map_structure(lambda t: self.strategy.experimental_local_results(t)[0], g))
+            for g in gradients
+        ]
+
+    def are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
+        one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
         floats = [g for g in one if g.dtype.is_floating]
         checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)]
         return tf.reduce_all(tf.stack(checks))
 
-    def _set_rate(self, rate: tf.Tensor) -> None:
+    def set_rate(self, rate: tf.Tensor) -> None:
         current = self.model.optimizer.learning_rate
         if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
             current.assign(rate)
@@ -169,55 +224,61 @@ class Graph:
     # ---- what is traced, on each replica
 
     def _gradients(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor, *, again: bool = False
     ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-        """The gradients of the global batch, and this replica's shares of its mean losses."""
-        model, micro_batches = self.model, self._recipe.micro_batches
+        """The gradients of the global batch, and this replica's shares of its mean losses.
+
+        ``again``: it was counted already, and the weights are where it is steepest.
+        """
+        model, micro_batches = self.model, self.recipe.micro_batches
         weights = model.trainable_variables
         sums: list[Any] = [None] * len(weights)
-        losses = self.zeros()
+        losses = self.zeros(training=False)
         totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
-        for cut in _cuts(tf.shape(rows)[0], micro_batches):
+        for cut in batches.cuts(tf.shape(rows)[0], micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
             with tf.control_dependencies([g for g in sums if g is not None]):
-                x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+                x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
             with slices.entered(cut):
-                x = self._augment(x, cut.draws)
+                x = self.augment(x, cut.draws)
                 with tf.GradientTape() as tape:
-                    predicted = _as_float32(model(x, training=True))
+                    predicted = batches.as_float32(model(x, training=True))
                     loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
                 found = tape.gradient(scaled, weights)
-                self._count_metrics(cut, x, y, predicted, sample_weight)
-            sums = [self._add(old, new) for old, new in zip(sums, found, strict=True)]
+                if not again:
+                    self.count_metrics(cut, x, y, predicted, sample_weight)
+            sums = [self.add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        return self._global([g for g in sums if g is not None]), losses
+        clips = again or not self.recipe.sharpness
+        return self.whole_batch([g for g in sums if g is not None], clips=clips), losses
 
-    def _add(self, old: Any, new: Any) -> Any:
+    def add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
 
-        To clip they must be known as a whole.
+        To clip, or for their norm, they must be known as a whole.
         """
         if new is None:
             return old
-        if not isinstance(new, tf.IndexedSlices) or self._recipe.clipping or isinstance(old, tf.Tensor):
+        whole = self.recipe.clipping or self.recipe.sharpness
+        if not isinstance(new, tf.IndexedSlices) or whole or isinstance(old, tf.Tensor):
             return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
         return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
 
-    def _evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        (cut,) = _cuts(tf.shape(rows)[0], 1)
-        x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
-            predicted = _as_float32(self.model(x, training=False))
+            predicted = batches.as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
-            self._count_metrics(cut, x, y, predicted, sample_weight)
+            self.count_metrics(cut, x, y, predicted, sample_weight)
         return losses
 
-    def _count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
+    def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
         def count() -> tf.Tensor:
             returned = self.model.compute_metrics(x, y, predicted, sample_weight)
             if type(self.model).compute_metrics is not keras.Model.compute_metrics:
@@ -237,12 +298,12 @@ class Graph:
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
-        for cut in _cuts(tf.shape(rows)[0], self._recipe.micro_batches):
-            x, y, sample_weight = _take(tensors, rows[cut.start : cut.stop])
+        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
+            x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
             with slices.entered(cut):
-                predicted = _as_float32(self.model(x, training=False))
+                predicted = batches.as_float32(self.model(x, training=False))
                 self.model._compute_loss(x, y, predicted, sample_weight, training=False)
             counts = {name: counts[name] + cut.counts[name] for name in names}
         return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
@@ -257,7 +318,7 @@ class Graph:
             return {"loss": tf.cast(loss, tf.float32), **named}
         return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
 
-    def _global(self, gradients: list[Any]) -> list[Any]:
+    def whole_batch(self, gradients: list[Any], *, clips: bool = True) -> list[Any]:
         """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch."""
         dense = iter(slices.sum_over_replicas([g for g in gradients if not isinstance(g, tuple)]))
         rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
@@ -265,44 +326,6 @@ class Graph:
         if self.loss_scale:
             scale = self.loss_scale.scale
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
-        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self._recipe.clipping}
+        kinds = self.recipe.clipping if clips else ()
+        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
         return optimizers.clip(gradients, bounds)
-
-
-def _cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
-    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
-
-    Micro-batches are the same parts of the global batch whatever the number of replicas.
-    """
-    context = tf.distribute.get_replica_context()
-    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
-    return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
-
-
-def _take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
-    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
-    return (*taken, None) if len(taken) == 2 else taken
-
-
-def _added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Sums of losses by examples, with one more batch."""
-    examples = tf.cast(tf.shape(rows)[0], tf.float32)
-    return {name: totals[name] + losses[name] * examples for name in totals}
-
-
-def _as_float32(predicted: Any) -> Any:
-    def cast(t: tf.Tensor) -> tf.Tensor:
-        if not t.dtype.is_floating or t.dtype == tf.float32:
-            return t
-        wide = tf.cast(t, tf.float32)
-        mask = getattr(t, "_keras_mask", None)
-        if mask is not None:
-            wide._keras_mask = mask
-        return wide
-
-    return tf.nest.map_structure(cast, predicted)
-
-
-def _as_slices(gradient: Any) -> Any:
-    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

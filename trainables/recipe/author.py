@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import class_weights
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import losses, optimizers, schedules
+from trainables.recipe.updates import Batch, Update
 
 
 class Author:
@@ -23,6 +25,11 @@ class Author:
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
     """The targets of the first training examples, some megabytes of them; of a stream those of one."""
+
+    validates: bool
+    """Whether `data` has returned validation data."""
+    memory: dict[str, Any]
+    """Plain values that `on_epoch_end` keeps from one epoch to the next, for checkpoints to hold; empty at first."""
 
     @property
     def example(self) -> tuple[Any, ...]:
@@ -93,3 +100,47 @@ class Author:
     def preprocessing(self, hp: Hyperparameters) -> str:
         """What must be done to raw inputs before this model predicts, in words; it goes along with an exported one."""
         return ""
+
+    # ---- a training step of one's own
+
+    def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
+        """The losses of a slice of a batch by name, one number for each example or their mean, inside the graph.
+
+        The loop takes gradients over the whole batch and applies them as `updates` says; what it minimises nowhere is
+        reported. Other networks are made in `model` and kept on this object.
+        """
+        raise NotImplementedError
+
+    def test_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
+        """The values of a slice of the validation data, reported as ``val_...``; without it `loss` and `metrics`."""
+        raise NotImplementedError
+
+    def updates(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Update | tuple[Update, ...]]:
+        """Which loss of `train_step` trains what, in order; those in a tuple at once. By default "loss" the model."""
+        return [Update("loss", model)]
+
+    # ---- hooks
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters) -> None:
+        """Between epochs (from 1), in Python, after validation: what it adds to ``logs`` is reported.
+
+        It may assign variables, keep plain values in ``self.memory`` and call `stop` and `scale_rate`.
+        """
+
+    def on_train_batch_end(
+        self,
+        update: tf.Tensor,
+        logs: Mapping[str, tf.Tensor],
+        gradients: Sequence[tuple[Any, keras.Variable]],
+        model: keras.Model,
+        hp: Hyperparameters,
+    ) -> Mapping[str, Any] | None:
+        """After each update (from 0), inside the graph; numbers that it returns by name are reported as means.
+
+        ``logs``: the losses of the batch; ``gradients``: those of the whole batch, clipped, with their weights.
+        """
+        return None
+
+    def callbacks(self, hp: Hyperparameters) -> Sequence[keras.callbacks.Callback]:
+        """Keras's callbacks, for `training: {loop: fit}` alone."""
+        return ()

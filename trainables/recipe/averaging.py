@@ -18,28 +18,28 @@ class Average:
     def __init__(
         self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, strategy: tf.distribute.Strategy
     ) -> None:
-        self._weights, self._momentum, self._strategy = list(weights), momentum, strategy
+        self.weights, self._momentum, self.strategy = list(weights), momentum, strategy
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
-        self._started = tf.Variable(0.0, trainable=False, name="average_started")
+        self.started = tf.Variable(0.0, trainable=False, name="average_started")
         self._swap = tf.function(self._swap_all, autograph=False)
 
     @property
     def state(self) -> list[tf.Variable]:
         """What a checkpoint must hold."""
-        return [*self.variables, self._started]
+        return [*self.variables, self.started]
 
     def reset(self) -> None:
         """Back to the start of a trial: the present weights, and the first update counts in full."""
-        self._started.assign(0.0)
-        for average, weight in zip(self.variables, self._weights, strict=True):
+        self.started.assign(0.0)
+        for average, weight in zip(self.variables, self.weights, strict=True):
             average.assign(weight.value)
 
     def update(self) -> None:
         """Count the present weights in; called across replicas after each update."""
-        momentum = tf.convert_to_tensor(self._momentum) * self._started
-        self._started.assign(1.0)
-        for average, weight in zip(self.variables, self._weights, strict=True):
-            self._strategy.extended.update(
+        momentum = tf.convert_to_tensor(self._momentum) * self.started
+        self.started.assign(1.0)
+        for average, weight in zip(self.variables, self.weights, strict=True):
+            self.strategy.extended.update(
                 average,
                 lambda a, w, m: a.assign(a * tf.cast(m, a.dtype) + w * tf.cast(1 - m, a.dtype)),
                 args=(weight.value, momentum),
@@ -50,8 +50,8 @@ class Average:
         self._swap()
 
     def _swap_all(self) -> None:
-        for average, weight in zip(self.variables, self._weights, strict=True):
+        for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
             with tf.control_dependencies([held]):
-                self._strategy.extended.update(average, lambda a, w: a.assign(w), args=(weight.value,))
+                self.strategy.extended.update(average, lambda a, w: a.assign(w), args=(weight.value,))
                 weight.value.assign(held)

@@ -68,6 +68,17 @@ def scheduled_rate(optimizer: keras.optimizers.Optimizer, update: int) -> float:
     return float(tf.convert_to_tensor(value).numpy())
 
 
+def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
+    """The momentum of an optimizer that averages the weights itself; the loop does it in its place.
+
+    Keras averages the same way, but evaluates with the averages only where `fit` has ended.
+    """
+    if not optimizer.use_ema:
+        return None
+    optimizer.use_ema = False
+    return float(optimizer.ema_momentum)
+
+
 def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
     """Clip the gradients of the global batch, as Keras defines the three kinds; ``bounds`` by kind."""
     if "clipnorm" in bounds:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +11,23 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.recipe.schedules import SHAPING
 
 FIT = "set `training: {loop: fit}` in the sweep file"
+
+
+TRACED = ("train_step", "test_step", "updates", "on_train_batch_end")
+"""Methods of a trainable that are a part of our loop's graph."""
+
+INSTEAD = {
+    "EarlyStopping": "`training: {patience: N}`, or early_terminate",
+    "ReduceLROnPlateau": "`lr_schedule: plateau`",
+    "LearningRateScheduler": "a schedule() method, or lr_schedule",
+    "SwapEMAWeights": "the parameter ema_momentum",
+    "ModelCheckpoint": "the block `checkpoint:`",
+    "BackupAndRestore": "`python -m sweep resume`",
+    "TerminateOnNaN": "nothing: a trial that diverges ends",
+    "CSVLogger": "metrics.parquet, which has every epoch",
+    "TensorBoard": "on_epoch_end(), which may write what it likes",
+}
+"""What does the work of Keras's callbacks here."""
 
 
 class Refused(Exception):
@@ -23,7 +40,10 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
     if not fit:
         for step in ("train_step", "test_step"):
             if getattr(kind, step) is not getattr(keras.Model, step):
-                raise Refused(f"{kind.__name__} has its own {step}, which only Model.fit calls; {FIT}")
+                raise Refused(
+                    f"{kind.__name__} has its own {step}, which only Model.fit calls; {FIT}, "
+                    "or write train_step() on the trainable, which returns the losses (docs/steps.md)"
+                )
     if kind.compile is not keras.Model.compile and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
@@ -41,6 +61,28 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
                 f"layer {layer.name!r} is stateful: it carries its state from one batch to the next, "
                 "and examples are shuffled; set stateful=False"
             )
+
+
+def check_methods(own: Sequence[str], callbacks: Sequence[type], *, fit: bool) -> None:
+    """Methods of a trainable that one of the two loops does not call."""
+    if fit and own:
+        raise Refused(
+            f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
+            "`training: {loop: fit}`"
+        )
+    setting = [kind.__name__ for kind in callbacks if kind.__name__ in ("LearningRateScheduler", "ReduceLROnPlateau")]
+    if fit and setting:
+        named = "; ".join(f"{name}: {INSTEAD[name]}" for name in setting)
+        raise Refused(f"callbacks() sets the learning rate, which the trial's parameters do. Use instead of {named}")
+    if callbacks and not fit:
+        named = "; ".join(
+            f"{kind.__name__}: {INSTEAD.get(kind.__name__, 'on_epoch_end() or on_train_batch_end()')}"
+            for kind in callbacks
+        )
+        raise Refused(
+            "callbacks() returns what only Model.fit calls, whose Python state no checkpoint holds. Use instead of "
+            f"{named}; or {FIT}"
+        )
 
 
 def check_fit(model: keras.Model, replicas: int, *, validates: bool) -> None:

@@ -140,3 +140,17 @@ def _pickled(value: object) -> object:
         return type(value).__qualname__, zlib.crc32(pickle.dumps(value))
     except Exception:  # whatever an object's own code raises: it cannot be compared by value
         return _Same(value)
+
+
+def kept_by(author: object, own: frozenset[str]) -> Traces:
+    """The attributes of a trainable but ``own``, variables and what holds them as themselves: they may change."""
+    return {name: _Held().digest(value) for name, value in vars(author).items() if name not in own}
+
+
+class _Held(_Digester):
+    """Digests a value as it is apart from its variables."""
+
+    def _of_parts(self, value: Any) -> object:
+        if isinstance(value, tf.Variable | keras.Variable | keras.Layer):
+            return _Same(value)
+        return super()._of_parts(value)

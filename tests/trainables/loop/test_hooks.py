@@ -1,0 +1,183 @@
+"""What authors do between epochs and updates is reported, kept exactly, or refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import Small, assignment, go_on, metrics, train
+
+from sweep.contract import Stopped
+from trainables.recipe.refusals import Refused
+from trainables.state.checkpoint import CheckpointError
+
+pytestmark = pytest.mark.keras
+
+
+class Stopping(Small):
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        self.memory["seen"] = [*self.memory.get("seen", []), logs["loss"]]
+        logs["seen"] = len(self.memory["seen"])
+        if epoch == hp.integer("last"):
+            self.stop("it has seen enough")
+
+
+def until_stopped(trainable: Small, pause_after: int | None = None) -> list[dict[str, float]]:
+    found = []
+    with pytest.raises(Stopped, match="it has seen enough"):
+        trainable.train(lambda epoch: found.append(epoch) or epoch.epoch != pause_after)
+    return metrics(found)
+
+
+def test_a_hook_ends_a_trial_and_adds_metrics_and_its_memory_is_resumed(tmp_path: Path) -> None:
+    given, straight, broken, resumed = assignment(epochs=6, last=3), Stopping(), Stopping(), Stopping()
+    straight.begin(given)
+    expected = until_stopped(straight)
+    assert [values["seen"] for values in expected] == [1, 2, 3]
+    broken.begin(given)
+    first = metrics(go_on(broken, pause_after=2))
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    resumed.restore(tmp_path)
+    assert first + until_stopped(resumed) == expected
+    straight.begin(given)  # warm: nothing is remembered
+    assert until_stopped(straight) == expected
+
+
+class Changing(Small):
+    history: list[float]
+
+    def model(self, hp: Any) -> keras.Model:
+        self.history = []
+        return super().model(hp)
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        match hp.get("does", ""):
+            case "append":
+                self.history.append(logs["loss"])
+            case "set":
+                self.best = logs["loss"]
+            case "overwrite":
+                logs["val_loss"] = 0.0
+            case "forget":
+                del logs["loss"]
+            case "text":
+                logs["name"] = "a"
+            case "array":
+                self.memory["weights"] = np.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        ("append", r"has changed self\.history.*self\.memory\['history'\]"),
+        ("set", r"has changed self\.best"),
+        ("overwrite", "has changed 'val_loss' in the logs"),
+        ("forget", "has changed 'loss' in the logs"),
+        ("text", "adds 'name' = 'a', expected a number"),
+    ],
+)
+def test_what_a_resumed_trial_would_not_have_is_refused(does: str, told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        train(Changing(), assignment(does=does))
+
+
+def test_arrays_are_not_remembered(tmp_path: Path) -> None:
+    trainable = Changing()
+    train(trainable, assignment(does="array"))
+    with pytest.raises(Refused, match=r"memory\['weights'\] is ndarray.*belong in variables"):
+        trainable.save(tmp_path)
+
+
+class Scaling(Small):
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        self.scale_rate(0.5)
+
+
+def test_rates_are_scaled_from_the_next_epoch_on() -> None:
+    assert [epoch.learning_rate for epoch in train(Scaling(), assignment(epochs=3))] == pytest.approx(
+        [0.05, 0.025, 0.0125]
+    )
+
+
+class Logging(Small):
+    def on_train_batch_end(self, update: Any, logs: Any, gradients: Any, model: Any, hp: Any) -> Any:
+        largest = tf.reduce_max([tf.reduce_max(tf.abs(g)) for g, _ in gradients])
+        return {hp.text("as", "largest"): largest, "update": update} if hp.get("scalar", True) else {"row": [1.0, 2.0]}
+
+
+def test_numbers_of_updates_are_reported_as_means_over_the_examples() -> None:
+    clipped = metrics(train(Logging(), assignment(clipvalue=1e-3)))
+    assert all(values["largest"] == pytest.approx(1e-3) for values in clipped)
+    numbers = np.average(range(5), weights=[16, 16, 16, 16, 6])
+    assert clipped[0]["update"] == pytest.approx(numbers)
+    assert clipped[1]["update"] == pytest.approx(numbers + 5)
+    bare = [{k: v for k, v in values.items() if k not in ("largest", "update")} for values in clipped]
+    assert bare == metrics(train(Small(), assignment(clipvalue=1e-3)))  # nothing else is another
+
+
+def test_names_and_shapes_that_cannot_be_reported_are_refused() -> None:
+    with pytest.raises(Refused, match="returns loss, which the loop reports itself"):
+        train(Logging(), assignment(**{"as": "loss"}))
+    with pytest.raises(Refused, match=r"returns 'row' of shape \(2,\), expected one number"):
+        train(Logging(), assignment(scalar=False))
+
+
+class Counting(keras.callbacks.Callback):
+    """Stops after two epochs, for it counts validation's values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.batches, self.epochs, self.ended = 0, 0, list[tuple[int, bool]](), 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.begun += 1
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.batches += 1
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epochs.append((epoch, "val_loss" in logs))
+        self.model.stop_training = epoch == 1
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.ended += 1
+
+
+class Calling(Small):
+    made: keras.callbacks.Callback
+
+    def callbacks(self, hp: Any) -> list[keras.callbacks.Callback]:
+        self.made = (
+            Counting() if hp.get("kind", "own") == "own" else getattr(keras.callbacks, hp.kind)(lambda epoch: 1.0)
+        )
+        return [self.made]
+
+
+def test_callbacks_see_one_training_in_fit(tmp_path: Path) -> None:
+    trainable = Calling()
+    trainable.begin(assignment(epochs=4, training={"loop": "fit"}))
+    with pytest.raises(Stopped, match="a Keras callback has set stop_training"):
+        trainable.train(lambda epoch: True)
+    seen = trainable.made
+    assert (seen.begun, seen.batches, seen.epochs, seen.ended) == (1, 10, [(0, True), (1, True)], 1)
+    trainable.save(tmp_path)()
+    with pytest.raises(CheckpointError, match="Keras callbacks keep state"):
+        trainable.restore(tmp_path)
+
+
+def test_callbacks_are_refused_elsewhere_with_what_does_their_work() -> None:
+    with pytest.raises(Refused, match=r"Counting: on_epoch_end\(\) or on_train_batch_end\(\)"):
+        train(Calling(), assignment())
+    for training, told in (({}, "only Model.fit calls"), ({"loop": "fit"}, "sets the learning rate")):
+        with pytest.raises(Refused, match=rf"{told}.*LearningRateScheduler: a schedule\(\) method"):
+            train(Calling(), assignment(kind="LearningRateScheduler", training=training))
+
+
+def test_fit_has_no_hook_in_its_graph() -> None:
+    with pytest.raises(Refused, match=r"defines on_train_batch_end\(\), which Model.fit does not call"):
+        train(Logging(), assignment(training={"loop": "fit"}))

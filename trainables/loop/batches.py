@@ -1,0 +1,49 @@
+"""A batch inside of the graph: how it is cut, gathered and counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from trainables.replicas import slices
+from trainables.replicas.slices import Slice
+
+
+def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
+    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
+
+    Micro-batches are the same parts of the global batch whatever the number of replicas.
+    """
+    context = tf.distribute.get_replica_context()
+    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
+
+
+def take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
+    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
+    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
+    return (*taken, None) if len(taken) == 2 else taken
+
+
+def added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Sums of losses by examples, with one more batch."""
+    examples = tf.cast(tf.shape(rows)[0], tf.float32)
+    return {name: totals[name] + losses[name] * examples for name in totals}
+
+
+def as_float32(predicted: Any) -> Any:
+    def cast(t: tf.Tensor) -> tf.Tensor:
+        if not t.dtype.is_floating or t.dtype == tf.float32:
+            return t
+        wide = tf.cast(t, tf.float32)
+        mask = getattr(t, "_keras_mask", None)
+        if mask is not None:
+            wide._keras_mask = mask
+        return wide
+
+    return tf.nest.map_structure(cast, predicted)
+
+
+def as_slices(gradient: Any) -> Any:
+    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

@@ -1,0 +1,109 @@
+"""The mean of a model's weights at the ends of its epochs, with which it is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from trainables.data.chunks import Chunk, updates
+from trainables.loop import batches
+from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.live import LiveNumber
+from trainables.recipe.averaging import Average
+from trainables.replicas import slices
+
+
+class EpochAverage(Average):
+    """Stochastic weight averaging (Izmailov et al., Averaging Weights Leads to Wider Optima and Better
+    Generalization, 2018): from an epoch on, each epoch's last weights count alike.
+
+    Moving statistics of batch normalisation belong to other weights than the mean, so they are taken anew in a pass
+    over the training data. Create it under the strategy's scope.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        first_epoch: LiveNumber,
+        augment: Callable[[Any, Draws], Any],
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        self._model, self._first, self._augment = model, first_epoch, augment
+        self._normalising = [
+            layer
+            for layer in model._flatten_layers()
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
+        ]
+        moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
+        super().__init__([*model.trainable_variables, *moving], first_epoch, strategy)
+        self._averaged = len(model.trainable_variables)
+        self._count = tf.function(self._count_weights, autograph=False)
+        self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
+
+    @property
+    def first_epoch(self) -> float:
+        """The first epoch (from 1) whose weights count."""
+        return float(self._first)
+
+    @property
+    def began(self) -> bool:
+        """Whether any weights were counted."""
+        return float(self.started.numpy()) > 0
+
+    def count(self, chunks: Iterable[Chunk], batch_size: int, seed: int, first: int) -> None:
+        """Count the present weights in; ``chunks``: the training data, ``first``: the epoch's first update."""
+        self._count()
+        if not self._normalising:
+            return
+        self.swap()
+        done = 0
+        for chunk in chunks:
+            count = updates(len(chunk.order), batch_size)
+            numbers = (count, batch_size, seed & 0x7FFFFFFF, first + done, done)
+            self._normalise(chunk.tensors, tf.constant(chunk.order), *map(tf.constant, numbers))
+            done += count
+        self.swap()
+
+    def _count_weights(self) -> None:
+        count = self.started + 1.0
+        for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
+            self.strategy.extended.update(
+                average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), args=(weight.value, count)
+            )
+        self.started.assign(count)
+
+    def _normalise_chunk(
+        self,
+        tensors: Any,
+        order: tf.Tensor,
+        count: tf.Tensor,
+        batch_size: tf.Tensor,
+        seed: tf.Tensor,
+        first: tf.Tensor,
+        done: tf.Tensor,
+    ) -> None:
+        """Take the mean of the statistics of these batches, ``done`` of which came before."""
+
+        def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
+            rows = order[i * batch_size : (i + 1) * batch_size]
+            before = tf.cast(done + i, tf.float32)
+
+            def on_each(given: Any) -> None:
+                (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+                x, *_ = batches.take(given, rows[cut.start : cut.stop])
+                cut.draws = Draws(seed, first + i, cut.size, cut.start, cut.stop, EVALUATION)
+                with slices.entered(cut):
+                    self._model(self._augment(x, cut.draws), training=True)
+
+            with ExitStack() as stack:
+                for layer in self._normalising:
+                    stack.callback(setattr, layer, "momentum", layer.momentum)
+                    layer.momentum = before / (before + 1.0)
+                self.strategy.run(on_each, args=(tensors,))
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))

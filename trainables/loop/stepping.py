@@ -1,0 +1,187 @@
+"""From an author's own training step to a graph: his updates, networks and hooks, checked and corrected."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.devices.placement import Placement
+from trainables.loop.hooks import Watch
+from trainables.loop.own_step import StepGraph
+from trainables.loop.update import Graph, Recipe
+from trainables.recipe import optimizers, refusals, updates
+from trainables.recipe.author import Author
+from trainables.recipe.refusals import Refused
+from trainables.recipe.updates import Turn
+from trainables.replicas import global_losses, keras_corrections, random_layers
+from trainables.state import scope
+from trainables.state.initial import Parts
+
+OF_STEPS = ("test_step", "updates")
+NEW = ("train_step", *OF_STEPS, "on_epoch_end", "on_train_batch_end", "callbacks")
+
+
+def overrides(author: Author, name: str) -> bool:
+    """Whether the author has a method of his own."""
+    return getattr(type(author), name) is not getattr(Author, name)
+
+
+def is_own(author: Author) -> bool:
+    """Whether the author has a training step of his own; raises Refused for what belongs to one that is missing."""
+    if overrides(author, "train_step"):
+        return True
+    lone = [name for name in OF_STEPS if overrides(author, name)]
+    if lone:
+        raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
+    return False
+
+
+def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
+    """The author's updates in order; none where he has no training step."""
+    return updates.turns(author.updates(hp, model)) if is_own(author) else ()
+
+
+def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
+    """The optimizer that stands for the trial's, where no update asks for that."""
+    own = [update.optimizer for turn in given for update in turn]
+    return None if not own or None in own else own[0]
+
+
+def follow_the_rate(given: Sequence[Turn]) -> bool:
+    """Whether the trial's learning rate has an effect."""
+    return not given or any(u.optimizer is None or u.rate is not None for turn in given for u in turn)
+
+
+def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
+    """What the model is compiled with: losses and metrics, where anything asks for them."""
+    whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
+    if whole:
+        return {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
+    return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
+
+
+def build(
+    author: Author,
+    parts: Parts,
+    given: Sequence[Turn],
+    kept: Mapping[str, object],
+    present: Callable[[], Hyperparameters],
+    placement: Placement,
+    recipe: Recipe,
+    augment: Any,
+) -> Graph:
+    """The graph of a training step of the author's own; ``kept``: his attributes, which hold the other networks."""
+    model, optimizer = parts.model, parts.optimizer
+    networks = _networks(model, given, kept)
+    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
+    if present().flag("gradient_checkpointing", default=False):
+        raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
+    random_layers.install()
+    keras_corrections.leave_losses_whole()
+    for network in networks:
+        if isinstance(network, keras.Model):
+            if not network.built:
+                raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
+            refusals.check_model(network, fit=False)
+            scope.check(network, placement.strategy)
+            keras_corrections.outputs_in_float32(network)
+        if not whole:
+            keras_corrections.synchronise_batch_norm(network)
+            keras_corrections.part_losses(network)
+    for update, its_own in updates.optimizers(given, optimizer):
+        refusals.check_optimizer(its_own)
+        if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
+            raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
+        if update.optimizer is None and not overrides(author, "optimizer") and its_own.weight_decay is not None:
+            flat = [v for v in update.variables if len(v.shape) <= 1]
+            its_own.exclude_from_weight_decay(var_list=flat)
+        keras_corrections.take_global_gradients(its_own)
+        its_own.build(update.variables)
+    compiles = parts.options.get("loss") is not None
+    if compiles and not whole:
+        keras_corrections.take_whole_losses(model)
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
+    losses: tuple[Any, ...] = ()
+    if compiles:
+        keras_corrections.build_symbolically(model, author.first_example)
+        losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
+    elif author.validates and not overrides(author, "test_step"):
+        raise Refused(
+            f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
+            "define one, or return None as validation data"
+        )
+    scope.check(model, placement.strategy)
+    test_step = (
+        functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
+    )
+    return StepGraph(
+        model,
+        placement.strategy,
+        author.live,
+        recipe,
+        losses,
+        augment,
+        optimizers.take_average(optimizer),
+        train_step=functools.partial(_call, author, "train_step", model, present),
+        test_step=test_step,
+        turns=given,
+        networks=networks,
+    )
+
+
+def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:
+    """The author's `on_train_batch_end`, where he has one."""
+    if not overrides(author, "on_train_batch_end"):
+        return None
+    return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
+
+
+def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
+    """Variables that the author keeps on his object for `on_epoch_end` alone, which no graph touches."""
+    if not overrides(author, "on_epoch_end"):
+        return []
+    return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+
+
+def check_signatures(author: Author) -> None:
+    """Raise Refused for a method of the author's that takes other arguments than it is given, as Keras's hooks do."""
+    for name in NEW:
+        wanted = [*inspect.signature(getattr(Author, name)).parameters]
+        try:
+            inspect.signature(getattr(type(author), name)).bind(*wanted)
+        except TypeError:
+            given = inspect.signature(getattr(type(author), name)).parameters
+            raise Refused(
+                f"{type(author).__name__}.{name}({', '.join(given)}) is called with ({', '.join(wanted)})"
+            ) from None
+
+
+def _call(author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any) -> Any:
+    return getattr(author, method)(model, batch, present())
+
+
+def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
+    """The trial's model and all others that the author trains or keeps on his object."""
+    trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
+    found = [part for part in (model, *trained, *_leaves(kept)) if isinstance(part, keras.Layer)]
+    return list({id(part): part for part in found}.values())
+
+
+def _leaves(kept: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in kept.values() for leaf in _flat(value)]
+
+
+def _flat(value: Any) -> list[Any]:
+    match value:
+        case Mapping():
+            return [leaf for part in value.values() for leaf in _flat(part)]
+        case list() | tuple():
+            return [leaf for part in value for leaf in _flat(part)]
+        case _:
+            return [value]

@@ -1,0 +1,158 @@
+"""What an author's own training step is given, and what says which weights its losses train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import keras
+import tensorflow as tf
+
+from trainables.numbers.draws import Draws
+from trainables.numbers.live import LiveNumber
+from trainables.recipe.refusals import Refused
+
+
+@dataclass(frozen=True)
+class Update:
+    """One change of weights: the loss that `train_step` returns under this name trains ``of``.
+
+    ``of``: a model, layers or variables. Without an ``optimizer`` it is the trial's own, at the trial's rates; one of
+    your own keeps its rate or schedule, or follows the trial's rate times ``rate``. ``times``: so often for each batch.
+    """
+
+    loss: str
+    of: Any
+    optimizer: keras.optimizers.Optimizer | None = None
+    times: int = 1
+    rate: LiveNumber | float | None = None
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """The weights that it trains."""
+        found: dict[int, keras.Variable] = {}
+        for part in keras.tree.flatten(self.of):
+            for variable in part.trainable_variables if isinstance(part, keras.Layer) else [part]:
+                if not isinstance(variable, keras.Variable):
+                    raise TypeError(
+                        f"Update({self.loss!r}) is given {type(variable).__name__}, expected a model, layers or their "
+                        "variables"
+                    )
+                found[id(variable)] = variable
+        return list(found.values())
+
+
+Turn: TypeAlias = tuple[Update, ...]
+"""Updates that happen at once: their gradients are taken of one pass, before any of them is applied."""
+
+
+class Batch:
+    """A slice of a batch, as `train_step` and `test_step` see it.
+
+    ``x``, ``y``: its examples; ``draws``: random numbers for each of them; ``turn``: the loss that is about to be
+    minimised (of several at once, their names with + between); ``first``, ``size``: where the slice begins in the batch
+    and how many examples the batch has.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any,
+        sample_weight: Any,
+        draws: Draws | None,
+        *,
+        turn: str,
+        first: tf.Tensor,
+        size: tf.Tensor,
+        gather: Callable[[Any], Any],
+        measure: Callable[[Any], None],
+    ) -> None:
+        if draws is None:
+            raise RuntimeError("a slice without draws")
+        self.x, self.y, self.draws, self.turn, self.first, self.size = x, y, draws, turn, first, size
+        self._sample_weight, self._gather, self._measure = sample_weight, gather, measure
+        self.weight_was_read = False
+
+    @property
+    def sample_weight(self) -> Any:
+        """The weights of the examples, class weights included; None where there are none."""
+        self.weight_was_read = True
+        return self._sample_weight
+
+    def gather(self, values: Any) -> Any:
+        """These values of all examples of the batch, for losses that compare examples; gradients flow through it."""
+        return self._gather(values)
+
+    def measure(self, predicted: Any) -> None:
+        """Count what `metrics` gives the trial with these outputs."""
+        self._measure(predicted)
+
+
+def turns(given: Any) -> tuple[Turn, ...]:
+    """The turns of one batch in order, from what `updates` returned; raises Refused for what makes no sense."""
+    if isinstance(given, Update):
+        given = [given]
+    if not isinstance(given, Sequence) or not given:
+        raise Refused(f"updates() returned {given!r:.80}, expected a list of Update, or of tuples of them")
+    found: list[Turn] = []
+    for item in given:
+        turn = item if isinstance(item, tuple) else (item,)
+        for update in turn:
+            if not isinstance(update, Update):
+                raise Refused(f"updates() returned {type(update).__name__} in its list, expected Update")
+        found += [turn] * (1 if isinstance(item, tuple) else item.times)
+        _check(turn, together=isinstance(item, tuple))
+    ours = [update for turn in _distinct(found) for update in turn if update.optimizer is None]
+    if len(ours) > 1:
+        names = " and ".join(repr(update.loss) for update in ours)
+        raise Refused(
+            f"updates() gives {names} no optimizer: they would share the trial's, whose moments and rate are those of "
+            "one of them; give an Update an optimizer of its own"
+        )
+    for first, second in _pairs([update.optimizer for turn in _distinct(found) for update in turn]):
+        if first is second and first is not None:
+            raise Refused("updates() gives two of its Updates the same optimizer, expected one each")
+    return tuple(found)
+
+
+def optimizers(turns: Iterable[Turn], own: keras.optimizers.Optimizer) -> list[tuple[Update, Any]]:
+    """Each update once, with its optimizer; ``own`` is the trial's."""
+    return [(update, update.optimizer or own) for turn in _distinct(turns) for update in turn]
+
+
+def means(returned: Any, method: str) -> dict[str, tf.Tensor]:
+    """The mean over a slice of each value that `train_step` or `test_step` returned."""
+    if not isinstance(returned, Mapping) or not returned:
+        raise Refused(
+            f"{method}() returned {type(returned).__name__}, expected a dictionary of names and numbers: one for each "
+            "example, or their mean"
+        )
+    return {str(name): tf.reduce_mean(tf.cast(value, tf.float32)) for name, value in returned.items()}
+
+
+def _check(turn: Turn, *, together: bool) -> None:
+    for update in turn:
+        if not isinstance(update.times, int) or update.times < 1 or (together and update.times > 1):
+            raise Refused(
+                f"Update({update.loss!r}) has times={update.times!r}, expected a whole number from 1"
+                + (", and 1 among those that happen at once" if together else "")
+            )
+        if update.optimizer is None and update.rate is not None:
+            raise Refused(
+                f"Update({update.loss!r}) has a rate and no optimizer: the trial's own follows learning_rate; give it "
+                "an optimizer"
+            )
+        if not update.variables:
+            raise Refused(f"Update({update.loss!r}) has no weights to train: what it is given has none")
+    for one, other in _pairs(turn):
+        if one.loss == other.loss:
+            raise Refused(f"updates() minimises {one.loss!r} twice at once")
+
+
+def _distinct(turns: Iterable[Turn]) -> list[Turn]:
+    return list({id(turn): turn for turn in turns}.values())
+
+
+def _pairs(items: Sequence[Any]) -> list[tuple[Any, Any]]:
+    return [(a, b) for i, a in enumerate(items) for b in items[i + 1 :]]
