@@ -17,8 +17,9 @@ import keras
 
 from sweep.contract import Assignment, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data import class_weights, fingerprint, node_cache
-from trainables.data.chunks import Split, split, updates
+from trainables.data import class_weights, fingerprint, folds, node_cache
+from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
+from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
@@ -31,7 +32,7 @@ from trainables.loop.trial import Trial
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
-from trainables.recipe import optimizers, plateau, refusals, schedules
+from trainables.recipe import features, optimizers, plateau, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
@@ -47,7 +48,7 @@ class KerasTrainable(Author):
 
     def __init__(self) -> None:
         self._programs = Programs()
-        self._data: tuple[Placement, Reads, Split, Split | None] | None = None
+        self._data: tuple[Placement, bool, Reads, Split, Split | None] | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: attributes.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
@@ -74,17 +75,21 @@ class KerasTrainable(Author):
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        train, validation = self._load(hp, placement, assignment.shared)
+        with precision.policy(dtype):
+            train, validation = self._load(hp, placement, assignment)
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
+        if isinstance(train, BatchSplit):
+            train.check(batch_size)
         with placement.strategy.scope(), precision.policy(dtype):
             splits = train, validation
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
-        per_epoch = updates(train.size, batch_size)
+        per_epoch = train.updates(batch_size)
         reads: Reads = {}
         with hp.recording(reads):
+            train.visits = Visits.of(hp)
             schedule = self.schedule(hp)
             peak = _peak(hp, batch_size, structure, program)
             validation_batch = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
@@ -99,7 +104,7 @@ class KerasTrainable(Author):
             validation=validation,
             batch_size=batch_size,
             validation_batch_size=max(validation_batch // assignment.accumulate, 1),
-            reads=(self._data[1] if self._data else {}, structure.reads, reads),
+            reads=(self._data[2] if self._data else {}, structure.reads, reads),
             peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, per_epoch),
@@ -151,30 +156,55 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
-    def _load(self, hp: Hyperparameters, placement: Placement, shared: Path | None) -> tuple[Split, Split | None]:
-        if self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
-            return self._data[2:]
+    def _load(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
+        """The data of a trial, which are those of the last one unless it reads other parameters."""
+        fold = assignment.fold
+        if self._data is None or self._data[:2] != (placement, fold is not None) or not hp.agree(self._data[2]):
+            self._read(hp, placement, assignment)
+        if self._data is None or fold is None:
+            return self._data[3:] if self._data else None  # type: ignore[return-value]
+        train, validation = self._data[3:]
+        if not isinstance(train, ArraySplit) or not isinstance(validation, ArraySplit):
+            raise TypeError("folds are cut from arrays")
+        rows = folds.cut(train.arrays[1], train.size, fold.number, fold.of, fold.seed)
+        return train.part(rows[0]), validation.part(rows[1])
+
+    def _read(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> None:
         self._data = None  # two data sets at once may not fit
         if self._bare is not None:
             self._set_attributes(self._bare)
         before = attributes.of(self, _OWN)
         (train_data, validation_data), reads = node_cache.shared(
-            shared, hp, lambda: self.data(hp), lambda: attributes.changed(before, attributes.of(self, _OWN))
+            assignment.shared,
+            hp,
+            lambda: self._loaded(hp, placement),
+            lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
+        if assignment.fold is not None:
+            train_data, validation_data = folds.whole(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
         after = attributes.of(self, _OWN)
         self._left |= attributes.changed(before, after)
         self._seen = {name: after.get(name) for name in self._left}
         self._bare = self._attributes()
-        train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
-        validation = None
-        if validation_data is not None:
-            validation = split(validation_data, placement.strategy, "validation data")
+        strategy, validation = placement.strategy, None
+        train = split(class_weights.apply(train_data, weights), strategy, "training data")
+        if assignment.fold is not None:
+            validation = split(train_data, strategy, "validation data") if weights else train
+        elif validation_data is not None:
+            validation = split(validation_data, strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
         self.first_example, self.some_targets = train.example(), train.some_targets()
-        self._data = placement, reads, train, validation
-        return train, validation
+        self._data = placement, assignment.fold is not None, reads, train, validation
+
+    def _loaded(self, hp: Hyperparameters, placement: Placement) -> Any:
+        """What `data` returns, with the features of its inputs in their place where these are kept."""
+        data = self.data(hp)
+        front = features.in_front(self, hp) if features.are_cached(self, hp) else None
+        if front is None or not isinstance(data, tuple):
+            return data
+        return tuple(features.of(front, part, placement.devices[0]) for part in data)
 
     def _prepare(
         self,
@@ -188,7 +218,8 @@ class KerasTrainable(Author):
     ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
-        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example))
+        cut = data[0].changes_shape
+        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example), cut)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:

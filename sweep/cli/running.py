@@ -138,7 +138,7 @@ class _Viewer:
         objective = self._spec.objectives[0]
         view = LiveView(
             Console(),
-            None if trials is None else trials * self._spec.repeats,
+            None if trials is None else trials * self._spec.trials_each,
             (objective.name, objective.goal),
             varying,
             quiet=self._quiet,

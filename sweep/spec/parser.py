@@ -100,6 +100,7 @@ class _Resolution:
             early_terminate=rule,
             run_cap=file.run_cap,
             repeats=file.repeats,
+            folds=file.folds,
             seed=file.seed,
             training=file.training.model_dump(mode="json"),
             resources=file.resources,

@@ -98,6 +98,12 @@ class SweepFile(Block):
     )
     run_cap: Count | None = Field(None, description="Number of configurations to try.")
     repeats: Count = Field(1, description="Trainings per configuration, each with its own seed.")
+    folds: Annotated[int, Field(ge=2)] | None = Field(
+        None,
+        description="Cross-validation: each configuration is trained once for each fold, which is left out of training "
+        "and validates; repeats cut anew.",
+        examples=[5],
+    )
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="Seed of the search and of all trials.")
     training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
     resources: Resources = Field(
