@@ -81,7 +81,9 @@ def unknown(data: Any) -> str:
             "arrays (np.stack), or as a keras.utils.PyDataset that reads one batch of it for each index"
         )
     if home == "datasets":
-        return f"a {home}.{kind.__name__}, expected trainables.data.tables.columns(dataset, inputs=..., target=...)"
+        return (
+            f"a {home}.{kind.__name__}, expected trainables.data.huggingface.columns(dataset, inputs=..., target=...)"
+        )
     if hasattr(data, "__next__") or (hasattr(data, "__iter__") and not hasattr(data, "__len__")):
         return (
             f"a {kind.__name__}, which can be read once and in one order; expected arrays, or "

@@ -36,9 +36,12 @@ def cut(labels: Any, size: int, fold: int, folds: int, seed: int) -> tuple[Order
     """
     if size < folds:
         raise DataError(f"{size} examples, expected at least one for each of {folds} folds")
-    order = np.random.Generator(np.random.Philox(mixed(seed, 0))).permutation(size)
+    draws = np.random.Generator(np.random.Philox(mixed(seed, 0)))
+    order = draws.permutation(size)
     if hasattr(labels, "dtype") and labels.dtype.kind in "iub" and int(np.prod(labels.shape)) == size:
-        order = order[np.argsort(np.asarray(labels).reshape(-1)[order], kind="stable")]
+        _, classes = np.unique(np.asarray(labels).reshape(-1), return_inverse=True)
+        places = draws.permutation(classes.max() + 1)  # of the classes: which of them a fold has one more of
+        order = order[np.argsort(places[classes][order], kind="stable")]
     number = np.empty(size, np.int64)
     number[order] = np.arange(size) % folds
     rows = np.arange(size, dtype=np.int32)

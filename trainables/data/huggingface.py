@@ -61,6 +61,8 @@ def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np
 
 
 def _block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+    if dataset.with_format("arrow")[start:stop].column(name).null_count:
+        raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])
     if block.dtype.kind in "SUT" or text.is_text(block):
         return text.as_bytes(block)

@@ -85,7 +85,19 @@ def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
     )
-    return keras.Model(inputs, model(front(inputs, training=False)), name=model.name)
+    return keras.Model(inputs, model(_Frozen(front)(inputs)), name=model.name)
+
+
+class _Frozen(keras.layers.Layer):
+    """Calls a model in inference mode: an outer model's ``training`` would overrule what a functional graph has noted."""
+
+    def __init__(self, front: keras.Model) -> None:
+        super().__init__(trainable=False)
+        self.front = front
+
+    def call(self, inputs: Any) -> Any:
+        """The features."""
+        return self.front(inputs, training=False)
 
 
 def _is_random(layer: Any) -> bool:

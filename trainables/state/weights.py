@@ -26,11 +26,11 @@ def read_once() -> Iterator[None]:
         key = _key(model, filepath, given, options)
         kept = None if key is None else _read.pop(key, None)
         if key is None or kept is None:
-            before = [np.asarray(variable) for variable in model.variables] if key else []
+            before = [variable.numpy() for variable in model.variables] if key else []
             result = load(model, filepath, *given, **options)
             if key is None or len(before) != len(model.variables):  # it has built the model
                 return result
-            after = map(np.asarray, model.variables)
+            after = [variable.numpy() for variable in model.variables]
             kept = [None if np.array_equal(a, b) else b for a, b in zip(before, after, strict=True)]
         else:
             for variable, value in zip(model.variables, kept, strict=True):
