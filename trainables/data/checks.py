@@ -77,8 +77,8 @@ def unknown(data: Any) -> str:
     home = kind.__module__.partition(".")[0]
     if home == "torch":
         return (
-            f"a {home} {kind.__name__}, whose batches and order are its own; expected examples: hand over its dataset as "
-            "arrays (np.stack), or as a keras.utils.PyDataset that reads one batch of it for each index"
+            f"a {home} {kind.__name__}, whose batches and order are its own; expected examples: hand over its dataset "
+            "as arrays (np.stack), or as a keras.utils.PyDataset that reads one batch of it for each index"
         )
     if home == "datasets":
         return (

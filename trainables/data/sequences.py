@@ -22,7 +22,7 @@ def buckets(
     padding: float = 0,
     y_padding: float | None = None,
 ) -> Buckets:
-    """Sequences with their targets, padded at their ends with ``padding`` to the shortest of ``lengths`` that holds them.
+    """Sequences with their targets, padded at their ends to the shortest of ``lengths`` that holds them.
 
     ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
     shape (length, ...), or a dict of such rows and of arrays. ``y`` and ``sample_weight``: arrays, or one row for each

@@ -1,4 +1,4 @@
-"""A frozen model in front of the trained one: applied to the data once, or within the graph where that is not the same."""
+"""A frozen model in front of the trained one: applied to the data once, or in the graph where inputs change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.layers.preprocessing.data_layer import DataLayer
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import node_cache
@@ -18,6 +17,11 @@ from trainables.recipe.refusals import Refused
 from trainables.state import weights
 
 BATCH = 256
+AUGMENTING = tuple(
+    getattr(keras.layers, name)
+    for name in dir(keras.layers)
+    if name.startswith("Rand") or name in ("AugMix", "CutMix", "MixUp")
+)
 
 
 def are_cached(author: Author, hp: Hyperparameters) -> bool:
@@ -37,10 +41,10 @@ def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
         raise TypeError(f"features() returned {type(model).__name__}, expected a keras.Model or None")
     model.trainable = False
     for layer in model._flatten_layers():
-        if (isinstance(layer, DataLayer) and getattr(layer, "seed", None) is not None) or _is_random(layer):
+        if isinstance(layer, AUGMENTING):
             raise Refused(
-                f"features() holds {type(layer).__name__} {layer.name!r}, which does nothing outside of training; put it "
-                "into augment(), or into model() with cache_features: false"
+                f"features() holds {type(layer).__name__} {layer.name!r}, which does nothing outside of training; "
+                "draw in augment() instead"
             )
     return model
 
@@ -89,7 +93,7 @@ def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
 
 
 class _Frozen(keras.layers.Layer):
-    """Calls a model in inference mode: an outer model's ``training`` would overrule what a functional graph has noted."""
+    """Calls a model in inference mode, which the ``training`` of an outer functional model would overrule."""
 
     def __init__(self, front: keras.Model) -> None:
         super().__init__(trainable=False)
@@ -98,7 +102,3 @@ class _Frozen(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         """The features."""
         return self.front(inputs, training=False)
-
-
-def _is_random(layer: Any) -> bool:
-    return isinstance(layer, DataLayer) and getattr(layer, "generator", None) is not None

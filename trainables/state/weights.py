@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ _read: dict[tuple[Any, ...], list[np.ndarray[Any, Any] | None]] = {}  # used lon
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Let `Model.load_weights` take what it has read before of a file that is still the same, for a model like that one.
+    """Let `Model.load_weights` take what it has read of a file before, for a model like that one.
 
     `keras.applications` and KerasHub's presets load their weights by it. What the file did not set stays as it is.
     """
@@ -56,5 +57,6 @@ def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[A
     if not path.is_file() or not model.built:
         return None
     about = path.stat()
-    variables = tuple((variable.path, tuple(variable.shape), str(variable.dtype)) for variable in model.variables)
+    # Keras numbers the names of layers on for as long as a process lives.
+    variables = tuple((re.sub(r"_\d+", "", v.path), tuple(v.shape), str(v.dtype)) for v in model.variables)
     return str(path.resolve()), about.st_mtime_ns, about.st_size, repr(given), repr(sorted(options.items())), variables

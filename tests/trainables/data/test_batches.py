@@ -118,7 +118,7 @@ def test_another_batch_size_is_refused(batch_size: int) -> None:
 
 def test_torch_and_generators_are_refused_with_the_way_out() -> None:
     loader = type("DataLoader", (), {"__module__": "torch.utils.data.dataloader"})()
-    with pytest.raises(DataError, match="a torch DataLoader, .*PyDataset"):
+    with pytest.raises(DataError, match=r"a torch DataLoader, .*PyDataset"):
         split(loader, ONE, "training data")
     with pytest.raises(DataError, match=r"read once .*from_generator"):
         split((i for i in range(3)), ONE, "training data")

@@ -17,6 +17,7 @@ from trainables.data.chunks import BucketSplit, DataError, split
 from trainables.data.sources import Buckets
 from trainables.loop import building
 from trainables.numbers.live import Live
+from trainables.recipe.author import Author
 
 ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
 ROWS = [[1, 2], [3], [4, 5, 6, 7, 8, 9, 1, 2, 3], [4, 4, 4]]
@@ -142,6 +143,8 @@ def test_it_does_not_matter_where_they_lie() -> None:
 @pytest.mark.keras
 def test_training_is_what_keras_does_with_the_same_batches() -> None:
     class Plain(InBuckets):
+        augment = Author.augment  # that of the zoo makes a number live while it is traced
+
         def model(self, hp: Any) -> keras.Model:
             parts = [
                 keras.layers.Embedding(12, 5, mask_zero=True),

@@ -57,6 +57,7 @@ def test_a_file_that_has_changed_is_read_again(file: Path) -> None:
     np.testing.assert_array_equal(found.get_weights()[0], other.get_weights()[0])
 
 
+@pytest.mark.filterwarnings("ignore:A total of:UserWarning")
 def test_what_a_file_does_not_set_is_drawn_anew(file: Path) -> None:
     with weights.read_once():
         made = []
