@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.chunks import BucketSplit, Split
+from trainables.data.chunks import BatchSplit, BucketSplit, Split
 from trainables.loop import profile
 from trainables.loop.program import Trained, scalars
 from trainables.loop.update import Recipe
@@ -73,8 +73,8 @@ class FitProgram:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model, replicas = self.model, strategy.num_replicas_in_sync
         for data in (train, validation):
-            if isinstance(data, BucketSplit) and len(data.parts) > 1:
-                raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
+            if data is not None:
+                _refuse_data(data, replicas)
         refusals.check_fit(model, replicas, validates=validation is not None)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
@@ -185,6 +185,15 @@ class _Rates(keras.callbacks.Callback):
         current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
         if isinstance(current, keras.Variable):
             current.assign(self._rates[batch])
+
+
+def _refuse_data(data: Split, replicas: int) -> None:
+    texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
+    if isinstance(data, BucketSplit) and len(data.parts) > 1:
+        raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
+    if replicas > 1 and (texts or isinstance(data, BatchSplit)):
+        what = "texts" if texts else "the batches of a PyDataset"
+        raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
