@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
@@ -39,6 +39,9 @@ from trainables.state.origins import Record
 
 VALIDATION_BATCH = 256
 
+Loaded: TypeAlias = tuple[Placement, bool, Reads, Split, Split | None]
+"""Where data lies, whether folds are cut from it, what was read to load it, and the data."""
+
 
 class KerasTrainable(Author):
     """A Keras model and its data, trained as the hyperparameters of a trial say.
@@ -48,7 +51,7 @@ class KerasTrainable(Author):
 
     def __init__(self) -> None:
         self._programs = Programs()
-        self._data: tuple[Placement, bool, Reads, Split, Split | None] | None = None
+        self._data: Loaded | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: attributes.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
@@ -76,7 +79,7 @@ class KerasTrainable(Author):
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
-            train, validation = self._load(hp, placement, assignment)
+            train, validation = self._splits(hp, placement, assignment)
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
         if isinstance(train, BatchSplit):
@@ -156,28 +159,30 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
-    def _load(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
+    def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
         """The data of a trial, which are those of the last one unless it reads other parameters."""
-        fold = assignment.fold
-        if self._data is None or self._data[:2] != (placement, fold is not None) or not hp.agree(self._data[2]):
-            self._read(hp, placement, assignment)
-        if self._data is None or fold is None:
-            return self._data[3:] if self._data else None  # type: ignore[return-value]
-        train, validation = self._data[3:]
+        fold, held = assignment.fold, self._data
+        if held is None or held[:2] != (placement, fold is not None) or not hp.agree(held[2]):
+            del held  # two data sets at once may not fit
+            held = self._data = self._load(hp, placement, assignment)
+        train, validation = held[3:]
+        if fold is None:
+            return train, validation
         if not isinstance(train, ArraySplit) or not isinstance(validation, ArraySplit):
             raise TypeError("folds are cut from arrays")
         rows = folds.cut(train.arrays[1], train.size, fold.number, fold.of, fold.seed)
         return train.part(rows[0]), validation.part(rows[1])
 
-    def _read(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> None:
-        self._data = None  # two data sets at once may not fit
+    def _load(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
+        """Run the author's `data`, or map what another worker of the node has got from it."""
+        self._data = None
         if self._bare is not None:
             self._set_attributes(self._bare)
         before = attributes.of(self, _OWN)
         (train_data, validation_data), reads = node_cache.shared(
             assignment.shared,
             hp,
-            lambda: self._loaded(hp, placement),
+            lambda: self._with_features(hp, placement),
             lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
         if assignment.fold is not None:
@@ -196,9 +201,9 @@ class KerasTrainable(Author):
             validation = split(validation_data, strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
         self.first_example, self.some_targets = train.example(), train.some_targets()
-        self._data = placement, assignment.fold is not None, reads, train, validation
+        return placement, assignment.fold is not None, reads, train, validation
 
-    def _loaded(self, hp: Hyperparameters, placement: Placement) -> Any:
+    def _with_features(self, hp: Hyperparameters, placement: Placement) -> Any:
         """What `data` returns, with the features of its inputs in their place where these are kept."""
         data = self.data(hp)
         front = features.in_front(self, hp) if features.are_cached(self, hp) else None
