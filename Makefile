@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test check bench clean
+.PHONY: sweep test check bench compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
@@ -22,6 +22,13 @@ check: .venv/installed-test ## Formatting, lint, types and layers, without the t
 bench: .venv/installed-test ## The main job's trials in sweep, in a loop of plain Keras, and as bare Model.fit.
 	$(BIN)/python benchmarks/overhead.py --only sweep,loop,fit --trials 27 $(ARGS)
 
+compat: ## The fast tests against the newest releases that pip offers beyond the pins, and what broke. PIP_PRE=1: release candidates too.
+	$(PYTHON) -m venv --clear .venv-compat
+	$(PYTHON) tools/compat.py requirements > .venv-compat/requirements.txt
+	.venv-compat/bin/python -m pip install --upgrade --upgrade-strategy eager -r .venv-compat/requirements.txt
+	.venv-compat/bin/python -m pip install --no-deps -e .
+	.venv-compat/bin/python tools/compat.py run $(ARGS)
+
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install -c constraints.txt -e .
@@ -32,4 +39,4 @@ bench: .venv/installed-test ## The main job's trials in sweep, in a loop of plai
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info
+	rm -rf .venv .venv-compat build *.egg-info

@@ -27,7 +27,7 @@ from sweep.backends.worker import Job, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.keeping import CheckpointKeeper
+from sweep.runner.retention import CheckpointKeeper
 from sweep.schedulers.none import NoScheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse

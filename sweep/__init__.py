@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweep.analysis.frames import LoadedSweep, load
+    from sweep.api.loaded import LoadedSweep
+    from sweep.api.loading import load
+    from sweep.api.running import resume, run
+    from sweep.errors import InputError, SweepError
 
-__all__ = ["LoadedSweep", "load"]
+__all__ = ["InputError", "LoadedSweep", "SweepError", "load", "resume", "run"]
+
+_HOMES = {
+    "InputError": "sweep.errors",
+    "LoadedSweep": "sweep.api.loaded",
+    "SweepError": "sweep.errors",
+    "load": "sweep.api.loading",
+    "resume": "sweep.api.running",
+    "run": "sweep.api.running",
+}
 
 
 def __getattr__(name: str) -> object:
-    """Import pandas only when a sweep is loaded."""
-    if name in __all__:
-        from sweep.analysis import frames
-
-        return getattr(frames, name)
+    """Import pandas and all else only when it is asked for."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

@@ -6,10 +6,10 @@ and on a Ray worker, because all that it is handed is here, and none of it knows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from sweep.events import EpochReported, Facts, Params, Value
 
@@ -18,8 +18,11 @@ __all__ = [
     "Devices",
     "Diverged",
     "EpochReported",
+    "Exported",
+    "Exporting",
     "Facts",
     "Fold",
+    "NotExportable",
     "OutOfMemory",
     "Params",
     "Report",
@@ -95,6 +98,44 @@ class Trainable(Protocol):
 
     def facts(self) -> Facts:
         """Where and how the present trial runs, and at its end whether a longer one may go on from it."""
+
+
+class Exporting(Protocol):
+    """What a trainable may offer beside `Trainable`: its model, for use without sweep.
+
+    Both are called after `begin` and `restore`. Without them a trial's checkpoint can be copied, and no more.
+    """
+
+    def trained_model(self) -> Any:
+        """The present trial's model as its author wrote it, with the weights that it is validated with.
+
+        It owes nothing to this object: whatever becomes of the one leaves the other as it is.
+        """
+
+    def export(self, folder: Path, formats: Sequence[str]) -> Exported:
+        """Write the model into a folder, in each of these formats, and prove that it is the trial's.
+
+        Raises `NotExportable` for a format that it does not know, or that does not hold the same model.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What `Exporting.export` has written, and how it was checked."""
+
+    files: Mapping[str, str]  # by format: the file or folder in the folder given
+    usage: Mapping[str, str] = field(default_factory=dict)  # by format: the lines of Python that load it
+    differences: Mapping[str, float] = field(default_factory=dict)  # by format: the largest between predictions
+    metrics: Mapping[str, float] = field(default_factory=dict)  # what the trial's model reaches when evaluated now
+    compared: str = ""  # on what: "360 validation examples"
+    data: Mapping[str, str] = field(default_factory=dict)  # its parts in words
+    preprocessing: str = ""  # what the author says of it
+    needs: tuple[str, ...] = ()  # modules of the author's without which it does not load
+    notes: tuple[str, ...] = ()
+
+
+class NotExportable(Exception):
+    """A trained model cannot be had in this format, or is not the same there."""
 
 
 class Diverged(Exception):

@@ -5,6 +5,7 @@
     ├── TrainableError      a trainable broke its contract: the sweep ends, exit code 2
     ├── StoreError          a results folder cannot be read or written as it is
     └── Interrupted         a signal came before the first trial, exit code 130
+    StoppedAtOnce           a sweep ends now and its process lives on: passes through everything
 
 Exceptions out of a user's model are not in this tree: they end one trial and are kept with it.
 """
@@ -59,6 +60,10 @@ class StoreError(SweepError):
 
 class Interrupted(SweepError):
     """Somebody ended a command before it had anything to save."""
+
+
+class StoppedAtOnce(BaseException):
+    """A sweep is to end now, in a process that lives on; no trial's failure, and nobody's to catch on its way."""
 
 
 def printable(text: str) -> str:

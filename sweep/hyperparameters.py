@@ -119,6 +119,15 @@ class Hyperparameters:
             record.setdefault(name, Mark.PRESENT if present else Mark.ABSENT)
         return present
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.to_dict())
+
+    def to_dict(self) -> dict[str, Value]:
+        """All parameters by name, and all of them read: for ``**hp.to_dict()``."""
+        for name in self._params:
+            self._read(name)
+        return dict(self._params)
+
     def get(self, name: str, default: _T) -> Value | _T:
         """The parameter, or ``default`` where the trial does not have it."""
         value = self._read(name)

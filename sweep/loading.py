@@ -4,23 +4,38 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from sweep.contract import Trainable
 from sweep.errors import InputError, TrainableError
+from sweep.functions import FunctionTrainable, takes_report
 
 METHODS = ("begin", "train", "save", "restore", "facts")
 
 
-def load(trainable: str, folders: Iterable[Path]) -> type[Trainable]:
-    """Import the class, with these folders importable; raises TrainableError, or what its import raises."""
-    found = _found(trainable, folders)
+def load(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:
+    """What makes trainables: the class, or one around the function, with these folders importable.
+
+    ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
+    """
+    make_importable(folders)
+    return maker(_named(trainable) if given is None else given, trainable)
+
+
+def maker(found: object, name: str) -> Callable[[], Trainable]:
+    """What makes trainables of a class or a function; raises TrainableError for what is neither."""
+    if not isinstance(found, type):
+        if not callable(found):
+            raise TrainableError(f"{name} is {found!r:.100}, expected a class or a function")
+        takes_report(found)
+        return partial(FunctionTrainable, found)
     missing = [method for method in METHODS if not callable(getattr(found, method, None))]
     if missing:
         raise TrainableError(
-            f"{trainable} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
+            f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
     return cast(type[Trainable], found)
@@ -29,7 +44,8 @@ def load(trainable: str, folders: Iterable[Path]) -> type[Trainable]:
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """What a sweep file names in place of a part of sweep; raises InputError if it is no such part."""
     try:
-        found = _found(target, folders)
+        make_importable(folders)
+        found = _named(target)
     except Exception as error:
         reason = str(error).splitlines() or [""]
         raise InputError.one(where, f"{target} cannot be imported: {type(error).__name__}: {reason[0]}") from error
@@ -40,9 +56,13 @@ def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterabl
     return found
 
 
-def _found(target: str, folders: Iterable[Path]) -> Any:
-    first = list(dict.fromkeys(map(str, folders)))  # in the order in which `inspection` has looked
+def make_importable(folders: Iterable[Path]) -> None:
+    """Look for modules in these folders first, in this order, in which `inspection` has looked."""
+    first = list(dict.fromkeys(map(str, folders)))
     if sys.path[: len(first)] != first:
         sys.path[:] = [*first, *(entry for entry in sys.path if entry not in first)]
+
+
+def _named(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -69,7 +69,10 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
     assert named <= known | others, named - known - others
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "results" / "README.md"], ids=lambda p: p.parent.name)
+WITH_RESULTS = [ROOT / "README.md", ROOT / "results" / "README.md", ROOT / "docs" / "dashboards.md"]
+
+
+@pytest.mark.parametrize("page", WITH_RESULTS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = [block for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if "results/" in block]
     assert blocks
@@ -126,6 +129,27 @@ def test_the_page_of_standard_hyperparameters_is_complete() -> None:
 
 
 def test_no_file_is_longer_than_400_lines() -> None:
-    for folder in ("sweep", "trainables", "tests", "benchmarks"):
+    for folder in ("sweep", "trainables", "tests", "benchmarks", "tools"):
         for path in (ROOT / folder).rglob("*.py"):
             assert len(path.read_text().splitlines()) <= 400, path
+
+
+ADR = ROOT / "docs" / "adr"
+DECISIONS = sorted(path for path in ADR.glob("*.md") if path.name != "README.md")
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.stem)
+def test_each_decision_says_why_what_it_costs_and_what_would_change_it(page: Path) -> None:
+    number, title = page.name[:4], page.read_text().splitlines()[0].removeprefix(f"# {page.name[:4]} ")
+    assert re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name)
+    headings, texts = re.findall(r"^## (.*)$", page.read_text(), re.MULTILINE), page.read_text().split("\n## ")[1:]
+    assert headings == ["Context", "Decision", "What it costs", "What would make us reconsider"]
+    assert all(len(text.split("\n", 1)[1].split()) > 8 for text in texts)
+    assert len(page.read_text().splitlines()) <= 40, "half a page"
+    assert f"| [{number}]({page.name}) | {title} |" in (ADR / "README.md").read_text()
+
+
+def test_decisions_are_numbered_without_gaps_and_all_links_of_their_index_exist() -> None:
+    assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+    assert re.findall(r"\]\((.*?)\)", (ADR / "README.md").read_text()) == [page.name for page in DECISIONS]
+    assert "docs/adr" in (ROOT / "ARCHITECTURE.md").read_text()

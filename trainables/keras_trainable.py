@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import keras
 
-from sweep.contract import Assignment, Facts, Report
+from sweep.contract import Assignment, Exported, Facts, Report
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data import class_weights, fingerprint, folds, node_cache
+from trainables.data import class_weights, fingerprint, folds, joining, node_cache
 from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
 from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
+from trainables.export import exporting, plain_model
 from trainables.loop import building
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
@@ -39,8 +40,9 @@ from trainables.state.origins import Record
 
 VALIDATION_BATCH = 256
 
-Loaded: TypeAlias = tuple[Placement, bool, Reads, Split, Split | None]
-"""Where data lies, whether folds are cut from it, what was read to load it, and the data."""
+PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
+Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
+"""Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
 
 class KerasTrainable(Author):
@@ -152,6 +154,17 @@ class KerasTrainable(Author):
             structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
         )
 
+    def trained_model(self) -> keras.Model:
+        """The present trial's model by itself, with the weights that it is validated with."""
+        return self._plain().model
+
+    def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
+        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        trial = self._begun()
+        exporting.check(trial, formats)
+        text = self.preprocessing(trial.hp)
+        return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
+
     # ---- how it is done
 
     def _begun(self) -> Trial:
@@ -159,10 +172,22 @@ class KerasTrainable(Author):
             raise RuntimeError("no trial has begun")
         return self._trial
 
+    def _plain(self) -> plain_model.Plain:
+        trial, attributes, live = self._begun(), self._attributes(), self.live
+        self._set_attributes(self._bare or {})
+        try:
+            return plain_model.rebuilt(self, trial)
+        finally:
+            self.live = live
+            self._set_attributes(attributes)
+
     def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
         """The data of a trial, which are those of the last one unless it reads other parameters."""
-        fold, held = assignment.fold, self._data
-        if held is None or held[:2] != (placement, fold is not None) or not hp.agree(held[2]):
+        cut, held = _cut(assignment), self._data
+        fold = assignment.fold if cut == FOLDS else None
+        if cut == WHOLE:
+            refusals.check_unjudged(hp)
+        if held is None or held[:2] != (placement, cut) or not hp.agree(held[2]):
             del held  # two data sets at once may not fit
             held = self._data = self._load(hp, placement, assignment)
         train, validation = held[3:]
@@ -185,8 +210,11 @@ class KerasTrainable(Author):
             lambda: self._with_features(hp, placement),
             lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
-        if assignment.fold is not None:
+        cut = _cut(assignment)
+        if cut == FOLDS:
             train_data, validation_data = folds.whole(train_data, validation_data), None
+        elif cut == WHOLE:  # one set, of which nothing is held out
+            train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
         after = attributes.of(self, _OWN)
@@ -195,13 +223,13 @@ class KerasTrainable(Author):
         self._bare = self._attributes()
         strategy, validation = placement.strategy, None
         train = split(class_weights.apply(train_data, weights), strategy, "training data")
-        if assignment.fold is not None:
+        if cut == FOLDS:
             validation = split(train_data, strategy, "validation data") if weights else train
         elif validation_data is not None:
             validation = split(validation_data, strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
         self.first_example, self.some_targets = train.example(), train.some_targets()
-        return placement, assignment.fold is not None, reads, train, validation
+        return placement, cut, reads, train, validation
 
     def _with_features(self, hp: Hyperparameters, placement: Placement) -> Any:
         """What `data` returns, with the features of its inputs in their place where these are kept."""
@@ -292,6 +320,13 @@ class KerasTrainable(Author):
 
 
 _OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets"}
+
+
+def _cut(assignment: Assignment) -> str:
+    """How the examples are cut into those that train and those that validate."""
+    if assignment.training.get("all_data", False):
+        return WHOLE
+    return PARTS if assignment.fold is None else FOLDS
 
 
 def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:

@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sweep.analysis import costs, ranking
+from sweep.analysis import costs, curves, workers
 from sweep.analysis.costs import Costs
-from sweep.analysis.ranking import Ranking
+from sweep.analysis.curves import Curves
 from sweep.analysis.trials import Sweep, of_tables
+from sweep.analysis.workers import Timeline
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
-    from sweep.store.tables import Tables
+    from sweep.searchers.optuna_importance import Importance
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One sweep as its log stands now."""
+    """One sweep as its log stands now; curves and errors are of its trials, in their order."""
 
     sweep: Sweep
-    ranking: Ranking
     costs: Costs
-    curves: Mapping[int, tuple[tuple[int, float], ...]]  # by trial: epoch and objective, what is finite
+    curves: Curves
+    timeline: Timeline
     errors: Mapping[int, str]  # by trial: the traceback
     info: Mapping[str, object]  # sweep.json
     text: str  # the sweep file as given
+    running: bool
 
     @property
     def counts(self) -> Mapping[Status, int]:
@@ -41,31 +43,52 @@ class Account:
         """Seconds on the clock, without the pauses between sessions; None before anything has happened."""
         return None if self.sweep.history.started is None else self.sweep.history.active_s
 
+    @property
+    def question(self) -> tuple[str, ...]:
+        """The comment lines that the sweep file begins with, without what is meant for editors."""
+        lines: list[str] = []
+        for line in self.text.lstrip("\ufeff").splitlines():
+            if not line.startswith("#"):
+                break
+            told = line.lstrip("#").strip()
+            if told and not told.startswith(("yaml-language-server:", "!", "-*-", "vim:")):
+                lines.append(told)
+        return tuple(lines)
 
-def of(folder: ResultsFolder) -> Account:
-    """Read a sweep. Raises `StoreError`."""
+
+def of(folder: ResultsFolder, points: int = curves.POINTS) -> Account:
+    """Read a sweep, with so many points of curves at most. Raises `StoreError`."""
     from sweep.store import reading, values
 
+    running = folder.is_running()
     read = reading.read(folder)
     sweep = of_tables(folder, read)
     errors = values.columns(read.trials, ["trial", "error"])
+    objectives = [name for name, _ in sweep.objectives]
     return Account(
         sweep,
-        ranking.rank([sweep]),
         costs.of_tables(folder.name, read),
-        _curves(read, f"metric.{sweep.objectives[0][0]}"),
+        curves.of_table(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
+        workers.of_tables(folder.log, read),
         {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},
         folder.read_info(),
         folder.spec.read_text(encoding="utf-8"),
+        running,
     )
 
 
-def _curves(read: Tables, objective: str) -> dict[int, tuple[tuple[int, float], ...]]:
-    names = ["trial", "epoch", objective]
-    if objective not in read.metrics.column_names:
-        return {}
-    curves = defaultdict[int, list[tuple[int, float]]](list)
-    for trial, epoch, value in zip(*read.metrics.select(names).to_pydict().values(), strict=True):
-        if value is not None and math.isfinite(value):
-            curves[trial].append((epoch, value))
-    return {trial: tuple(points) for trial, points in curves.items()}
+def importance(accounts: Sequence[Account], names: Sequence[str]) -> dict[str, list[Importance]]:
+    """By objective, how much each of the parameters ``names`` matters among the completed trials of all sweeps."""
+    from sweep.searchers.optuna_importance import importance as of_trials
+
+    found = {}
+    for metric, goal in accounts[0].sweep.objectives:
+        sign = -1.0 if goal == "maximize" else 1.0
+        scored = [
+            (trial.params, sign * trial.metrics[metric])
+            for account in accounts
+            for trial in account.sweep.trials
+            if trial.status is Status.COMPLETED and math.isfinite(trial.metrics.get(metric, math.nan))
+        ]
+        found[metric] = of_trials(scored, names)
+    return found

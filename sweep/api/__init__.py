@@ -1,1 +1,1 @@
-"""What is used from Python: sweeps that are loaded, and sweeps that are run from a script or a notebook."""
+"""Sweeps from Python: run them in a script or a notebook, and look at what they found."""

@@ -1,4 +1,4 @@
-"""How much memory this process has for itself, and how much a worker may have before it is replaced."""
+"""How much memory this process has for itself, how much a worker may have, and whether an error says it is short."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import resource
 import sys
 from pathlib import Path
 
+from sweep.backends.checkpoint_writer import is_disk_fault
+from sweep.contract import OutOfMemory
 from sweep.store import provenance
 
 BOUND = 0.8
 """Of a machine's memory, shared by the workers that run on it at once: one that has more trains no further trial."""
+
+_NAMES = frozenset({"ResourceExhaustedError", "OutOfMemoryError"})
+"""TensorFlow's and torch's own types, which are named, not imported: this package knows neither."""
 
 _STATM = Path("/proc/self/statm")
 _CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
@@ -36,3 +41,10 @@ def part(workers: int) -> int:
 def _total() -> int:
     limits = [path.read_text().strip() for path in _CGROUPS if path.exists()]
     return min([provenance.memory_bytes() or sys.maxsize, *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def is_short(error: BaseException) -> bool:
+    """Whether an error says that a device or the machine has no more memory."""
+    if is_disk_fault(error):
+        return False
+    return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from sweep.backends import checkpoints, memory
-from sweep.backends.checkpoints import Manifest
-from sweep.backends.saving import DiskFault, Saver, is_disk_fault, one_line
+from sweep.backends import checkpoint_folders, memory
+from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
 from sweep.backends.unread import Unread
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Trainable
-from sweep.errors import printable
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, Trainable
+from sweep.errors import StoppedAtOnce, printable
 from sweep.events import Status, TrialEnded
+from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.records import encode
@@ -51,6 +52,7 @@ class Job:
     profile: bool = False  # of the first trial
     target: float | None = None  # objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
 
     @property
     def shared_folder(self) -> Path | None:
@@ -134,6 +136,11 @@ class Worker:
         if not self._reuse:
             self._trainable = None
 
+    def close(self) -> None:
+        """Let go of the last trial."""
+        if self._trial is not None:
+            self._settle(self._trial)
+
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
         trial = self._trial
@@ -153,8 +160,10 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
+        except StoppedAtOnce:
+            raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
-            status = Status.OOM if _is_out_of_memory(caught) else Status.FAILED
+            status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
@@ -194,6 +203,8 @@ class Worker:
             trial.saver.settle()
         except Exception as error:  # what a trainable's own `save` raises
             self._notices.append(f"trial {trial.number}: {one_line(error)}")
+        if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
+            self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         """Train on, with ever smaller micro-batches while the trial does not fit into memory."""
@@ -202,7 +213,9 @@ class Worker:
                 return self._advance(trial, epochs)
             except Exception as error:
                 batch = trial.order.assignment.params.get("batch_size", 32)
-                if not _is_out_of_memory(error) or not isinstance(batch, int) or 2 * trial.accumulate > batch:
+                splits = not isinstance(self._trainable, FunctionTrainable) or self._trainable.splits
+                few = not isinstance(batch, int) or 2 * trial.accumulate > batch
+                if not memory.is_short(error) or few or not splits:
                     raise
             trial.accumulate *= 2
             trial.begun = False
@@ -253,10 +266,10 @@ class Worker:
         trial.saver.settle()
         trial.done, trial.again, trial.paused = 0, (), False
         folder = self._job.results_folder
-        for path in checkpoints.newest_first(folder, trial.number):
+        for path in checkpoint_folders.newest_first(folder, trial.number):
             try:
-                manifest = checkpoints.verify(path)
-            except checkpoints.Damaged as error:
+                manifest = checkpoint_folders.verify(path)
+            except checkpoint_folders.Damaged as error:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
@@ -266,7 +279,7 @@ class Worker:
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
             except Exception as error:  # whatever is wrong with it, the one before is the way out
-                if _is_out_of_memory(error):
+                if memory.is_short(error):
                     raise
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({one_line(error)})")
                 continue
@@ -325,6 +338,8 @@ class Worker:
         return ""
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
+        if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
+            return  # such a trial begins anew where it is resumed
         loss = self._loss(epochs[-1]) if epochs else math.inf
         manifest = Manifest(trial.done, trial.accumulate, loss, tuple(epochs))
         trial.saver.save(self._loaded(), manifest, beside=beside)
@@ -332,7 +347,7 @@ class Worker:
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """For a trial that begins, or goes on from the checkpoint of an epoch."""
         best = min(map(self._loss, reports), default=math.inf)
-        folder = checkpoints.of_trial(self._job.results_folder, trial)
+        folder = checkpoint_folders.of_trial(self._job.results_folder, trial)
         return Saver(folder, self._job.checkpoint_every_s, self._job.checkpoint_keep, STEP_S, best, epoch)
 
     def _loss(self, epoch: EpochReported) -> float:
@@ -348,7 +363,7 @@ class Worker:
         if trial.accumulate > 1:
             facts = dataclasses.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
+        if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
             facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
@@ -365,12 +380,5 @@ class Worker:
 
     def _loaded(self) -> Trainable:
         if self._trainable is None:
-            self._trainable = load(self._job.trainable, self._job.import_folders)()
+            self._trainable = load(self._job.trainable, self._job.import_folders, self._job.given)()
         return self._trainable
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    # TensorFlow's own type is named, not imported: this package does not know TensorFlow.
-    if is_disk_fault(error):
-        return False
-    return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ == "ResourceExhaustedError"

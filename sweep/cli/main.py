@@ -6,7 +6,18 @@ import sys
 
 import click
 
-from sweep.cli import analysis, doctor, planning, repairing, reporting, running, status
+from sweep.cli import (
+    analysis,
+    dashboard,
+    doctor,
+    exporting,
+    planning,
+    repairing,
+    reporting,
+    running,
+    status,
+    winner,
+)
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -49,8 +60,11 @@ for _command in (
     status.stop,
     repairing.repair,
     analysis.compare,
-    analysis.best,
+    winner.best,
+    winner.retrain,
     reporting.report,
+    dashboard.dashboard,
+    exporting.export,
     planning.schema,
     doctor.doctor,
 ):

@@ -35,6 +35,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="JSON for program
 def backend(command: _F) -> _F:
     """How trials are run."""
     for option in (
+        click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
         click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
         click.option("-q", "--quiet", is_flag=True, help="No progress, only the result."),
         click.option("--inline", is_flag=True, help="In this process, without Ray; for debugging."),

@@ -1,4 +1,4 @@
-"""``report``: a sweep as one HTML file."""
+"""``report``: one sweep or several as one HTML file."""
 
 from __future__ import annotations
 
@@ -10,21 +10,24 @@ from sweep.cli import options
 
 
 @click.command()
-@click.argument("sweep")
+@click.argument("sweeps", nargs=-1, required=True)
 @options.results
 @click.option(
-    "--output", type=click.Path(path_type=Path), metavar="FILE", help="Instead of report.html in the sweep's folder."
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of report.html in the (first) sweep's folder.",
 )
-def report(sweep: str, results: Path, output: Path | None) -> None:
-    """Write a sweep's report: one HTML file with charts, to be opened in a browser or sent."""
-    from sweep.analysis import account
+def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
+    """Write the report on a sweep, or on several with the same objective: one HTML file with linked charts, to be
+    opened in a browser or sent."""
     from sweep.render.report import page
     from sweep.store.disk import replacing
     from sweep.store.folder import ResultsFolder
 
-    folder = ResultsFolder.open(results, sweep)
-    target = output or folder.report
-    html = page(account.of(folder))
+    folders = [ResultsFolder.open(results, name) for name in dict.fromkeys(sweeps)]
+    target = output or folders[0].report
+    html = page(folders)
     with replacing(target) as aside:
-        aside.write_text(html, encoding="utf-8")
+        aside.write_text(html, encoding="utf-8", errors="backslashreplace")
     click.echo(f"report   {target}")

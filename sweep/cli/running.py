@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -46,10 +47,12 @@ def run(
     inline: bool,
     quiet: bool,
     verbose: bool,
+    tensorboard: bool,
 ) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
+    from sweep.export import beside
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
@@ -64,13 +67,14 @@ def run(
         inline=inline,
         memo=not no_memo,
         profile=profile,
+        beside=beside.wanted(tensorboard=tensorboard),
     )
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
     outcome = session.run(
-        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, _viewer(spec, how, quiet, verbose)
+        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, viewer(spec, how, quiet, verbose)
     )
-    _conclude(outcome, quiet=quiet)
+    conclude(outcome, quiet=quiet)
 
 
 @click.command()
@@ -100,9 +104,11 @@ def resume(
     inline: bool,
     quiet: bool,
     verbose: bool,
+    tensorboard: bool,
 ) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     require_locks()
+    from sweep.export import beside
     from sweep.runner import planning, resuming, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
@@ -116,9 +122,10 @@ def resume(
         inline=inline,
         memo=not no_memo,
         retry_failed=retry_failed,
+        beside=beside.wanted(tensorboard=tensorboard),
     )
-    outcome = session.resume(reopened, source, how, _viewer(reopened.spec, how, quiet, verbose))
-    _conclude(outcome, quiet=quiet)
+    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
+    conclude(outcome, quiet=quiet)
 
 
 class _Viewer:
@@ -130,19 +137,10 @@ class _Viewer:
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
         from rich.console import Console
 
+        from sweep.analysis.outline import Outline
         from sweep.render.live import LiveView
-        from sweep.space.domains import Constant
 
-        trials = self._spec.trials()
-        varying = tuple(p.name for p in self._spec.space.parameters if not isinstance(p.domain, Constant))
-        objective = self._spec.objectives[0]
-        view = LiveView(
-            Console(),
-            None if trials is None else trials * self._spec.trials_each,
-            (objective.name, objective.goal),
-            varying,
-            quiet=self._quiet,
-        )
+        view = LiveView(Console(highlight=False), Outline.of(self._spec), quiet=self._quiet)
         if self._verbose:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         if self._how.simulated_gpus and not self._quiet:
@@ -150,11 +148,12 @@ class _Viewer:
         return view
 
 
-def _viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
+def viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
+    """What makes the view of a session."""
     return _Viewer(spec, how, quiet=quiet, verbose=verbose)
 
 
-def _conclude(outcome: Outcome, *, quiet: bool) -> None:
+def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from rich.console import Console
 
@@ -166,6 +165,8 @@ def _conclude(outcome: Outcome, *, quiet: bool) -> None:
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
+    if (folder.path / "tensorboard").is_dir():
+        lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
     if not quiet:

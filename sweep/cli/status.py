@@ -8,22 +8,33 @@ from pathlib import Path
 
 import click
 
-from sweep.cli import options
-from sweep.errors import printable
+from sweep.cli import options, watching
+from sweep.errors import InputError, printable
 
 
 @click.command()
 @click.argument("sweep")
 @options.results
 @options.as_json
-def status(sweep: str, results: Path, as_json: bool) -> None:
+@click.option("--watch", is_flag=True, help="Show it as `run` does, until the sweep ends; Ctrl-C leaves it running.")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.1),
+    metavar="S",
+    help="With --watch: seconds between looks, 1 unless told.",
+)
+def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: float | None) -> None:
     """Say whether a sweep runs, what became of its trials, and which is best so far."""
+    _refuse_together(as_json=as_json, watch=watch, interval=interval)
     from sweep.analysis import listing
     from sweep.render import figures
     from sweep.render.documents import document
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
+    if watch:
+        watching.watch(reopened, 1.0 if interval is None else interval)
+        return
     folder, spec = reopened.folder, reopened.spec
     found = listing.listed(folder)
     configurations = spec.trials()
@@ -59,3 +70,10 @@ def stop(sweep: str, results: Path, trial: int | None, now: bool) -> None:
 
 def _open(trials: object) -> bool:
     return isinstance(trials, dict) and any(trials.get(state) for state in ("running", "interrupted"))
+
+
+def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> None:
+    if watch and as_json:
+        raise InputError.one("--watch", "is given with --json", "ask for --json again and again instead")
+    if interval is not None and not watch:
+        raise InputError.one("--interval", "is given without --watch", "add --watch")

@@ -39,14 +39,17 @@ class Reading:
     words: frozenset[str]  # every attribute, argument and text of the user's modules
 
 
-def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> Reading:
-    """Read the modules of a user, and those of sweep that they import."""
+def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
+    """Read the modules of a user, and those of sweep that they import.
+
+    ``trainable`` is the name of the trainable: a function's first argument are the hyperparameters.
+    """
     names, doubts = set[str](), dict[str, None]()
     for module, tree in ours.items():
         found, computed = by_convention(tree)
         names |= found
         doubts.update({f"{module} reads names that it computes": None} if computed else {})
-    flow = _Flow(theirs, ours)
+    flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
     return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
@@ -55,7 +58,7 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> Re
 class _Flow:
     """Finds all expressions that hold hyperparameters in a user's modules, and what is made of each."""
 
-    def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module]) -> None:
+    def __init__(self, trees: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str) -> None:
         self.names: set[str] = set()
         self.doubts: dict[str, None] = {}
         self._parents: dict[ast.AST, ast.AST] = {}
@@ -71,6 +74,9 @@ class _Flow:
             self._take_in(tree)
         self._theirs, self._ours = ({name.split(".")[0] for name in modules} for modules in (trees, ours))
         self._begin(ours)
+        for function in self._functions.get(trainable, []):
+            if isinstance(self._parents[function], ast.Module):
+                self._held.update((function, arg.arg) for arg in _positional(function)[:1])
         before = -1
         while before != (before := len(self._held) + len(self._attributes)):
             for module, tree in trees.items():

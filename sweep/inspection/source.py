@@ -9,18 +9,20 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import reading
+from sweep.inspection import definitions, reading
+from sweep.inspection.definitions import Definitions
 from sweep.inspection.distributions import Distribution, Distributions
 from sweep.inspection.finding import Search
 from sweep.inspection.imports import imports, obscure
 from sweep.inspection.reading import Reading
 
 OURS = ("trainables", "sweep")
+HERE = "__main__"  # in place of a module, for what no module has: it was given as it is
 _HOME = Path(__file__).parents[2]
 
 
@@ -32,12 +34,15 @@ class Source:
     files: Mapping[str, Path]  # by module name, the trainable's own first: what no installer has put there
     packages: Mapping[str, str | None] = field(default_factory=dict)  # versions of all else; None: not there
     unknown: tuple[str, ...] = ()  # why there may be code that is neither in files nor in packages
-    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of the files
+    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of files and texts
+    texts: Mapping[str, str] = field(default_factory=dict)  # code that lies in no file: of a notebook or script
+    unseen: tuple[str, ...] = ()  # what of that has no text
 
     @cached_property
     def _reading(self) -> Reading:
         ours = {name: tree for name, tree in self.trees.items() if _top(name) in OURS}
-        return reading.read({name: tree for name, tree in self.trees.items() if name not in ours}, ours)
+        theirs = {name: tree for name, tree in self.trees.items() if name not in ours}
+        return reading.read(theirs, ours, self.trainable.partition(":")[2])
 
     @property
     def reads(self) -> frozenset[str]:
@@ -52,7 +57,7 @@ class Source:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Where hyperparameters go that cannot be followed; while there are any, more may be read."""
-        return self._reading.doubts
+        return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
         """Whether the source is seen to read a parameter, by its own name or with all those of its group."""
@@ -82,8 +87,8 @@ class Source:
     def digest(self) -> str:
         """SHA-256 over all files: the same code gives the same digest wherever it lies."""
         total = hashlib.sha256()
-        for name in sorted(self.files):
-            content = self.files[name].read_bytes()
+        for name in sorted({*self.files, *self.texts}):
+            content = self.texts[name].encode() if name in self.texts else self.files[name].read_bytes()
             total.update(f"{name}\0{len(content)}\0".encode())
             total.update(content)
         return total.hexdigest()
@@ -92,6 +97,9 @@ class Source:
 def inspect(trainable: str, folders: Iterable[Path]) -> Source:
     """Find ``module:Name`` in these folders or among the installed modules; raises InputError."""
     module, _, name = trainable.partition(":")
+    if module == HERE:
+        what = f"{name} was defined in a notebook or script, and no module has it"
+        raise InputError.one("trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})")
     search = Search(tuple(folders))
     path = search.find(module)
     if path is None:
@@ -110,6 +118,12 @@ def inspect(trainable: str, folders: Iterable[Path]) -> Source:
     return _Closure(search).of(trainable, module, path)
 
 
+def inspect_given(trainable: str, given: object, folders: Iterable[Path]) -> Source:
+    """What a class or function is made of that no module has: its text, and that of all it uses."""
+    pieces = definitions.of(given)
+    return _Closure(Search(tuple(folders))).of_text(trainable, pieces)
+
+
 class _Closure:
     """Follows imports from module to module, up to what was installed."""
 
@@ -124,8 +138,17 @@ class _Closure:
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path
-        queue = [module, *filter(self._add, _parents(module))]
-        seen = {module, *_parents(module)}
+        return self._closed(trainable, [module, *filter(self._add, _parents(module))])
+
+    def of_text(self, trainable: str, pieces: Definitions) -> Source:
+        """As `of`, of code that lies in no file."""
+        tree = self._trees[HERE] = ast.parse(pieces.text)
+        self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
+        source = self._closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
+
+    def _closed(self, trainable: str, queue: list[str]) -> Source:
+        seen = set(queue)
         while queue:
             for name in self._imported(queue.pop()):
                 if name not in seen:
@@ -152,6 +175,10 @@ class _Closure:
             return
         if module in self._files:
             self._trees[module] = tree
+        yield from self._named(tree, module, path)
+
+    def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
+        """The modules that a tree imports, and their packages."""
         if _top(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
         for name in imports(tree, module, is_package=path.stem == "__init__"):

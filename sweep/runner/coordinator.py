@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 
-from sweep.backends.saving import one_line
+from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError

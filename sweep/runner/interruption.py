@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -19,21 +20,18 @@ def before_it_begins() -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
-        yield
+        with _handling(handle):
+            yield
     except (KeyboardInterrupt, SystemExit) as error:  # Ray's own handler of SIGTERM exits
         raise Interrupted("interrupted before the first trial") from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def handled(first: Callable[[], None], second: Callable[[], None]) -> Iterator[None]:
     """Call ``first`` at the first signal inside the block and ``second`` at every later one.
 
-    Enter it after Ray has started, which installs a handler of its own. Main thread only.
+    Enter it after Ray has started, which installs a handler of its own.
     """
     count = 0
 
@@ -42,9 +40,19 @@ def handled(first: Callable[[], None], second: Callable[[], None]) -> Iterator[N
         count += 1
         (first if count == 1 else second)()
 
+    with _handling(handle):
+        yield
+
+
+@contextmanager
+def _handling(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have this handler inside the block; in another thread than the main one, signals are none of ours."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: of no Python code

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from sweep.backends import checkpoints
+from sweep.backends import checkpoint_folders
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.space.domains import key
@@ -110,7 +110,8 @@ class Memo:
             try:
                 end = entry.read_end()
                 if end.facts.data is None:
-                    text = "nothing tells on what data they were trained; a trainable says it with Facts(data=...)"
+                    says = "a trainable says it with Facts(data=...), a function train with train.data = ..."
+                    text = f"nothing tells on what data they were trained; {says}"
                     self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
@@ -135,29 +136,29 @@ class Memo:
         try:
             for path in sorted({*source.parent.glob("epoch-*"), source}):
                 self._take_over(path, answer, trial)
-        except (OSError, checkpoints.Damaged) as error:
+        except (OSError, checkpoint_folders.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
-        return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+        return checkpoint_folders.of_epoch(self._folder.path, trial, len(answer.epochs))
 
     def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
         is_last = path == answer.checkpoint
         try:
-            manifest = checkpoints.verify(path)
-        except checkpoints.Damaged:
+            manifest = checkpoint_folders.verify(path)
+        except checkpoint_folders.Damaged:
             if is_last:
                 raise
             return
         if (manifest.epoch == len(answer.epochs)) is not is_last:
-            raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
+            raise checkpoint_folders.Damaged(f"it is of epoch {manifest.epoch}")
         objective, goal = self._folder.objectives()[0]
         value = answer.epochs[manifest.epoch - 1].metrics.get(objective, math.nan)
         loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
         manifest = replace(manifest, loss=loss, reports=answer.epochs[: manifest.epoch])
-        folder = checkpoints.of_trial(self._folder.path, trial)
-        checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
+        folder = checkpoint_folders.of_trial(self._folder.path, trial)
+        checkpoint_folders.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Why a trial does not answer one of so many epochs."""
@@ -233,7 +234,7 @@ def _link(source: Path, target: Path) -> None:
 
     Nobody writes into a checkpoint, so that links are as good as copies, and each outlives the other.
     """
-    ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
+    ignore = shutil.ignore_patterns(checkpoint_folders.MANIFEST)
     shutil.copytree(source, target, ignore=ignore, copy_function=_link_file, dirs_exist_ok=True)
 
 

@@ -66,6 +66,12 @@ def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
         source = inspect(spec.trainable, folders)
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
+    check_reads(spec, where, source)
+    return source
+
+
+def check_reads(spec: Spec, where: str, source: Source) -> None:
+    """Raise InputError where the source for sure does not read a parameter."""
     known = source.reads | READ_BY_SWEEP
     unread = [name for name in not_seen_read(spec, source) if not source.may_read(name)]
     if unread:
@@ -73,7 +79,6 @@ def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
             Problem(f"{where}: parameters.{name}", f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
             for name in unread
         )
-    return source
 
 
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:

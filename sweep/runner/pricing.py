@@ -14,6 +14,7 @@ from statistics import median
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import StoreError, TrainableError
 from sweep.events import EpochReported, Params, TrialEnded
+from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.space import termination
 from sweep.space.termination import Asha, EarlyTermination, Hyperband
@@ -148,6 +149,8 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
             epoch_s = epochs[-1].time_s  # the first one may compile
             spent.append((time.monotonic() - began - len(epochs) * epoch_s, epoch_s))
             began = time.monotonic()
+        if isinstance(trainable, FunctionTrainable):
+            trainable.end()
     except Exception as error:
         reason = str(error).splitlines() or [""]
         raise TrainableError(f"the timed trial failed: {type(error).__name__}: {reason[0][:300]}") from error

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import NoReturn, Protocol, TextIO
+from typing import Protocol, TextIO
 
-from sweep.backends import checkpoints, inline, sharing
+from sweep.backends import checkpoint_folders, inline, shared_data
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
-from sweep.errors import InputError, Interrupted, StoreError
+from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, interruption, memo, noise, planning, stopping, warm_start
+from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.keeping import CheckpointKeeper
 from sweep.runner.memo import Memo
+from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
+from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance, requests
@@ -45,6 +47,8 @@ class Options:
     memo: bool = True
     retry_failed: bool = False  # in a sweep that is resumed
     profile: bool = False
+    beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
+    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,14 @@ def run(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    origin: Mapping[str, object] | None = None,
+    given: object = None,
 ) -> Outcome:
-    """Start a sweep in a new results folder; raises InputError before anything is trained."""
+    """Start a sweep in a new results folder; raises InputError before anything is trained.
+
+    ``origin`` is the sweep and trial that it was made of, for its sweep.json; ``given`` the trainable's class or
+    function itself, where no module has it.
+    """
     choosing.check(spec, folders)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -91,23 +101,30 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
-        "source": _described(source),
+        "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
+        **({"origin": origin} if origin else {}),
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, source, folder, folders, options, view)
-    except (InputError, Interrupted, KeyboardInterrupt):
+        return _drive(spec, source, folder, folders, options, view, given)
+    except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
         raise
 
 
-def resume(sweep: Reopened, source: Source, options: Options, view: Callable[[ResultsFolder, TextIO], View]) -> Outcome:
-    """Go on with a sweep from its log."""
+def resume(
+    sweep: Reopened,
+    source: Source,
+    options: Options,
+    view: Callable[[ResultsFolder, TextIO], View],
+    given: object = None,
+) -> Outcome:
+    """Go on with a sweep from its log; ``given`` as for `run`."""
     try:
-        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view)
+        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
@@ -120,6 +137,7 @@ def _drive(
     folders: Sequence[Path],
     options: Options,
     view: Callable[[ResultsFolder, TextIO], View],
+    given: object,
 ) -> Outcome:
     devices = planning.devices(spec, options.simulated_gpus)
     objective = spec.objectives[0]
@@ -133,29 +151,43 @@ def _drive(
         session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
-        shared=None if options.inline else sharing.name(folder.path),
+        shared=None if options.inline else shared_data.name(folder.path),
         profile=options.profile,
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
+        given=given,
     )
+    driver = threading.get_ident()
     with ExitStack() as beginning, folder.lock(), noise.redirected(folder.debug_log) as terminal:
         beginning.enter_context(interruption.before_it_begins())
         requests.clear(folder)
         _clean(folder.path)  # what a killed session has left
         watching = view(folder, terminal)
         try:
-            _note_changes(folder, spec, source, folders, watching)
+            describing.note_changes(folder, spec, source, folders, watching.say)
+            lost: list[str] = []  # why this session is to end at once
 
-            def leave(last_words: str) -> NoReturn:
+            def leave(last_words: str) -> None:
                 """End this process now: what was reported is in the log, and a local Ray dies with its driver."""
+                if options.embedded:
+                    lost.append(last_words)
+                    if threading.get_ident() == driver:
+                        raise StoppedAtOnce(last_words)
+                    return  # the driver's thread looks at it
                 watching.close()
                 terminal.write(f"{last_words}; go on with: python -m sweep resume {folder.address}\n")
                 terminal.flush()
                 os._exit(130)
 
-            with _backend(options, devices, spec, source, folder, watching, leave) as train:
-                beginning.close()
-                return _session(spec, folder, devices, job, options, watching, train, leave)
+            pulse = None if options.inline else Pulse(spec)
+            try:
+                with _backend(options, devices, spec, source, folder, watching, leave, job, pulse) as train:
+                    beginning.close()
+                    return _session(spec, folder, devices, job, options, watching, train, leave, lost, pulse)
+            except Exception as error:
+                if lost:  # and what follows from that
+                    raise StoppedAtOnce(lost[0]) from error
+                raise
         finally:
             watching.close()
             _clean(folder.path)
@@ -169,7 +201,9 @@ def _session(
     options: Options,
     view: View,
     train: Callable[[Coordinator, Job], None],
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    lost: Sequence[str],
+    pulse: Pulse | None,
 ) -> Outcome:
     info = folder.read_info()
     searcher = choosing.searcher(spec, job.import_folders, spec.trials_each)
@@ -183,6 +217,8 @@ def _session(
     def listen(event: Event) -> None:
         keeper.on(event)
         view.on(event)
+        if pulse is not None:
+            pulse.on(event)
         match event:
             case EpochReported(memo=str(source)):
                 taken[event.trial] = source.rpartition("/")[0]
@@ -195,7 +231,7 @@ def _session(
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
         coordinator.to_beat = keeper.to_beat
-        coordinator.kept = partial(checkpoints.of_epoch, folder.path)
+        coordinator.kept = partial(checkpoint_folders.of_epoch, folder.path)
 
         def first() -> None:
             nonlocal interrupted
@@ -211,14 +247,23 @@ def _session(
             interrupted = True
             view.say("stopping after the running epochs, as `sweep stop` asks")
 
-        coordinator.on_tick = partial(stopping.obey, folder, coordinator, asked, second)
+        def tick() -> None:
+            if lost:
+                raise StoppedAtOnce(lost[0])
+            stopping.obey(folder, coordinator, asked, second)
+
+        coordinator.on_tick = tick
 
         history = list(store_log.read(folder.log))
         view.replay(history)
+        if pulse is not None:
+            pulse.replay(history)
         for event in history:
             keeper.on(event)
-        writer = TableWriter(folder)
+        followers = ExitStack()
         try:
+            for follower in (TableWriter, *options.beside):
+                followers.enter_context(follower(folder))
             with interruption.handled(first, second):
                 again = coordinator.open(history, retry_failed=options.retry_failed)
                 if options.retry_failed:
@@ -228,11 +273,12 @@ def _session(
                     if not coordinator.stopping:
                         train(coordinator, job)
                 except BaseException as crash:
-                    coordinator.crash(crash)
+                    if not lost:  # else it is as a kill; Ray makes other errors of what a signal's handler raises
+                        coordinator.crash(crash)
                     raise
                 coordinator.close()
         finally:
-            full = _closed(writer)
+            full = _closed(followers)
     if coordinator.error:
         raise coordinator.error
     for (name, told), count in answers.items():
@@ -243,10 +289,10 @@ def _session(
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 
 
-def _closed(writer: TableWriter) -> str | None:
+def _closed(followers: ExitStack) -> str | None:
     """Why the tables could not be brought up to date: they are derived from the log, and no loss."""
     try:
-        writer.close()
+        followers.close()
     except StoreError as error:
         return str(error)
     return None
@@ -255,39 +301,13 @@ def _closed(writer: TableWriter) -> str | None:
 def _clean(folder: Path) -> None:
     for path in folder.glob(f"{STOP_FILE}*"):
         path.unlink(missing_ok=True)
-    sharing.clean(folder)
-    checkpoints.clean(folder)
+    shared_data.clean(folder)
+    checkpoint_folders.clean(folder)
 
 
 def _touch(stop_file: Path) -> None:
     with suppress(OSError):  # a full disk: each trial is stopped when it reports next
         stop_file.touch()
-
-
-def _described(source: Source) -> dict[str, object]:
-    return {
-        "trainable": source.trainable,
-        "modules": sorted(source.files),
-        "sha256": source.digest(),
-        "packages": dict(source.packages),
-        "unknown": list(source.unknown),
-    }
-
-
-def _note_changes(folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], view: View) -> None:
-    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
-    info = folder.read_info()
-    now = {**info, "spec": spec.to_json_dict(), "source": _described(source)}
-    if folder.log.exists():
-        now["provenance"] = provenance.collect(folders[0])
-    before = info.get("source")
-    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
-    if memo.changed(info, now) or was_mixed:
-        now["source"] = {**_described(source), "changed": True}  # its trials answer for no other sweep's
-        if not was_mixed:
-            view.say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
-        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})
 
 
 @contextmanager
@@ -298,13 +318,15 @@ def _backend(
     source: Source,
     folder: ResultsFolder,
     view: View,
-    leave: Callable[[str], NoReturn],
+    leave: Callable[[str], None],
+    job: Job,
+    pulse: Pulse | None,
 ) -> Iterator[Callable[[Coordinator, Job], None]]:
     """A function that trains all of a coordinator's trials."""
     if options.inline:
         yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
         return
-    from sweep.backends.ray_tune import cluster, starting
+    from sweep.backends.ray_tune import cluster, job_page, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
@@ -312,10 +334,12 @@ def _backend(
     lost = partial(leave, "Ray has died")
     most = _most(spec, options)
     ahead = starting.importing_ahead(source.first_imports, devices, most)
-    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead) as found:
+    about = job_page.pointer(spec.name, job.session, view.say)
+    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
         from sweep.backends.ray_tune import backend
 
         room = found.room(devices, most)
+        given = backend.hand_over(job)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(
                 driver,
@@ -325,6 +349,9 @@ def _backend(
                 reuse=options.reuse,
                 local=found.local,
                 notice=_once(view.say),
+                given=given,
+                vitals=pulse,
+                page=found.page,
             )
 
 

@@ -7,9 +7,8 @@ at once, so that suggesting changes nothing and no trial stays in it as a runnin
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -30,7 +29,7 @@ from sweep.searchers import optuna_domains, optuna_samplers, optuna_storage
 from sweep.searchers.history import History, Record
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.searchers.optuna_samplers import Method
-from sweep.searchers.optuna_storage import ToldTrials
+from sweep.searchers.optuna_storage import ToldTrials, quiet
 from sweep.space.domains import contains, key
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
@@ -81,7 +80,7 @@ class OptunaSearcher:
         if number in self._history.trials:
             return self._history.trials[number].params
         numbers = uniform_numbers(self._seed, number)
-        with _quiet(), closing(self._sampler_draws(number)) as draws:
+        with quiet(), closing(self._sampler_draws(number)) as draws:
             either = chain(draws, uniform_draws(self._seed, number))
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
@@ -100,7 +99,7 @@ class OptunaSearcher:
 
     def study(self) -> optuna.Study:
         """All trials as a study of Optuna, in the order in which they started."""
-        with _quiet():
+        with quiet():
             return self._study(0)
 
     def _add(self, point: _Point, record: Record) -> None:
@@ -151,7 +150,7 @@ class OptunaSearcher:
             if is_here and parameter.drawn:
                 point.add(parameter, event.params[name])
         if self._method == "nsga2":
-            with _quiet():
+            with quiet():
                 self._take_notes(event.trial, point)
         return point
 
@@ -260,16 +259,3 @@ def _imputed(objective: Objective, record: Record) -> float | None:
     if not finite or objective.impute in (None, "worst"):
         return None
     return finite[-1] if objective.impute == "latest" else min(finite, key=lambda value: objective.sign * value)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Optuna's log lines and warnings of experimental features are not for our users."""
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        optuna.logging.set_verbosity(verbosity)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Sequence
+import warnings
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
+import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
@@ -133,3 +136,16 @@ def frozen(
         user_attrs={},
         system_attrs=notes,
     )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Optuna's log lines and warnings of experimental features are not for our users."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        optuna.logging.set_verbosity(verbosity)

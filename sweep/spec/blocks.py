@@ -11,6 +11,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from sweep.events import Value
 from sweep.space.objectives import Goal, Impute
 
 
@@ -64,6 +65,14 @@ class Training(Block):
         "own", description="The training loop; fit: Model.fit, for models with their own train_step."
     )
     patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
+    all_data: bool = Field(
+        False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
+    )
+
+    def described(self) -> dict[str, Value]:
+        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        dumped: dict[str, Value] = self.model_dump(mode="json")
+        return {key: value for key, value in dumped.items() if key != "all_data" or value}
 
 
 class Resources(Block):

@@ -128,8 +128,11 @@ def flow(value: Value) -> str:
             return f"[{', '.join(map(flow, value))}]"
         case dict():
             return f"{{{', '.join(f'{flow(key)}: {flow(inner)}' for key, inner in value.items())}}}"
+        case str():
+            quoted = json.dumps(value, ensure_ascii=False)  # U+0085 and its kin are line breaks to some readers
+            return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in quoted)
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return json.dumps(value)
 
 
 def _mark(entry: tuple[Mark, Problem]) -> Mark:

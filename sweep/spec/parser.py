@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import constraints, overrides, parameters, starting_points, stopping
+from sweep.spec import constraints, overrides, parameters, python_values, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -49,7 +49,19 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 
     Raises InputError with every mistake.
     """
-    document = read(text, source)
+    return _resolved(read(text, source), assignments, environment)
+
+
+def of_mapping(
+    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
+) -> Spec:
+    """The sweep that Python's own values describe, by the same rules; raises InputError with every mistake."""
+    document = python_values.document(given, source)
+    document.check()
+    return _resolved(document, assignments, environment)
+
+
+def _resolved(document: Document, assignments: Sequence[str], environment: str) -> Spec:
     overrides.apply(overrides.split(environment), overrides.VARIABLE, document)
     overrides.apply(assignments, "--set", document)
     spec = _Resolution(document).resolve()
@@ -74,6 +86,7 @@ class _Resolution:
         self.check_learns()
         name = self.name()
         metrics = self.metrics()
+        self.check_held_out(metrics)
         before = document.found
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
@@ -102,7 +115,7 @@ class _Resolution:
             repeats=file.repeats,
             folds=file.folds,
             seed=file.seed,
-            training=file.training.model_dump(mode="json"),
+            training=file.training.described(),
             resources=file.resources,
             budget=file.budget,
             stop_when=file.stop_when,
@@ -171,6 +184,20 @@ class _Resolution:
             if file.early_terminate or file.method in LEARNING:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
+
+    def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
+        """With `all_data` nothing is held out, and nothing can be judged by it."""
+        if not self.file.training.all_data:
+            return
+        named = [metric.name for metric in metrics if metric.name.startswith("val_")]
+        if named:
+            what = f"nothing is held out, and {named[0]} is of what is"
+            self.document.mistake(
+                ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
+            )
+        if self.file.training.patience is not None:
+            what = "with all_data there is no validation to be patient with"
+            self.document.mistake(("training", "patience"), what, "give the number of epochs", at_key=True)
 
     def check_single_objective(self) -> None:
         file, document = self.file, self.document

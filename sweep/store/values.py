@@ -24,14 +24,14 @@ def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     return found
 
 
-def numbers(table: pa.Table, name: str) -> npt.NDArray[np.float64]:
-    """A column of numbers; 0 for null, and all of it where the table has no such column."""
+def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
+    """A column of numbers; ``missing`` for null, and all of it where the table has no such column."""
     if name not in table.column_names:
-        return np.zeros(table.num_rows)
+        return np.full(table.num_rows, missing)
     column = table[name].cast(pa.float64()).combine_chunks()
     bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas
     values = np.frombuffer(content, np.float64, len(column), 8 * column.offset) if len(column) else np.zeros(0)
     if not column.null_count:
         return values
     valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]
-    return np.where(valid, values, 0.0)
+    return np.where(valid, values, missing)

@@ -11,7 +11,7 @@ import clusters
 import pytest
 
 import sweep
-from sweep.backends import sharing
+from sweep.backends import shared_data
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -115,7 +115,7 @@ def found(output: str) -> list[object]:
 
 
 def test_a_node_that_joins_is_used_and_every_node_is_cleaned(tmp_path: Path) -> None:
-    stale = tmp_path / "node1" / f"{sharing.prefix(tmp_path / 'results' / 'nodes')}old"
+    stale = tmp_path / "node1" / f"{shared_data.prefix(tmp_path / 'results' / 'nodes')}old"
     stale.mkdir(parents=True)
     output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE}, JOINS, timeout=280)
     trials = sweep.load(tmp_path / "results" / "nodes").trials

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from ray.runtime_context import RuntimeContext
 
 from sweep.backends.ray_tune import private
 from sweep.backends.ray_tune.private import Use
+from sweep.backends.worker import Job
 
 pytestmark = pytest.mark.ray
 
@@ -118,6 +120,39 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
     callbacks = adapters.silence(said.append)
     assert [text for text in said if text.startswith(line)] == said != []
     assert bool(callbacks) == (name not in private.SILENCE.names)
+
+
+@pytest.mark.parametrize("name", private.NAMED_WORKERS.names)
+def test_workers_without_names_are_as_tune_makes_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune import adapters
+
+    said, line = list[str](), without(monkeypatch, name)
+    adapters.name_workers(Job("s", "t:T", (), Path(), "loss", maximize=False), said.append)
+    assert said == [line + private.NAMED_WORKERS.loss]
+    assert not hasattr(import_module("ray.tune.execution.tune_controller"), "_ActorClassCache")
+
+
+@pytest.mark.parametrize("name", private.JOB_PAGE.names)
+def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sweep.backends.ray_tune import job_page
+
+    said, line = list[str](), without(monkeypatch, name)
+    assert job_page.pointer("s", "0123456789ab", said.append) == {}
+    assert said == [line + private.JOB_PAGE.loss]
+
+
+@pytest.mark.parametrize("name", private.OWN_MACHINE.names)
+def test_a_ray_that_others_can_reach_is_said_to_be_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._private import ray_constants
+
+    from sweep.backends.ray_tune import starting
+
+    with starting.own_machine(print):
+        assert not ray_constants.ENABLE_RAY_CLUSTER
+    assert ray_constants.ENABLE_RAY_CLUSTER
+    said, line = list[str](), without(monkeypatch, name)
+    with starting.own_machine(said.append):
+        assert said == [line + private.OWN_MACHINE.loss]
 
 
 class Trial(NamedTuple):

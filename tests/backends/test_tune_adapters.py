@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.worker import Order, Progress
+from sweep.backends.worker import Job, Order, Progress
 from sweep.contract import Assignment
 
 pytestmark = pytest.mark.ray
@@ -105,6 +106,44 @@ def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyP
     ours = tune_controller._ActorClassCache()
     assert ours.get(NoDriver)._default_options.get("runtime_env") is None
     assert ours.get(NoDriver) is ours.get(NoDriver)
+
+
+class Actors:
+    """Stands in for a class of actors: gives the options with which one would be made."""
+
+    def options(self, **given: Any) -> dict[str, Any]:
+        return given
+
+
+class TheirCache:
+    """Stands in for Tune's cache of such classes."""
+
+    def __init__(self) -> None:
+        self.actors = Actors()
+
+    def get(self, trainable: type) -> Actors:
+        return self.actors
+
+
+def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.tune.execution import tune_controller
+
+    from sweep.backends.ray_tune.adapters import name_workers
+
+    def job(session: str) -> Job:
+        return Job("lr 高", "t:T", (), Path(), "loss", maximize=False, session=session)
+
+    monkeypatch.setattr(tune_controller, "_ActorClassCache", TheirCache)
+    names = []
+    for session in ("0123456789ab", "fedcba987654"):  # one after the other in one process
+        name_workers(job(session), print)
+        cache = tune_controller._ActorClassCache()
+        assert cache.get(NoDriver) is cache.get(NoDriver)
+        made = [cache.get(NoDriver).options(num_cpus=1) for _ in range(2)]
+        assert [options["num_cpus"] for options in made] == [1, 1]
+        names += [options["name"] for options in made]
+    assert names == [f"lr 高/{session}/worker-{number}" for session in ("012345", "fedcba") for number in (0, 1)]
+    assert cache._theirs.actors.options() == {}  # Tune's own class is as it was
 
 
 SHORTEST = """

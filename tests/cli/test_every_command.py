@@ -130,19 +130,55 @@ READING = (
     Row("compare {} --json --limit 1", out=r'"rows": \['),
     Row("report {}", out=r"report   results/{}/report.html"),
     Row("report {} --results results --output NEW", out="report   NEW"),
+    Row("export csv {} --results results", out="csv      results/{}/csv/trials.csv"),
+    Row("export tensorboard {} --output NEW", out=r"events   \d trials?\nlook     tensorboard --logdir NEW"),
+    Row("export wandb {}", out=r"wandb    \d trials?\nsend     wandb sync results/{}/wandb/offline-run"),
+    Row("report {} one", out=r"report   results/{}/report.html"),
 )
 BEST = (
     Row("best {}", out=r"(?s)rank +trial.*\n +1 "),
     Row("best {} --results results", out="rank"),
     Row("best {} --json", out=r'"rank": 1'),
-    Row("best {} --export NEW", out="copied the checkpoint of trial"),
-    Row("best {} --json --export NEW", out=r'"rank": 1', err="copied the checkpoint of trial"),
+    Row("best {} --export NEW", 2, err="has no export.*its checkpoint can be copied: --format checkpoint"),
+    Row("best {} --export NEW --format checkpoint", out="(?s)rank.*exported trial . after epoch 2 to NEW: checkpoint"),
+    Row("best {} --json --export NEW --format checkpoint", out=r'(?s)"rank": 1.*"export"', err="exported trial"),
 )
 OTHERS = (
+    Row("best one --trial 2 --epoch 2 --format checkpoint --export NEW", out="exported trial 2 after epoch 2 to NEW"),
+    Row("best failed --trial 1", out=r"failed"),
+    Row("best one --trial 9", 2, err="one: has no trial 9; it has trials 0 to 2"),
+    Row("best empty --trial 0", 2, err="empty: has no trial 0; no trial was started yet"),
+    Row("best one --epoch soon", 2, err="--epoch: 'soon', expected best, last or the number of an epoch"),
+    Row("best one --export one.yaml", 2, err="one.yaml: exists already; name a new folder"),
+    Row("best one --export NEW --format tflite", 2, err="'tflite' is no format"),
+    Row("retrain one --inline --name NEW --epochs 3 --seeds 2 --no-memo", out=r"(?s)\[2/2\].*results  results/NEW"),
+    Row("retrain one --inline --name NEW --tensorboard", out="events   tensorboard --logdir results/NEW/tens"),
+    Row("retrain one --inline -q --trial 2 --results results --set seed=7", out="^rank +trial"),
+    Row("retrain two --inline --trial 1 -v --max-concurrent 1 --no-reuse", out="results  results/two-retrain"),
+    Row("retrain two --inline", 2, err="no single best trial; .*choose one with --trial N"),
+    Row("retrain one --inline --name one", 2, err="holds a sweep already"),
+    Row("retrain one --inline --all-data", 2, err="scored:Scored is no KerasTrainable"),
+    Row("retrain one --inline --epochs 2000000", 2, err="--epochs: 2,000,000, expected at most 1,000,000"),
+    Row("retrain failed --inline", 2, err="no trial has completed"),
+    Row("retrain one --trial 9", 2, err="one: has no trial 9"),
+    Row("retrain one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("list", out="(?s)(?=.*empty +unfinished)(?=.*failed +finished)running +running"),
     Row("list --results results", out="one +finished +3 completed +score"),
     Row("list --results nowhere", out="no sweeps in nowhere"),
     Row("list --json", out='"name": "one"'),
+    *(
+        Row(f"status {name} --watch", out=rf"^{name}  {state}\n.*\d/\d trials")
+        for name, state in (
+            *(("one", "finished"), ("two", "finished"), ("repeats", "finished"), ("killed", "unfinished")),
+            *(("failed", "finished"), ("empty", "unfinished")),
+        )
+    ),
+    Row(
+        "status one --watch --interval 0.1 --results results",
+        out="(?s)best    score 0.5000  trial 1.*trial 2 completed",
+    ),
+    Row("status repeats --watch", out="1 diverged  last trial 3: "),
+    Row("status one --interval 2", 2, err="--interval: is given without --watch"),
     Row("plan one.yaml", out="trials +3"),
     Row("plan two.yaml --results results", out="trials +3"),
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
@@ -168,6 +204,18 @@ OTHERS = (
     Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("resume nowhere", 2, err="no such sweep"),
     Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
+    Row(
+        "run one.yaml --inline --name NEW --no-memo --tensorboard", out="events   tensorboard --logdir results/NEW/tens"
+    ),
+    Row("resume killed --inline --tensorboard", out="--logdir results/killed/tensorboard"),
+    Row("export mlflow one --output NEW", out="mlflow   3 trials written, 0 there already"),
+    Row("export mlflow one --tracking-uri mlruns", 2, err="--tracking-uri mlruns: is no address of a tracking"),
+    Row("export mlflow one --tracking-uri sqlite:///a.db --output NEW", 2, err="name two places"),
+    Row("export csv one --tracking-uri sqlite:///a.db", 2, err="means nothing to csv"),
+    Row("export csv nowhere", 2, err="no such sweep"),
+    Row("export excel one", 2, err="'excel' is not one of"),
+    Row("dashboard nowhere --results results --port 0", 2, err="no such sweep"),
+    Row("dashboard one --port 99999", 2, err="99999"),
     Row("stop one --results results", 2, err="is not running"),
     Row("stop one --trial 1 --now", 2, err="is not running"),
     Row("repair one --results results", out="one"),
@@ -200,6 +248,8 @@ def test_commands_that_read(project: Path, row: Row, kind: str) -> None:
 def test_the_best(project: Path, row: Row, kind: str) -> None:
     if kind in EMPTY_HANDED:
         row = Row(row.line, 2, err=f"error: {kind}: no trial has completed; see python -m sweep compare {kind}")
+    elif kind == "two" and "--export" in row.line:
+        row = Row(row.line, 2, err="two: score and cost have no single best trial; .*choose one with --trial N")
     _check(row, kind)
 
 
@@ -210,10 +260,10 @@ def test_the_best_has_all_its_repeats(project: Path) -> None:
     assert [(row["params"]["a"], row["completed"]) for row in ranked] == [(3, 1.0), (0.9, 0.5)]
 
 
-def test_of_repeats_the_first_that_has_a_checkpoint_is_exported(project: Path) -> None:
+def test_of_repeats_the_best_that_has_a_checkpoint_is_exported(project: Path) -> None:
     shutil.rmtree(project / "results" / "repeats" / "checkpoints" / "00000")
-    assert call("best repeats --export second")[1].endswith("copied the checkpoint of trial 1 to second\n")
-    assert json.loads((project / "second" / "trial.json").read_text())["trial"] == 1
+    assert "exported trial 1 after epoch 2" in call("best repeats --export second --format checkpoint")[1]
+    assert json.loads((project / "second" / "checkpoint" / "done.json").read_text()) == 2
 
 
 @pytest.mark.parametrize("row", OTHERS, ids=str)

@@ -29,9 +29,6 @@ from trainables.state.origins import Record
 Augment = Callable[[Any, Draws], Any]
 
 
-MOST_SEEDS = 10_000  # of initialisers and random layers of one model
-
-
 @dataclass(frozen=True)
 class Made:
     """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
@@ -69,7 +66,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     """
     first = len(record.made)
     reads: Reads = {}
-    with random_layers.following_the_trial():
+    with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
         with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
             model = build_model(author, hp, seed)
         variables = {variable.path: variable.value for variable in model.variables}
@@ -91,22 +88,20 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    return Made(parts, keeps_rate, drew=_has_drawn(seed))
+    return Made(parts, keeps_rate, drew=_has_drawn(seed, seeds.given))
 
 
-def _has_drawn(seed: int) -> bool:
-    """Whether `random` or `np.random`, seeded so, gave more since than the seeds that Keras asks for."""
+def _has_drawn(seed: int, given: int) -> bool:
+    """Whether `random` or `np.random`, seeded so, gave more since than the seeds ``given`` to Keras."""
     begun, found = np.random.RandomState(seed).get_state(legacy=False), np.random.get_state(legacy=False)
     if not isinstance(begun, dict) or not isinstance(found, dict):
         return True
     if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
         return True
-    again, now = random.Random(seed), random.getstate()
-    for _ in range(MOST_SEEDS):
-        if again.getstate() == now:
-            return False
-        again.randint(1, int(1e9))  # as keras.src.random.seed_generator.make_default_seed
-    return True
+    again = random.Random(seed)
+    for _ in range(given):
+        again.randint(*keras_corrections.SEEDS)
+    return again.getstate() != random.getstate()
 
 
 def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:

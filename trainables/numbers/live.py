@@ -125,6 +125,21 @@ class Live:
         )
 
 
+class Settled(Live):
+    """Gives plain floats, for a model that serves one trial alone."""
+
+    def number(  # type: ignore[override]  # a float goes wherever a live number does
+        self,
+        name: str,
+        meaning: Mapping[str, float] | None = None,
+        *,
+        default: float | None = None,
+        bounds: tuple[float, float] | None = None,
+    ) -> float:
+        """The trial's value of a parameter; raises as `Live.number` does."""
+        return _number(self._hp, name, default, meaning, bounds)
+
+
 def _number(
     hp: Hyperparameters,
     name: str,

@@ -101,3 +101,7 @@ class Author:
         As in Keras's layers, what depends on a tensor is said with `tf.where` or `tf.cond`, not with Python's ``if``.
         """
         return x
+
+    def preprocessing(self, hp: Hyperparameters) -> str:
+        """What must be done to raw inputs before this model predicts, in words; it goes along with an exported one."""
+        return ""

@@ -115,3 +115,12 @@ def check_metrics(model: keras.Model, returned: Mapping[str, Any]) -> None:
             f"compute_metrics() of {type(model).__name__} returns {', '.join(extra)}, which no metric object holds; "
             f"make it a keras.metrics.Metric, or {FIT}"
         )
+
+
+def check_unjudged(hp: Hyperparameters) -> None:
+    """With all data trained on, nothing is held out for a schedule to look at."""
+    if hp.get("lr_schedule", "") == "plateau":
+        raise Refused(
+            "lr_schedule plateau waits for the validation to get no better, and training.all_data holds nothing out; "
+            "use a schedule that follows the number of epochs, as cosine"
+        )

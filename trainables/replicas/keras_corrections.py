@@ -6,17 +6,23 @@ Each uses a private name of Keras, which `tests/trainables/test_keras_correction
 from __future__ import annotations
 
 import functools
+import random
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src import backend
 from keras.src.losses import loss as loss_module
+from keras.src.random import seed_generator
 from keras.src.utils import naming
 
 from trainables.replicas import slices
+
+SEEDS = (1, 1_000_000_000)
+"""Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -131,6 +137,27 @@ def number_layers_anew() -> None:
     before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
     """
     naming.reset_uids()
+
+
+class _Seeds:
+    """Python's `random`, as Keras knows it."""
+
+    given = 0
+
+    def randint(self, low: int, high: int) -> int:
+        self.given += 1
+        return random.randint(low, high)
+
+
+@contextmanager
+def seeds_counted() -> Iterator[_Seeds]:
+    """Count the seeds that Keras draws in the block, for initialisers and random layers: all else the author draws."""
+    seeds, before = _Seeds(), seed_generator.python_random
+    seed_generator.python_random = seeds
+    try:
+        yield seeds
+    finally:
+        seed_generator.python_random = before
 
 
 def outputs_in_float32(model: keras.Model) -> None:

@@ -51,7 +51,10 @@ def install() -> None:
 
 @contextmanager
 def following_the_trial() -> Iterator[None]:
-    """Let `tf.random` follow Python's `random`, which a trial has seeded, while its model is made."""
+    """Let `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is made.
+
+    The trial has seeded it; Keras would go on with a generator that lives as long as the process.
+    """
     install()
     _making.on = True
     try:
@@ -69,10 +72,13 @@ def _wrap(name: str, inside: Callable[[Slice, Draws, Callable[..., Any], dict[st
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
         cut = slices.current()
-        if cut is None or cut.draws is None:
+        within = cut is not None and cut.draws is not None
+        if not within and not getattr(_making, "on", False):
             return original(*args, **kwargs)
-        given = signature.bind(*args, **kwargs)
-        return inside(cut, cut.draws, original, dict(given.arguments))
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        if cut is None or cut.draws is None:
+            return original(**given if given.get("seed") is not None else {**given, "seed": random.getrandbits(31)})
+        return inside(cut, cut.draws, original, given)
 
     setattr(keras_random, name, function)
 

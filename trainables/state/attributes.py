@@ -23,6 +23,7 @@ Traces: TypeAlias = "dict[str, object]"
 
 LARGEST_BYTES = 256 * 2**20  # larger arrays are told apart by identity, which is safe and only slower
 _DEEPEST, _MOST = 8, 20_000
+_HISTORY = frozenset({"In", "Out"})  # of a notebook
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -30,16 +31,26 @@ def of(author: object, own: frozenset[str]) -> Traces:
     """The state of a trainable: its attributes but ``own``, and the data among its classes' and modules' globals."""
     found = {f"self.{name}": value for name, value in vars(author).items() if name not in own}
     for kind in type(author).__mro__:
-        module = sys.modules.get(kind.__module__)
+        around = _globals(kind)
         if (
             kind is object
-            or module is None
+            or around is None
             or kind.__module__.startswith(("trainables.keras_trainable", "trainables.recipe.author"))
         ):
             continue
-        for home, names in ((kind.__qualname__, vars(kind)), (module.__name__, vars(module))):
+        for home, names in ((kind.__qualname__, vars(kind)), (kind.__module__, around)):
             found |= {f"{home}.{name}": value for name, value in names.items() if _is_data(name, value)}
     return {name: digest(value) for name, value in found.items()}
+
+
+def _globals(kind: type) -> Mapping[str, object] | None:
+    """What surrounds a class; of one that was defined in a notebook, as its own methods see it, here or in a worker."""
+    if kind.__module__ == "__main__":
+        methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
+        around: Mapping[str, object] = next((method.__globals__ for method in methods), {})
+        return {name: value for name, value in around.items() if name[0] != "_" and name not in _HISTORY}
+    module = sys.modules.get(kind.__module__)
+    return None if module is None else vars(module)
 
 
 def changed(before: Traces, after: Traces) -> set[str]:

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parent), "<")
+_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parents[1]), "<")
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
 

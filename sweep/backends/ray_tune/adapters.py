@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +37,19 @@ class DriverSearcher(_NotSaved, Searcher):
     ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
     """
 
-    def __init__(self, driver: Driver, job: Job, room: Callable[[], int], free: list[str], *, reuse: bool) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        job: Job,
+        room: Callable[[], int],
+        free: list[str],
+        *,
+        reuse: bool,
+        given: Any = None,
+    ) -> None:
         super().__init__()
-        self._driver, self._job, self._room, self._reuse = driver, job, room, reuse
+        self._driver, self._room = driver, room
+        self._always = {"job": job, "reuse": reuse} | ({} if given is None else {"given": given})
         self._free = free
 
     def suggest(self, trial_id: str) -> Any:
@@ -50,7 +62,7 @@ class DriverSearcher(_NotSaved, Searcher):
         if order is None:
             return None if self._driver.running else Searcher.FINISHED
         del self._free[:1]
-        return {"order": order, "job": self._job, "reuse": self._reuse, "room": self._room()}
+        return {"order": order, "room": self._room(), **self._always}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""
@@ -221,6 +233,40 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
 
     actors: dict[type, Any] = {}
     private.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
+
+
+def name_workers(job: Job, say: Callable[[str], None]) -> None:
+    """Let Ray show each worker under the name of its sweep, its session and its own number.
+
+    Tune makes an actor of a class by way of `options`, to which the name is added. Session and number make it one that
+    no other worker of a cluster has, whatever its namespace.
+    """
+    if not private.usable(private.NAMED_WORKERS, say):
+        return
+    controller = private.module("ray.tune.execution.tune_controller")
+    there: Any = controller._ActorClassCache
+    theirs: Any = getattr(there, "unnamed", there)
+    numbers = count()
+
+    class Named:
+        unnamed = theirs
+
+        def __init__(self) -> None:
+            self._theirs, self._named = theirs(), dict[type, Any]()
+
+        def get(self, trainable: type) -> Any:
+            if trainable not in self._named:
+                self._named[trainable] = self._with_names(self._theirs.get(trainable))
+            return self._named[trainable]
+
+        def _with_names(self, actors: Any) -> Any:
+            named, options = copy(actors), actors.options
+            named.options = lambda **given: options(
+                **given, name=f"{job.sweep}/{job.session[:6]}/worker-{next(numbers)}"
+            )
+            return named
+
+    controller._ActorClassCache = Named
 
 
 def _has_room(controller: Any, trial: Any) -> bool:

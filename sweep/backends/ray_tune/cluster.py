@@ -8,15 +8,17 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ray
+from ray.job_config import JobConfig
 
 from sweep.backends.ray_tune import nodes, private, starting, token
+from sweep.backends.ray_tune.job_page import JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError, printable
@@ -41,7 +43,8 @@ _LOCAL_SETTINGS = {
     "RAY_idle_worker_killing_time_threshold_ms": "30000",
     # Trials run as they would without Ray: at its 15, another program leaves them a thirtieth of a core.
     "RAY_worker_niceness": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # the one switch that binds every listener to 127.0.0.1
+    # The one switch that binds every listener to 127.0.0.1; in this process Ray has read it before, see `starting`.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
 }
 _SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
 _ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
@@ -56,6 +59,7 @@ class Cluster:
     local: bool = False  # started for this sweep alone
     there: Callable[[], Sequence[Node]] = nodes.alive
     promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
+    page: JobPage | None = None  # of this driver's job in the dashboard
 
     def fits(self, devices: Devices) -> int:
         """How many trials run at once on the machines that are there, or that an autoscaler brings for those that wait.
@@ -114,25 +118,39 @@ def connect(
     say: Callable[[str], None],
     meanwhile: Callable[[], None] = lambda: None,
     ahead: AbstractContextManager[None] | None = None,
+    about: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
     ``lost`` is called from another thread when a local Ray dies, and must end the process; ``say`` is told
     where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts, which it
-    does within ``ahead``.
-    Raises InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and
-    keeps its token authentication.
+    does within ``ahead``; ``about`` becomes the metadata of this driver's job, see `job_page.pointer`. Raises
+    InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
+    authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
     if simulated_gpus is not None:
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # Ray refuses more GPUs than it names; workers hide all
-    with _hushed(say), _joined(address, say) if address else _started(simulated_gpus, lost, say, meanwhile, ahead):
+    there_already = ray.is_initialized()  # in a notebook or script that uses Ray itself
+    if there_already:
+        joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
+    elif address:
+        joined = _joined(address, say, about)
+    else:
+        joined = _started(simulated_gpus, lost, say, meanwhile, ahead, about)
+    with _hushed(say), joined:
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
-        yield Cluster(local=address is None)
+        own = address is None and not there_already
+        page = JobPage(about, shared=not own) if about and not _is_client(address) else None
+        try:
+            yield Cluster(local=own, page=page)
+        finally:
+            if page is not None:
+                page.close()
 
 
 @contextmanager
@@ -158,11 +176,24 @@ def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
         sys.stderr.write(f"Ray: {printable(str(line))}\n")
 
 
+def _connected(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
+    """The Ray that this process has started or joined itself, which stays as it is; raises InputError for another."""
+    present = ray.get_runtime_context().gcs_address
+    if address not in (None, "auto", "local", present):
+        what = f"this process is connected to another Ray, at {present}"
+        raise InputError.one("address", f"{address!r}, but {what}", "leave address out, or call ray.shutdown() before")
+    if simulated_gpus is not None:
+        what = "a Ray that runs already cannot be given GPUs"
+        raise InputError.one("simulate_gpus", what, "call ray.shutdown() before")
+    return nullcontext()
+
+
 @contextmanager
-def _joined(address: str, say: Callable[[str], None]) -> Iterator[None]:
+def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] | None) -> Iterator[None]:
     _knock(address)
     try:
-        context = ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+        config = None if _is_client(address) else _described(about)
+        context = ray.init(address=address, job_config=config, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
@@ -181,15 +212,17 @@ def _started(
     say: Callable[[str], None],
     meanwhile: Callable[[], None],
     ahead: AbstractContextManager[None] | None,
+    about: Mapping[str, str] | None,
 ) -> Iterator[None]:
     over = threading.Event()
     token.protect()
-    with starting.hastened(say, meanwhile) as end_starting:
+    with starting.own_machine(say), starting.hastened(say, meanwhile) as end_starting:
         try:
             with ahead or nullcontext():
                 ray.init(
                     address="local",
                     num_gpus=simulated_gpus,
+                    job_config=_described(about),
                     include_dashboard=True,
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,
@@ -202,6 +235,15 @@ def _started(
             end_starting()
             over.set()
             _end(say)
+
+
+def _described(about: Mapping[str, str] | None) -> JobConfig | None:
+    return JobConfig(metadata=dict(about)) if about else None
+
+
+def _is_client(address: str | None) -> bool:
+    """Whether an address is that of Ray's client, which cannot do all that a driver can."""
+    return address is not None and "://" in address
 
 
 def _knock(address: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweep.backends import sharing
+from sweep.backends import shared_data
 from sweep.backends.ray_tune import private
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
@@ -67,13 +67,13 @@ def shared(results_folder: Path, devices: Devices) -> Iterator[None]:
     """
     used = tuple(node for node in alive() if node.fits(devices))
     _require_shared(results_folder.resolve(), used)
-    prefix = sharing.prefix(results_folder)
-    _on_each(used, sharing.remove, prefix)  # what a killed session has left
+    prefix = shared_data.prefix(results_folder)
+    _on_each(used, shared_data.remove, prefix)  # what a killed session has left
     try:
         yield
     finally:
         with suppress(Exception):  # a cluster that is gone has nothing left to clean
-            _on_each(alive(), sharing.remove, prefix)
+            _on_each(alive(), shared_data.remove, prefix)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:

@@ -31,6 +31,7 @@ FASTER_START = Use(
     ),
     "Ray starts more slowly",
 )
+OWN_MACHINE = Use(("ray._private.ray_constants:ENABLE_RAY_CLUSTER",), "others in the network can reach this Ray")
 WATCH = Use(("ray._private.worker:_global_node.all_processes",), "if Ray dies, the sweep may hang")
 FASTER_END = Use(WATCH.names, "Ray ends more slowly")
 MEMORY_KILLS = Use(
@@ -41,6 +42,7 @@ MEMORY_KILLS = Use(
     "a worker that Ray's memory monitor kills ends the sweep",
 )
 WAITING_PROCESSES = Use(("ray.tune.execution.tune_controller:_ActorClassCache",), "workers start more slowly")
+NAMED_WORKERS = Use(WAITING_PROCESSES.names, "Ray's dashboard does not tell whose worker is whose")
 TAGGING = Use(
     ("ray.air._internal.usage:tag_callbacks",),
     "Tune imports MLflow and W&B, where they are installed, before it begins",
@@ -63,11 +65,24 @@ STARTING_WORKERS = Use(
 WORDS = Use(("ray._private.worker:print_to_stdstream",), "what it says about lost workers is written in between")
 PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
 
+JOB_PAGE = Use(
+    (
+        "ray.experimental.internal_kv:_internal_kv_get",
+        "ray.experimental.internal_kv:_internal_kv_put",
+        "ray.experimental.internal_kv:_internal_kv_list",
+        "ray._private.state:jobs",
+    ),
+    "Ray's dashboard shows the sweep as any other job",
+)
+
 LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, but not in every release
 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
-OF_RAY = (FASTER_START, MEMORY_KILLS, WAITING_PROCESSES, TAGGING, SILENCE, WORDS, PROMISES)
+OF_RAY = (
+    *(FASTER_START, OWN_MACHINE, MEMORY_KILLS, WAITING_PROCESSES, NAMED_WORKERS, TAGGING, SILENCE, WORDS, PROMISES),
+    JOB_PAGE,
+)
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
 OF_TUNES_TRIALS = (KILLING,)

@@ -38,6 +38,20 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
 
 
 @contextmanager
+def own_machine(say: Callable[[str], None]) -> Iterator[None]:
+    """Let a Ray that is started in this block listen on 127.0.0.1 alone; it read its setting when it was imported."""
+    if not private.usable(private.OWN_MACHINE, say):
+        yield
+        return
+    constants = private.module("ray._private.ray_constants")
+    theirs, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = theirs
+
+
+@contextmanager
 def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Iterator[Callable[[], None]]:
     """Let the head node of Ray that is made in this block start what no trial needs in another thread.
 

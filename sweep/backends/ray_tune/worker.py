@@ -21,6 +21,7 @@ from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
+from sweep.loading import make_importable
 
 
 class TrialWorker(tune.Trainable):
@@ -37,13 +38,13 @@ class TrialWorker(tune.Trainable):
         with suppress(ValueError):  # not in the main thread
             # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        self._name = f"{job.sweep}/worker-{order.assignment.trial}"
+        self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
         self._began = last_words.record(job)
         neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
-        self._worker = Worker(job, reuse=config["reuse"], memory_bytes=memory.part(neighbours))
+        self._worker = Worker(_whole(job, config), reuse=config["reuse"], memory_bytes=memory.part(neighbours))
         self._take(order)
         self._spoilt = False
         self._id = uuid.uuid4().hex
@@ -54,8 +55,13 @@ class TrialWorker(tune.Trainable):
         with suppress(OSError):  # where the trainable wrote something into it
             self._folder.rmdir()
         self._folder = Path(self.logdir)
+        new_config.pop("given", None)  # Tune sends the config back with each result
         self._take(new_config["order"])
         return True
+
+    def cleanup(self) -> None:
+        """Let go of the last trial, before Tune ends this process."""
+        self._worker.close()
 
     def _without_results(self) -> Progress:
         folder = self._job.results_folder
@@ -80,8 +86,16 @@ class TrialWorker(tune.Trainable):
         return {"progress": dataclasses.replace(progress, worker=self._id)}
 
     def __repr__(self) -> str:
-        """The name in the Ray dashboard: the sweep, and the first trial that this worker was given."""
+        """The name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
+
+
+def _whole(job: Job, config: dict[str, Any]) -> Job:
+    """The job with the class or function that `backend.hand_over` has put aside."""
+    if "given" not in config:
+        return job
+    make_importable(job.import_folders)  # what it imports may lie there
+    return dataclasses.replace(job, given=ray.get(config.pop("given")))
 
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -9,6 +11,7 @@ import tensorflow as tf
 from small import Small, assignment, metrics, train
 
 from trainables.loop.cache import CAPACITY
+from trainables.replicas import keras_corrections
 
 pytestmark = pytest.mark.keras
 
@@ -55,6 +58,29 @@ def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
         assert metrics(train(trainable, given)) == metrics(train(kind(), given))
         programs.append(trainable._begun().program)
     assert len(set(map(id, programs))) == 1
+
+
+DRAWS: dict[str, Callable[[], float]] = {
+    "random": random.random,
+    "randint": lambda: random.randint(*keras_corrections.SEEDS) / 1e9,  # as Keras draws its seeds
+    "numpy": np.random.rand,
+    "tensorflow": lambda: float(tf.random.uniform([])),
+    "keras": lambda: float(keras.random.uniform([])),
+}
+
+
+@pytest.mark.parametrize("way", DRAWS)
+def test_a_number_that_is_drawn_while_the_model_is_made_is_that_of_its_seed(way: str) -> None:
+    class Drawn(Small):
+        def model(self, hp: Any) -> keras.Model:
+            first = keras.layers.Dense(4)
+            rescaled = keras.layers.Rescaling(0.1 + DRAWS[way]())
+            return keras.Sequential([keras.Input((6,)), first, rescaled, keras.layers.Dense(3)])
+
+    used = Drawn()
+    for seed in (0, 1):
+        given = assignment(epochs=1, seed=seed)
+        assert metrics(train(used, given)) == metrics(train(Drawn(), given))
 
 
 class Folds(Small):

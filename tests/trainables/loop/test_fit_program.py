@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 from small import Small, assignment, metrics, train
 
 from trainables.loop.fit_program import NotInFit
@@ -25,6 +28,30 @@ class Random(Small):
                 keras.layers.Dense(3),
             ]
         )
+
+
+def test_fit_calls_the_steps_that_were_put_in_their_place() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", loss="mse")
+    called = []
+
+    def noted(step: Callable[[Any], Any], name: str) -> Callable[[Any], Any]:
+        return lambda data: called.append(name) or step(data)
+
+    model.train_step, model.test_step = noted(model.train_step, "train"), noted(model.test_step, "test")
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), validation_data=(np.ones((2, 2)), np.ones((2, 1))), verbose=0)
+    assert set(called) == {"train", "test"}
+
+
+def test_a_model_that_only_its_steps_call_is_built_when_it_says_so() -> None:
+    class Steps(keras.Model):
+        def train_step(self, data: Any) -> Any:
+            return {"own": tf.constant(0.5)}
+
+    model = Steps()
+    model.built = True
+    model.compile("sgd")
+    assert model.fit(np.ones((4, 2)), verbose=0).history["own"] == [0.5]
 
 
 @pytest.mark.slow

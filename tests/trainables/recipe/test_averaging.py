@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import keras
 import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train
@@ -29,6 +32,17 @@ def test_is_the_exponential_average_of_the_weights_after_each_update() -> None:
         now = np.asarray(program.model.trainable_variables[0])
         expected = now if expected is None else 0.75 * expected + 0.25 * now
     np.testing.assert_allclose(np.asarray(program.average.variables[0]), expected, rtol=1e-5)
+
+
+def test_an_averaging_optimizer_leaves_the_averaging_to_the_loop() -> None:
+    class Averaging(Small):
+        def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+            return keras.optimizers.SGD(0.2, use_ema=True, ema_momentum=0.9)
+
+    own = Averaging()
+    theirs = metrics(train(own, assignment(learning_rate=0.2)))
+    assert own._begun().program.model.optimizer.use_ema is False
+    assert theirs == metrics(train(Small(), assignment(optimizer="sgd", learning_rate=0.2, ema_momentum=0.9)))
 
 
 def test_another_trial_starts_a_new_average() -> None:

@@ -44,6 +44,14 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
 
 
+def test_an_optimizer_keeps_the_rate_or_the_schedule_that_it_was_made_with() -> None:
+    assert optimizers.own_rate(keras.optimizers.SGD(0.5)) == 0.5
+    falling = keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(1.0, 10, end_learning_rate=0.0))
+    assert optimizers.own_rate(falling) is None
+    assert [optimizers.scheduled_rate(falling, update) for update in (0, 5)] == [1.0, 0.5]
+    assert optimizers.scheduled_rate(keras.optimizers.SGD(lambda: 0.25), 3) == 0.25
+
+
 def test_biases_do_not_decay() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2, bias_initializer="ones")])
     hp = Hyperparameters({"optimizer": "sgd", "weight_decay": 0.5})

@@ -65,6 +65,14 @@ def test_parts_make_the_whole(reduction: str, masked: bool, weight: Any, cuts: l
     assert in_parts(model, cuts, weight) == pytest.approx(whole, rel=1e-6)
 
 
+def test_masks_lie_on_the_tensors_where_keras_puts_them() -> None:
+    embedded = keras.layers.Embedding(4, 2, mask_zero=True)(tf.constant([[1, 0]]))
+    assert embedded._keras_mask.numpy().tolist() == [[True, False]]
+    ignoring = keras.losses.SparseCategoricalCrossentropy(ignore_class=2)
+    values = ignoring.call(tf.constant([0, 2]), tf.constant([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]))
+    assert values._keras_mask.numpy().tolist() == [True, False]
+
+
 def test_a_loss_without_reduction_is_refused() -> None:
     model = model_with(keras.losses.MeanSquaredError(reduction="none"), masked=False)
     with pytest.raises(ValueError, match="reduction 'none', expected a mean or a sum"):

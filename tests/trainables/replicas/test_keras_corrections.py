@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import random
 import threading
 from typing import Any
 
@@ -137,3 +138,89 @@ def test_symbolic_build_makes_all_variables_and_computes_nothing() -> None:
     assert model.optimizer.built
     assert model.metrics_variables
     assert all((a == b.numpy()).all() for a, b in zip(before, model.variables, strict=True))
+
+
+def test_the_loss_is_asked_for_by_the_wrapper_that_knows_old_models() -> None:
+    class Old(keras.Sequential):
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+            return tf.constant(3.0)  # as before Keras 3.3: no `training`
+
+    class New(keras.Sequential):
+        def compute_loss(self, *given: Any, training: bool = True) -> Any:
+            return tf.constant(float(training))
+
+    for model, expected in ((Old(), 3.0), (New(), 0.0)):
+        assert float(model._compute_loss(None, None, None, None, training=False)) == expected
+
+
+def test_layers_within_layers_are_found_and_the_model_itself() -> None:
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    outer = keras.Sequential([keras.Input((2,)), inner])
+    assert outer._flatten_layers()[0] is outer
+    assert inner.layers[0] in outer._flatten_layers()
+
+
+def test_a_model_keeps_what_it_was_compiled_with() -> None:
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    metrics, optimizer = [keras.metrics.MeanAbsoluteError()], keras.optimizers.SGD(0.1)
+    model.compile(optimizer, loss="mse", metrics=metrics, loss_weights=2.0)
+    found = keras_corrections.compiled_with(model)
+    assert (found["loss"], found["loss_weights"], found["weighted_metrics"]) == ("mse", 2.0, None)
+    assert found["optimizer"] is optimizer
+    assert found["metrics"][0] is metrics[0]
+
+
+def test_layers_that_add_to_the_loss_are_found_without_computing() -> None:
+    computed: list[int] = []
+
+    class Adding(keras.layers.Layer):
+        def call(self, x: Any) -> Any:
+            if tf.is_tensor(x) and tf.executing_eagerly():
+                computed.append(1)
+            self.add_loss(keras.ops.sum(x))
+            return x
+
+    model = keras.Sequential([keras.Input((2,)), Adding(), keras.layers.Dense(1)])
+    computed.clear()
+    assert keras_corrections.adding_losses(model, (tf.ones((3, 2)),)) == {id(model.layers[0])}
+    assert computed == []
+    assert "add_loss" not in vars(model.layers[0])
+
+
+def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -> None:
+    keras_corrections.leave_losses_whole()
+    strategy = tf.distribute.MirroredStrategy(
+        ["/cpu:0", "/cpu:1"], cross_device_ops=tf.distribute.HierarchicalCopyAllReduce()
+    )
+    loss, one = keras.losses.MeanSquaredError(), tf.constant(1)
+
+    def within() -> Any:
+        with slices.entered(Slice(one, tf.constant(0), one)):
+            return loss(tf.ones((3, 1)), tf.zeros((3, 1)))
+
+    with strategy.scope():
+        whole, theirs = (
+            strategy.experimental_local_results(strategy.run(part))[0]
+            for part in (within, lambda: loss(tf.ones((3, 1)), tf.zeros((3, 1))))
+        )
+    assert (float(whole), float(theirs)) == (1.0, 0.5)
+
+
+def test_what_tf_random_draws_goes_through_the_kernels_we_wrap() -> None:
+    def drawn() -> list[Any]:
+        random.seed(3)
+        with random_layers.following_the_trial():
+            made = [
+                tf.random.uniform((2,)),
+                tf.random.uniform((2,), 0, 99, tf.int32),
+                tf.random.normal((2,)),
+                tf.random.truncated_normal((2,)),
+                tf.random.shuffle(tf.range(9)),
+                tf.random.categorical(tf.zeros((1, 9)), 4),
+                tf.random.gamma((2,), 1.5),
+                tf.random.poisson((2,), 5.0),
+            ]
+        return [value.numpy().tolist() for value in made]
+
+    assert drawn() == drawn()
+    assert all(hasattr(getattr(random_layers.gen_random_ops, name), "__wrapped__") for name in random_layers.STATELESS)

@@ -11,6 +11,8 @@ import pytest
 from small import Small, assignment, metrics, train
 from tensorflow.python.eager import context
 
+from trainables.replicas import recomputation
+
 pytestmark = pytest.mark.keras
 
 
@@ -32,6 +34,14 @@ def test_gradient_checkpointing_computes_again_and_changes_no_number() -> None:
     assert len(calls) - once == once + 2  # a look at what it adds to the loss, and the backward pass
     for a, b in zip(plain, again, strict=True):
         assert b == pytest.approx(a, abs=1e-6)
+
+
+def test_what_draws_or_has_state_is_not_computed_again() -> None:
+    inside = keras.layers.Bidirectional(keras.layers.LSTM(2, dropout=0.5))  # its generators lie in parts of it
+    layers = [keras.layers.Reshape((2, 3)), inside, keras.layers.Dense(3), keras.layers.BatchNormalization()]
+    model = keras.Sequential([keras.Input((6,)), *layers])
+    recomputation.install(model, ())
+    assert [layer for layer in model.layers if "call" in vars(layer)] == [layers[2]]
 
 
 class Gate(keras.layers.Layer):

@@ -1,0 +1,173 @@
+"""A sweep as the trials of a study, looked at again and again while it runs: only what is new in its log is read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sweep.analysis import studies
+from sweep.analysis.trials import of_tables
+from sweep.errors import InputError, StoreError
+from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted, Value
+from sweep.searchers import optuna_study
+from sweep.searchers.optuna_study import Axis, Told
+from sweep.space.domains import Domain
+from sweep.store import log
+from sweep.store.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+_UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
+
+
+class FollowedSweep:
+    """One sweep as its log stands at each look; for several threads.
+
+    ``say`` hears what went wrong with a look, which then shows what the one before did; the first look raises
+    `StoreError` or `InputError`.
+    """
+
+    def __init__(self, folder: ResultsFolder, say: Callable[[str], None], name: str = "") -> None:
+        self.name = name or folder.name
+        self.objectives = studies.objectives(folder)
+        self._folder = folder
+        self._space = studies.space_of(folder)
+        self._say = say
+        self._said = ""
+        self._lock = threading.Lock()
+        self._load()
+
+    @property
+    def notes(self) -> Mapping[str, Value]:
+        """What the sweep is, for the page of its study."""
+        info = self._folder.read_info()
+        match info.get("spec"):
+            case dict(spec):
+                keys = ("description", "trainable", "method", "epochs", "repeats")
+                named = {key: spec[key] for key in keys if spec.get(key)}
+            case _:
+                named = {}
+        return {**named, "results": str(self._folder.path), "state": "running" if self._alive else "not running"}
+
+    def trials(self) -> list[FrozenTrial]:
+        """All trials as they are now, new ones last."""
+        with self._lock:
+            try:
+                self._follow()
+                self._said = ""
+            except (StoreError, InputError) as error:
+                if str(error) != self._said:
+                    self._say(str(error))
+                self._said = str(error)
+            return list(self._frozen.values())
+
+    def _load(self) -> None:
+        """Look at all of it."""
+        from sweep.store import reading
+
+        objective = f"metric.{self.objectives[0][0]}"
+        read = reading.read(self._folder, ["trial", "epoch", objective])
+        sweep = of_tables(self._folder, read)
+        told = studies.told(sweep, read, self._space)
+        self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
+        self._read_to(read.history.log_bytes)
+        self._frozen: dict[int, FrozenTrial] = {}
+        self._alive = self._folder.is_running()
+        self._draw()
+
+    def _follow(self) -> None:
+        if self._folder.log.exists() and self._is_another():
+            self._load()
+            return
+        changed: set[int] = set()
+        offset = self._offset
+        while self._folder.log.exists():
+            events, offset = log.read_from(self._folder.log, offset)
+            if not events:
+                break
+            for event in events:
+                self._observe(event, changed)
+        self._read_to(offset)
+        alive = self._folder.is_running()
+        if alive != self._alive:
+            self._alive = alive
+            changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
+        self._tell(changed)
+
+    def _is_another(self) -> bool:
+        """Whether the log is not the one of the last look: repaired, or that of another sweep of the name."""
+        size = self._folder.log.stat().st_size
+        return size < self._offset or log.mark(self._folder.log, self._offset) != self._mark
+
+    def _read_to(self, offset: int) -> None:
+        self._offset = offset
+        self._mark = log.mark(self._folder.log, offset) if self._folder.log.exists() else ""
+
+    def _observe(self, event: Event, changed: set[int]) -> None:
+        """As the tables do: the first report of an epoch counts, and the first end, unless the trial goes on."""
+        match event:
+            case TrialStarted() if event.trial not in self._told:
+                known = (event.trial, event.trial_id, event.repeat, event.seed, event.params)
+                self._told[event.trial] = Told(
+                    params=event.params,
+                    status=Status.RUNNING,
+                    reason="",
+                    started=event.time,
+                    ended=None,
+                    metrics={},
+                    epochs=0,
+                    by_epoch={},
+                    notes=studies.notes(self._space, *known),
+                )
+            case EpochReported() if event.trial in self._told:
+                self._told[event.trial] = self._reported(self._told[event.trial], event)
+            case TrialEnded() if event.trial in self._told:
+                told = self._told[event.trial]
+                if told.status in _UNFINISHED or event.again:
+                    self._told[event.trial] = replace(told, status=event.status, reason=event.reason, ended=event.time)
+            case _:
+                return
+        changed.add(event.trial)
+
+    def _reported(self, told: Told, event: EpochReported) -> Told:
+        if event.epoch in told.by_epoch:
+            return told
+        objective = self.objectives[0][0]
+        new = {event.epoch: event.metrics[objective]} if objective in event.metrics else {}
+        return replace(
+            told,
+            status=Status.RUNNING,
+            reason="",
+            ended=None,
+            metrics={**told.metrics, **event.metrics},
+            epochs=told.epochs + 1,
+            by_epoch={**told.by_epoch, **new},
+        )
+
+    def _draw(self) -> None:
+        """Tell all trials anew, on axes with room for each."""
+        told = list(self._told.values())
+        self._domains: dict[str, Domain | None] = studies.searched(self._space, [one.params for one in told])
+        self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
+        for number in self._told:
+            self._freeze(number)
+
+    def _tell(self, changed: set[int]) -> None:
+        new = [self._told[number].params for number in changed if number not in self._frozen]
+        if self._space is None and new:
+            self._draw()
+            return
+        if any(not self._axes[name].holds(params[name]) for params in new for name in self._domains if name in params):
+            self._draw()
+            return
+        for number in sorted(changed):
+            self._freeze(number)
+
+    def _freeze(self, number: int) -> None:
+        metrics = [metric for metric, _ in self.objectives]
+        frozen = optuna_study.told(self._told[number], self._axes, metrics, alive=self._alive)
+        frozen.number = number
+        self._frozen[number] = frozen

@@ -1,0 +1,86 @@
+"""What is known of a sweep before its first event, as far as it takes to say where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sweep.events import Params
+from sweep.space import termination
+from sweep.space.termination import Asha, EarlyTermination, Hyperband
+
+if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
+    from sweep.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets that may end it before its trials do; ``gpus`` are those of one trial."""
+
+    hours: float | None = None
+    gpu_hours: float | None = None
+    epochs: int | None = None
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A sweep file, in so few words."""
+
+    name: str = ""
+    metric: str = ""  # the first objective
+    goal: str = ""
+    objectives: int = 1
+    varying: tuple[str, ...] = ()  # the parameters worth showing
+    total: int | None = None  # trials, where known
+    repeats: int = 1
+    epochs: int = 1  # of a trial whose parameters do not say
+    decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
+    prior: Mapping[int, float] = field(default_factory=dict)  # by such an epoch: the share that is to go on
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(cls, spec: Spec) -> Outline:
+        """That of a sweep file."""
+        from sweep.space.domains import Constant
+
+        configurations = spec.trials()
+        objective = spec.objectives[0]
+        budget = spec.budget
+        return cls(
+            name=spec.name,
+            metric=objective.name,
+            goal=objective.goal,
+            objectives=len(spec.objectives),
+            varying=tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant)),
+            total=None if configurations is None else configurations * spec.trials_each,
+            repeats=spec.trials_each,
+            epochs=spec.epochs,
+            decisions=termination.decision_epochs(spec.early_terminate, spec.epochs),
+            prior=shares(spec.early_terminate, spec.epochs),
+            limits=Limits(
+                hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.gpus
+            ),
+        )
+
+    @property
+    def sign(self) -> float:
+        """What makes larger values of the objective better."""
+        return 1.0 if self.goal == "maximize" else -1.0
+
+    def epochs_of(self, params: Params) -> int:
+        """The epochs that a trial with these parameters trains."""
+        epochs = params.get("epochs", self.epochs)
+        return epochs if isinstance(epochs, int) else self.epochs
+
+
+def shares(rule: EarlyTermination, epochs: int) -> dict[int, float]:
+    """By epoch: the share of the trials that a rule lets go on there once many have come; of rules that say so."""
+    if not isinstance(rule, Asha | Hyperband):
+        return {}
+    brackets = termination.brackets(rule, epochs)
+    return {
+        epoch: sum(1 / rule.eta if epoch in bracket else 1.0 for bracket in brackets) / len(brackets)
+        for epoch in termination.decision_epochs(rule, epochs)
+    }

@@ -1,0 +1,253 @@
+"""Where a sweep stands: its events so far, folded into what those want to know who watch it.
+
+It knows no terminal, no Ray and no clock: whoever asks for rates and times says what time it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import fmean
+
+from sweep.analysis import remaining
+from sweep.analysis.curve import Curve
+from sweep.analysis.outline import Outline
+from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+
+RATE_S = 10  # over which epochs are counted for their rate
+RECENT = 256  # epochs, and trials, of which times are averaged
+KINDS = 50  # of failures that are told apart
+LATEST = 50  # ended trials that are remembered
+
+
+class Standing:
+    """Observes events in their order; what it holds is to be read alone. Not for several threads at once."""
+
+    def __init__(self, outline: Outline) -> None:
+        self.outline = outline
+        self.open: dict[int, Open] = {}
+        self.running: dict[int, Open] = {}  # those of them that train, in the order of their start
+        self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
+        self.failures: dict[tuple[Status, str], Failure] = {}
+        self.best: Best | None = None
+        self.latest: deque[Ended] = deque(maxlen=LATEST)
+        self.epochs = 0
+        self.started = 0  # trials
+        self.session: float | None = None  # since when this session runs
+        self.over: str | None = None  # why the last session ended; None while one runs, or was killed
+        self.last: float | None = None  # the time of the last event
+        self.gpu_s = 0.0  # trained, of one GPU each
+        self.measures = False  # whether trials measure what they use
+        self._earlier_s = 0.0
+        self._failed: dict[int, tuple[Open, tuple[Status, str]]] = {}  # which may be tried again
+        self._reached: Counter[int] = Counter()
+        self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
+        self._pruned: Counter[int] = Counter()
+        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
+        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
+        self._epoch_s: deque[float] = deque(maxlen=RECENT)
+        self._overhead_s: deque[float] = deque(maxlen=RECENT)
+        self._at_once: deque[int] = deque(maxlen=32)
+
+    @property
+    def finished(self) -> int:
+        """Trials that ended for good."""
+        return sum(self.ended.values())
+
+    def observe(self, event: Event) -> Ended | None:
+        """Count an event in; the trial that it ended or interrupted, if it did."""
+        before, self.last = self.last, event.time
+        match event:
+            case EpochReported():
+                self._hear(event)
+            case TrialStarted():
+                if event.trial not in self.open:
+                    self.started += 1
+                    of = self.outline.epochs_of(event.params)
+                    self.open[event.trial] = Open(event.trial, event.params, event.time, of)
+                self.running[event.trial] = self.open[event.trial]
+                self._at_once.append(len(self.running))
+            case TrialEnded():
+                return self._end(event)
+            case SessionStarted():
+                self._begin(event, before)
+            case SessionEnded():
+                self.over = event.reason
+        return None
+
+    def active_s(self, now: float) -> float:
+        """Seconds of all sessions, without the pauses between them."""
+        if self.session is None:
+            return 0.0
+        end = now if self.over is None or self.last is None else self.last
+        return self._earlier_s + max(end - self.session, 0.0)
+
+    def epochs_per_s(self, now: float) -> float:
+        """Over the last ten seconds."""
+        since = now - RATE_S if self.session is None else max(now - RATE_S, self.session)
+        count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
+        return count / max(now - since, 1.0)
+
+    def rungs(self) -> list[Rung]:
+        """Where trials can be or were pruned, ascending."""
+        epochs = sorted({*self.outline.decisions, *self._pruned})
+        return [Rung(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
+
+    def survivors(self) -> float | None:
+        """About how many trials will train all their epochs; None where nobody knows how many there are."""
+        waiting = self.waiting()
+        if waiting is None:
+            return None
+        survival = self._survival()
+        there = sum(survival.share(trial.epochs, trial.of) for trial in self.open.values())
+        return self.ended[Status.COMPLETED] + there + waiting * survival.share(0, self.outline.epochs)
+
+    def waiting(self) -> int | None:
+        """Trials that have not been started; None where nobody knows."""
+        return None if self.outline.total is None else max(self.outline.total - self.started, 0)
+
+    def left_s(self, now: float, slots: int = 0) -> float | None:
+        """About how many seconds are left on ``slots`` workers, by the epochs measured; None where that is not known.
+
+        Without ``slots``, trials are taken to go on as many at a time as lately.
+        """
+        if self.over is not None or not self._epoch_s:
+            return None
+        epoch_s = fmean(self._epoch_s)
+        # Less than the middle: the first trials of each worker import and compile, which later ones need not.
+        overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
+        slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
+        survival, waiting = self._survival(), self.waiting()
+        limits = self.outline.limits
+        bounds = []
+        if waiting is not None:
+            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self.open.values()]
+            each_s = survival.epochs(0, self.outline.epochs) * epoch_s + overhead_s
+            bounds.append(remaining.seconds(there, waiting, each_s, slots))
+        if limits.hours is not None:
+            bounds.append(limits.hours * 3600 - self.active_s(now))
+        if limits.epochs is not None:
+            bounds.append((limits.epochs - self.epochs) * epoch_s / slots)
+        if limits.gpu_hours is not None and limits.gpus:
+            bounds.append((limits.gpu_hours * 3600 / limits.gpus - self.gpu_s) / slots)
+        return max(min(bounds), 0.0) if bounds else None
+
+    def usage(self) -> Mapping[str, float]:
+        """What running trials last measured, those of which it is known: sums, and the mean of shares."""
+        found: dict[str, list[float]] = {}
+        for trial in self.running.values():
+            for name, value in trial.measures.items():
+                if math.isfinite(value):
+                    found.setdefault(name, []).append(value)
+        sums = ("cpu_cores", "memory_peak_bytes")
+        known = {name: sum(values) for name, values in found.items() if name in sums}
+        shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
+        return known | shares
+
+    def _survival(self) -> remaining.Survival:
+        return remaining.survival(self._reached, self._lost, self.outline.prior)
+
+    def _hear(self, event: EpochReported) -> None:
+        trial = self.open.get(event.trial)
+        if trial is None or event.epoch <= trial.epochs:
+            return
+        self.running[event.trial] = trial
+        trial.epochs = event.epoch
+        self._reached[event.epoch] += 1
+        if self.outline.metric in event.metrics:
+            trial.value = event.metrics[self.outline.metric]
+            trial.curve.add(trial.value)
+        if event.measures:
+            trial.measures, self.measures = event.measures, True
+        if event.memo:
+            trial.trained_s = None
+            return
+        self.epochs += 1
+        self._epoch_s.append(event.time_s)
+        self.gpu_s += event.time_s
+        if trial.trained_s is not None:
+            trial.trained_s += event.time_s
+        second = int(event.time)
+        if not self._seconds or self._seconds[-1][0] < second:
+            self._seconds.append([second, 0])
+        self._seconds[-1][1] += 1
+
+    def _end(self, event: TrialEnded) -> Ended | None:
+        number = event.trial
+        self.running.pop(number, None)
+        if event.again and number in self._failed:
+            self._reopen(number)
+        trial = self.open.get(number)
+        if trial is None:
+            return None
+        began = trial.started if event.facts.started is None else event.facts.started
+        took_s = max(event.time - began, 0.0)
+        ended = Ended(number, event.status, event.reason, trial.epochs, trial.value, trial.params, took_s)
+        if event.status is Status.INTERRUPTED:
+            trial.trained_s = None
+            return ended
+        del self.open[number]
+        self.ended[event.status] += 1
+        self.latest.append(ended)
+        if trial.trained_s is not None and trial.epochs:
+            self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
+        match event.status:
+            case Status.COMPLETED:
+                self._compare(ended)
+            case Status.PRUNED:
+                self._pruned[trial.epochs] += 1
+                self._lost[trial.epochs] += 1
+            case _:
+                self._lost[trial.epochs] += 1
+                self._fail(event, trial)
+        return ended
+
+    def _fail(self, event: TrialEnded, trial: Open) -> None:
+        kind = event.status, _kind(event.reason) if event.status is Status.FAILED else ""
+        if kind not in self.failures and len(self.failures) >= KINDS:
+            kind = event.status, "others"
+        failure = self.failures.setdefault(kind, Failure())
+        failure.count, failure.trial, failure.reason = failure.count + 1, event.trial, event.reason
+        if event.status is Status.FAILED:
+            self._failed[event.trial] = replace(trial, curve=Curve(), trained_s=None), kind
+
+    def _reopen(self, number: int) -> None:
+        trial, kind = self._failed.pop(number)
+        self.open[number] = trial
+        self.ended[Status.FAILED] -= 1
+        self._lost[trial.epochs] -= 1
+        self.failures[kind].count -= 1
+        if not self.failures[kind].count:
+            del self.failures[kind]
+
+    def _begin(self, event: SessionStarted, before: float | None) -> None:
+        if before is not None and self.session is not None:
+            self._earlier_s += max(before - self.session, 0.0)
+        self.session, self.over = event.time, None
+        self.running.clear()
+        self._at_once.clear()
+        self._seconds.clear()
+
+    def _compare(self, ended: Ended) -> None:
+        value = ended.value
+        if value is None or not math.isfinite(value):
+            return
+        trials = {ended.trial: value}
+        if self.outline.repeats > 1:
+            trials = self._scores.setdefault(repr(sorted(ended.params.items())), {})
+            trials[ended.trial] = value
+        best = Best(fmean(trials.values()), tuple(sorted(trials)), ended.params)
+        if self.best is None or self._rank(best) > self._rank(self.best):
+            self.best = best
+
+    def _rank(self, best: Best) -> tuple[int, float]:
+        return len(best.trials), self.outline.sign * best.value
+
+
+def _kind(reason: str) -> str:
+    """``ValueError`` of ``ValueError: no such a``."""
+    head, colon, _ = reason.partition(":")
+    return " ".join(head.split())[:40] if colon else "failed"

@@ -1,0 +1,238 @@
+"""``sweep.run`` and ``sweep.resume``: sweeps that a script or a notebook runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from sweep import spec as specs
+from sweep.api import trainables
+from sweep.api.loaded import LoadedSweep
+from sweep.api.loading import loaded
+from sweep.api.process import alone, kept_process
+from sweep.api.trainables import Given
+from sweep.api.viewing import viewer
+from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.export import beside
+from sweep.runner import planning, resuming, session
+from sweep.runner.session import Options, Outcome
+from sweep.spec import Spec
+from sweep.spec.overrides import VARIABLE
+from sweep.store.folder import ResultsFolder, require_locks
+
+Settings: TypeAlias = "Mapping[str, Any] | Sequence[str]"
+"""Changes to keys of a sweep file: ``{"budget.hours": 8}``, or ``["budget.hours=8"]`` as on the command line."""
+
+_SOURCE = "sweep.run"
+
+
+def run(
+    what: str | Path | Mapping[str, Any],
+    *,
+    trainable: object = None,
+    name: str | None = None,
+    results: str | Path = "results",
+    set: Settings = (),
+    address: str | None = None,
+    max_concurrent: int | None = None,
+    simulate_gpus: int | None = None,
+    run_cap: int | None = None,
+    reuse: bool = True,
+    inline: bool = False,
+    memo: bool = True,
+    profile: bool = False,
+    quiet: bool = False,
+    verbose: bool = False,
+    tensorboard: bool = False,
+) -> LoadedSweep:
+    """Run a sweep to its end, and give what it found.
+
+    ``what`` is a sweep file or its content as a mapping, ``trainable`` a class or a function ``train(hp, report)``,
+    defined wherever it is. The other options are those of ``python -m sweep run``. A mapping without a name takes
+    the trainable's, with a number behind it where that is taken. Raises `InputError` with all mistakes before anything
+    starts, KeyboardInterrupt where the sweep was interrupted, which says how to go on, and `SweepError` where no
+    trial has completed.
+    """
+    require_locks()
+    with alone():
+        given = None if trainable is None else trainables.taken(trainable)
+        if isinstance(what, Mapping):
+            own = what.get("trainable")
+            if given is None and own is not None and not isinstance(own, str):
+                given = trainables.taken(own)
+            what = {**what, "name": name or what.get("name") or _free_name(given, what, Path(results))}
+        wrong = list(_wrong(max_concurrent=max_concurrent, simulate_gpus=simulate_gpus))
+        changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
+        try:
+            spec, text, where, folders = _read(what, given, changes)
+        except InputError as error:
+            raise InputError([*wrong, *error.problems]) from None
+        if wrong:
+            raise InputError(wrong)
+        given = given or trainables.again(spec.trainable)
+        source = trainables.source_of(given, spec, where, folders)
+        how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
+        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
+        notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
+        view = viewer(spec, notes, quiet=quiet, verbose=verbose)
+        return _concluded(
+            lambda: session.run(spec, text, source, Path(results), folders, how, view, given=given.itself),
+            ResultsFolder(Path(results) / spec.name),
+        )
+
+
+def resume(
+    name: str | Path,
+    *,
+    trainable: object = None,
+    results: str | Path = "results",
+    set: Settings = (),
+    run_cap: int | None = None,
+    retry_failed: bool = False,
+    address: str | None = None,
+    max_concurrent: int | None = None,
+    reuse: bool = True,
+    inline: bool = False,
+    memo: bool = True,
+    quiet: bool = False,
+    verbose: bool = False,
+    tensorboard: bool = False,
+) -> LoadedSweep:
+    """Go on with a sweep that was interrupted, killed, or is to be extended, and give what it found.
+
+    ``trainable`` is the class or function of a sweep that was run with one of a notebook or script; in that notebook
+    it is found by its name. The other options are those of ``python -m sweep resume``. Raises as `run`.
+    """
+    require_locks()
+    with alone():
+        if wrong := list(_wrong(max_concurrent=max_concurrent)):
+            raise InputError(wrong)
+        changes = [*_assignments(set), *_named(run_cap=run_cap)]
+        reopened = resuming.reopen(Path(results), str(name), changes)
+        given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
+        folders = _folders(reopened.import_folders, given)
+        reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
+        source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
+        how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
+        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
+        view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
+        return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
+
+
+def _read(
+    what: str | Path | Mapping[str, Any], given: Given | None, changes: Sequence[str]
+) -> tuple[Spec, str, str, tuple[Path, ...]]:
+    """The sweep, its text, where it stands, and where its modules are looked for."""
+    if isinstance(what, str | Path):
+        path = Path(what)
+        named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
+        spec = specs.load(path, [*named, *changes])
+        return spec, path.read_text(encoding="utf-8-sig"), str(path), _folders(planning.import_folders(path), given)
+    if not isinstance(what, Mapping):
+        raise InputError.one("sweep.run", f"got {what!r:.60}", "expected a sweep file or a mapping with its content")
+    content = {**what, "trainable": given.target} if given else what
+    spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
+    text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
+    return spec, text + "\n", _SOURCE, _folders((Path.cwd(),), given)
+
+
+def _folders(first: Sequence[Path], given: Given | None) -> tuple[Path, ...]:
+    """These folders, that of the trainable's module, and that of the script."""
+    main = sys.modules["__main__"]
+    script = getattr(main, "__file__", None) if getattr(main, "__spec__", None) is None else None  # not of python -m
+    more = (Path(script).resolve().parent,) if script else ()
+    return tuple(dict.fromkeys((*first, *(given.folders if given else ()), *more)))
+
+
+def _free_name(given: Given | None, what: Mapping[str, Any], results: Path) -> str:
+    name = given.name if given else str(what.get("trainable", "")).rpartition(":")[2] or "sweep"
+    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(one for one in numbered if not (results / one).exists())
+
+
+def _wrong(**counts: int | None) -> Iterator[Problem]:
+    for name, value in counts.items():
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            yield Problem(name, f"{value!r}, expected a whole number from 1")
+
+
+def _assignments(given: Settings) -> list[str]:
+    if isinstance(given, Mapping):
+        return _changes(given)
+    if isinstance(given, str):
+        raise InputError.one("set", f"{given!r} is a text", 'expected a mapping, as in set={"epochs": 5}')
+    return list(map(str, given))
+
+
+def _changes(values: Mapping[str, object]) -> list[str]:
+    try:
+        return [f"{key}={json.dumps(value)}" for key, value in values.items()]
+    except (TypeError, ValueError) as error:
+        raise InputError.one("set", str(error), "expected values that a sweep file can hold") from None
+
+
+def _named(**values: object) -> list[str]:
+    """Changes to those keys that an option was given for."""
+    return _changes({key: value for key, value in values.items() if value is not None})
+
+
+def _options(
+    address: str | None,
+    max_concurrent: int | None,
+    simulate_gpus: int | None,
+    reuse: bool,
+    inline: bool,
+    memo: bool,
+    *,
+    retry_failed: bool = False,
+    profile: bool = False,
+) -> Options:
+    return Options(
+        address=address or os.environ.get("RAY_ADDRESS") or None,
+        max_concurrent=max_concurrent,
+        simulated_gpus=simulate_gpus,
+        reuse=reuse,
+        inline=inline,
+        memo=memo,
+        retry_failed=retry_failed,
+        profile=profile,
+        embedded=True,
+    )
+
+
+def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:
+    ignored = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
+    doubtful = [f"{', '.join(unseen)}: not seen to be read; the first trial will show it"] if unseen else []
+    return [f"note: {note}" for note in (*ignored, *spec.notes, *doubtful)]
+
+
+def _rehearsal(gpus: int | None) -> list[str]:
+    return [f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else []
+
+
+def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder) -> LoadedSweep:
+    """What a session found; raises where it has not come to its end."""
+    called = folder.name if folder.path.parent == Path("results") else str(folder.path)
+    again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
+    with kept_process():
+        try:
+            outcome = drive()
+        except Interrupted as error:
+            raise KeyboardInterrupt(str(error)) from None
+        except StoppedAtOnce as error:
+            raise KeyboardInterrupt(f"{error}; {again}") from None
+    if outcome.fault:
+        raise StoreError(f"{outcome.fault}; {again}")
+    if outcome.interrupted:
+        raise KeyboardInterrupt(f"the sweep was interrupted; {again}")
+    found = loaded([outcome.folder])
+    if not outcome.completed:
+        first = next((f": trial {t.trial} {t.status}, {t.status_reason}" for t in found.sweeps[0].trials), "")
+        raise SweepError(f"no trial has completed{first}; see sweep.load({called!r}).trials")
+    return found

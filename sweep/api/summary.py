@@ -1,0 +1,68 @@
+"""A sweep in a line, and in a few for a notebook; all that comes from results is escaped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from sweep.analysis.ranking import Ranking, rank
+from sweep.analysis.trials import Sweep
+from sweep.errors import InputError, printable
+from sweep.render.figures import duration, score, settings
+from sweep.render.tables import filled, ranking_grid
+
+ROWS = 5
+
+
+def line(sweeps: Sequence[Sweep]) -> str:
+    """``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    return printable("\n".join(f"<sweep {one.folder.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+
+
+def html(sweeps: Sequence[Sweep]) -> str:
+    """Name, state, counts and best of each sweep, and the first rows of the ranking."""
+    heads = "".join(f"<div><b>{_text(one.folder.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+
+
+def state(one: Sweep) -> str:
+    """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+    return "running" if one.folder.is_running() else one.history.ended or "unfinished"
+
+
+def _facts(one: Sweep) -> Iterator[str]:
+    yield state(one)
+    counts = Counter(trial.status.value for trial in one.trials)
+    yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
+    if one.history.active_s:
+        yield duration(one.history.active_s)
+    ranking = rank([one])
+    if not ranking.best:
+        return
+    row = ranking.best[0]
+    found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
+    what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip()
+
+
+def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    try:
+        ranking: Ranking = rank(sweeps)
+    except InputError:  # of different objectives: there is no order among them
+        return
+    if not ranking.rows:
+        return
+    grid = filled(ranking_grid(ranking, ROWS))
+    yield "<table><thead><tr>"
+    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield "</tr></thead><tbody>"
+    for row in grid.rows:
+        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+    yield "</tbody></table>"
+    if len(ranking.rows) > ROWS:
+        yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

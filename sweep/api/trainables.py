@@ -1,0 +1,83 @@
+"""A trainable that is given as a class or function: by the name under which workers find it, or as it is."""
+
+from __future__ import annotations
+
+import re
+import sys
+import sysconfig
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.errors import InputError, TrainableError
+from sweep.inspection import HERE, Source, importable, inspect_given
+from sweep.loading import maker
+from sweep.runner import planning
+from sweep.spec import Spec
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What is trained, as a sweep file names it."""
+
+    target: str  # "module:Name"
+    itself: object = None  # where no module has it
+    folders: tuple[Path, ...] = ()  # where its module lies
+
+    @property
+    def name(self) -> str:
+        return self.target.partition(":")[2]
+
+
+def taken(trainable: object) -> Given:
+    """A class, a function or ``"module:Name"``. Raises InputError for what cannot be trained."""
+    if isinstance(trainable, str):
+        return again(trainable)
+    name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
+    try:
+        maker(trainable, name)
+    except TrainableError as error:
+        raise InputError.one("trainable", str(error)) from None
+    target = importable(trainable)
+    folder = _folder(target.partition(":")[0]) if target else None
+    if target and folder != Path():
+        return Given(target, folders=(folder,) if folder else ())
+    return Given(f"{HERE}:{name}", trainable)
+
+
+def again(target: str) -> Given:
+    """What a sweep was run with that goes on; found again in the notebook or script that defined it.
+
+    Raises InputError where it is not there.
+    """
+    module, _, name = target.partition(":")
+    if module != HERE:
+        return Given(target)
+    itself = getattr(sys.modules[HERE], name, None)
+    if itself is None:
+        what = f"{name} was defined in a notebook or script, and is not defined in this one"
+        raise InputError.one("trainable", what, f"define it and give it: trainable={name}")
+    return Given(target, itself)
+
+
+def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> Source:
+    """Its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
+    if given.itself is None:
+        return planning.check(spec, where, folders)
+    source = inspect_given(given.target, given.itself, folders)
+    planning.check_reads(spec, where, source)
+    return source
+
+
+def _folder(module: str) -> Path | None:
+    """The folder in which a worker finds a module; None: it is installed; `Path()`: in none."""
+    file = getattr(sys.modules[module], "__file__", None)
+    if file is None:
+        return Path()
+    path = Path(file).resolve()
+    home = path.parents[module.count(".") + (path.stem == "__init__")]
+    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    if home in installed or any(home.is_relative_to(place) for place in installed):
+        return None
+    expected = home.joinpath(*module.split("."))
+    return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()

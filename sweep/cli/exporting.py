@@ -1,0 +1,88 @@
+"""``export``: a sweep for other tools."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from sweep.store.folder import ResultsFolder
+
+
+@click.command()
+@click.argument("format", type=click.Choice(["csv", "mlflow", "tensorboard", "wandb"]), metavar="FORMAT")
+@click.argument("sweep")
+@options.results
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Instead of a folder in the sweep's own, named by the format.",
+)
+@click.option("--tracking-uri", metavar="URI", help="Of an MLflow server or database, instead of a folder.")
+def export(format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None) -> None:
+    """Write a sweep for csv, mlflow, tensorboard or wandb; doing so again brings it up to date."""
+    from sweep.store.folder import ResultsFolder
+
+    if tracking_uri is not None and format != "mlflow":
+        raise InputError.one("--tracking-uri", f"says where mlflow is, and means nothing to {format}", "leave it out")
+    if tracking_uri is not None and output is not None:
+        raise InputError.one("--tracking-uri", "and --output name two places", "give one of them")
+    folder = ResultsFolder.open(results, sweep)
+    target = output or folder.path / format
+    match format:
+        case "csv":
+            said = _csv(folder, target)
+        case "mlflow":
+            said = _mlflow(folder, target, tracking_uri)
+        case "tensorboard":
+            said = _tensorboard(folder, target)
+        case _:
+            said = _wandb(folder, target)
+    click.echo(printable(said))
+
+
+def _csv(folder: ResultsFolder, target: Path) -> str:
+    from sweep.export import csv_files
+
+    return "\n".join(f"csv      {path}" for path in csv_files.export(folder, target))
+
+
+def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
+    from sweep.export import mlflow_runs, runs
+
+    there = uri or mlflow_runs.local_uri(target)
+    done = mlflow_runs.export(runs.read(folder), there)
+    for name, other in done.renamed.items():
+        click.echo(printable(f"note: MLflow takes no name like {name}; it is {other} there"), err=True)
+    lines = [f"mlflow   {_trials(done.new)} written, {done.unchanged} there already"]
+    lines.append(f"look     mlflow ui --backend-store-uri {shlex.quote(there)}" if uri is None else f"at       {there}")
+    return "\n".join(lines)
+
+
+def _tensorboard(folder: ResultsFolder, target: Path) -> str:
+    from sweep.export.tensorboard import EventFiles
+
+    files = EventFiles(folder, target)
+    try:
+        count = files.update()
+    finally:
+        files.close()
+    return f"events   {_trials(count)}\nlook     tensorboard --logdir {shlex.quote(str(target))}"
+
+
+def _wandb(folder: ResultsFolder, target: Path) -> str:
+    from sweep.export import runs, wandb_runs
+
+    count = wandb_runs.export(runs.read(folder), target)
+    return f"wandb    {_trials(count)}\nsend     wandb sync {shlex.quote(str(target))}/offline-run-*"
+
+
+def _trials(count: int) -> str:
+    return f"{count} trial{'s' * (count != 1)}"

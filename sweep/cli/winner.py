@@ -1,0 +1,173 @@
+"""``best`` and ``retrain``: the winner of a sweep, its model, and the same at full length."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError, printable
+from sweep.store.folder import ResultsFolder, require_locks
+
+if TYPE_CHECKING:
+    from sweep.analysis.ranking import Ranking
+    from sweep.export.winner import Winner
+    from sweep.runner.restoring import Which
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option(
+    "--export", type=click.Path(path_type=Path), metavar="DIR", help="Write the best trial's model into a new folder."
+)
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial in place of the best one.")
+@click.option(
+    "--epoch", default="last", show_default=True, metavar="N|best|last", help="Which of its kept epochs to export."
+)
+@click.option(
+    "--format",
+    "formats",
+    default="keras,saved_model",
+    show_default=True,
+    metavar="LIST",
+    help="Some of keras, saved_model, onnx, checkpoint.",
+)
+@options.as_json
+def best(
+    sweep: str, results: Path, export: Path | None, trial: int | None, epoch: str, formats: str, as_json: bool
+) -> None:
+    """Show the best configuration, or the Pareto front of several objectives; export its model."""
+    from sweep.analysis import ranking as rankings
+    from sweep.analysis import trials
+
+    folder = ResultsFolder.open(results, sweep)
+    which = _which(epoch)
+    ranking = rankings.rank([trials.read(folder)])
+    if trial is None:
+        rows = ranking.best
+        if rows and rows[0].completed < 1:
+            click.echo("note: no configuration has completed all of its repeats", err=True)
+        if not rows:
+            raise InputError.one(sweep, "no trial has completed", f"see python -m sweep compare {sweep}")
+    else:
+        rows = tuple(row for row in ranking.rows if trial in {one.trial for one in row.trials})
+        if not rows:
+            numbers = [one.trial for row in ranking.rows for one in row.trials]
+            known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
+            raise InputError.one(sweep, f"has no trial {trial}", known)
+    winner: Winner | None = None
+    if export is not None:
+        from sweep.export import winner as winners
+
+        winner = winners.export(folder, export, trial, which, [one.strip() for one in formats.split(",") if one])
+    _show(dataclasses.replace(ranking, rows=rows), winner, as_json=as_json)
+
+
+def _which(epoch: str) -> Which:
+    words: dict[str, Literal["best", "last"]] = {"best": "best", "last": "last"}
+    if epoch.isdecimal():
+        return int(epoch)
+    if epoch in words:
+        return words[epoch]
+    raise InputError.one("--epoch", f"{epoch!r}, expected best, last or the number of an epoch")
+
+
+def _show(ranking: Ranking, winner: Winner | None, *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from sweep.render.documents import document
+    from sweep.render.tables import ranking_grid, show
+
+    if as_json:
+        told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}
+        click.echo(document({**told, **({"export": winner} if winner else {})}))
+    else:
+        show(ranking_grid(ranking, None), Console())
+    if winner is not None:
+        for line in _told(winner, ranking.objectives[0][0]):
+            click.echo(printable(line), err=as_json)
+
+
+def _told(winner: Winner, objective: str) -> list[str]:
+    files = [*winner.exported.files.values(), *(["checkpoint"] if (winner.folder / "checkpoint").is_dir() else [])]
+    lines = [f"exported trial {winner.trial} after epoch {winner.epoch} to {winner.folder}: {', '.join(files)}"]
+    if winner.exported.differences:
+        largest = max(winner.exported.differences.values())
+        lines.append(
+            f"checked  in a fresh process on {winner.exported.compared}: predictions differ by {largest:.1e} at most"
+        )
+    same = [f"{name} {value:.6g}" for name, value in winner.exported.metrics.items() if name in winner.metrics]
+    same.sort(key=lambda said: not said.startswith(f"{objective} "))
+    if same:
+        lines.append(f"checked  against the log: {', '.join(same[:4])}")
+    return [*lines, *(f"note     {note}" for note in winner.notes)]
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial in place of the best one.")
+@click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs to train, instead of the trial's.")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How often, each time anew.")
+@click.option("--all-data", is_flag=True, help="Train on the validation data as well: nothing is held out.")
+@click.option("--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]")
+@options.assignments
+@options.no_memo
+@options.backend
+def retrain(
+    sweep: str,
+    results: Path,
+    trial: int | None,
+    epochs: int | None,
+    seeds: int,
+    all_data: bool,
+    name: str | None,
+    assignments: tuple[str, ...],
+    no_memo: bool,
+    address: str | None,
+    max_concurrent: int | None,
+    no_reuse: bool,
+    inline: bool,
+    quiet: bool,
+    verbose: bool,
+    tensorboard: bool,
+) -> None:
+    """Train the winner again at full length, as a sweep of its own."""
+    require_locks()
+    from sweep.cli import running
+    from sweep.export import beside
+    from sweep.runner import planning, retraining, session
+
+    folder = ResultsFolder.open(results, sweep)
+    made = retraining.prepare(
+        folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=name, assignments=assignments
+    )
+    source = planning.check(made.spec, "retrain", made.sweep.import_folders)
+    if all_data:
+        retraining.check_joins(list(source.files), made.spec.trainable)
+    for note in made.notes:
+        click.echo(f"note: {printable(note)}", err=True)
+    how = session.Options(
+        address=address,
+        max_concurrent=max_concurrent,
+        simulated_gpus=made.sweep.simulated_gpus,
+        reuse=not no_reuse,
+        inline=inline,
+        memo=not no_memo,
+        beside=beside.wanted(tensorboard=tensorboard),
+    )
+    outcome = session.run(
+        made.spec,
+        made.text,
+        source,
+        folder.path.parent,
+        made.sweep.import_folders,
+        how,
+        running.viewer(made.spec, how, quiet, verbose),
+        made.origin,
+    )
+    running.conclude(outcome, quiet=quiet)

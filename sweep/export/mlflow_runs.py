@@ -1,0 +1,240 @@
+"""A sweep as runs of MLflow, one for the sweep and below it one for each trial; the one module that knows mlflow.
+
+What was exported before is found again by its tags and left alone where nothing is new. A trial that has gone on
+since, or whose export was cut short, is exported anew and its old run deleted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import InputError, StoreError
+from sweep.events import Status, Value
+from sweep.export import extras
+from sweep.export.runs import Exported, Run, allowed
+from sweep.space.domains import key
+from sweep.store.disk import storing
+
+FORBIDDEN = r"[^/\w.\- :]"  # in names of parameters and metrics
+_NAME, _PARAM, _TAG = 250, 6000, 5000  # characters at most
+_METRICS, _PARAMS = 900, 100  # in one request at most, 1000 together
+_ID, _TRIAL, _DONE = "sweep.id", "sweep.trial", "sweep.exported"
+_STATUS = {
+    Status.RUNNING: "RUNNING",
+    Status.INTERRUPTED: "SCHEDULED",
+    Status.COMPLETED: "FINISHED",
+    Status.PRUNED: "KILLED",
+    Status.DIVERGED: "FAILED",
+    Status.OOM: "FAILED",
+    Status.FAILED: "FAILED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What an export came to."""
+
+    new: int
+    unchanged: int
+    renamed: Mapping[str, str]  # names that MLflow does not take, with those that they have there
+
+
+def local_uri(target: Path) -> str:
+    """The address of a database in a folder, which is made. Raises `StoreError`."""
+    with storing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{target.absolute() / 'mlflow.db'}"
+
+
+def export(sweep: Exported, uri: str) -> Done:
+    """Bring the runs at a tracking URI up to the sweep. Raises `InputError` for an address that cannot be used."""
+    if re.match(r"^(file:|\.{0,2}/)", uri) or ("://" not in uri and uri != "databricks"):
+        hint = "a folder of files is no longer written by MLflow; give sqlite:///PATH.db, http://HOST:PORT, or none"
+        raise InputError.one(f"--tracking-uri {uri}", "is no address of a tracking server or database", hint)
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before it is imported
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of MLflow about its own libraries
+        library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
+        for name in ("mlflow", "alembic"):
+            logging.getLogger(name).setLevel(logging.ERROR)
+        try:
+            client = library.MlflowClient(tracking_uri=uri)
+            experiment = _experiment(client, sweep, uri)
+        except InputError:
+            raise
+        except Exception as error:  # of a driver of a database, of the network, of MLflow
+            what = _first_line(error)
+            raise InputError.one(f"--tracking-uri {uri}", what, "is that the address of MLflow?") from error
+        try:
+            return _Export(client, experiment, sweep).all()
+        except Exception as error:
+            raise StoreError(f"{uri}: MLflow could not take a run: {_first_line(error)}") from error
+
+
+class _Export:
+    def __init__(self, client: Any, experiment: str, sweep: Exported) -> None:
+        self._client = client
+        self._experiment = experiment
+        self._sweep = sweep
+        self._entities = extras.load("mlflow.entities", "mlflow-skinny", "mlflow")
+        names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
+        self._params = _safe(names)
+        measured = sweep.tables.metrics.column_names
+        metrics = [name.removeprefix("metric.") for name in measured if name.startswith("metric.")]
+        self._metrics = _safe([*metrics, *(f"run/{name}" for name in measured if not name.startswith("metric."))])
+
+    def all(self) -> Done:
+        known = self._known()
+        parent = self._parent(known.pop("", None))
+        new = unchanged = 0
+        for run in self._sweep.runs():
+            old = known.get(str(run.trial.trial))
+            if old is not None and old.data.tags.get(_DONE) == self._state(run):
+                unchanged += 1
+                continue
+            if old is not None:
+                self._client.delete_run(old.info.run_id)
+            self._write(run, parent)
+            new += 1
+        both = {**self._params, **self._metrics}
+        return Done(new, unchanged, {name: there for name, there in both.items() if name != there})
+
+    def _known(self) -> dict[str, Any]:
+        """The runs of an earlier export by the number of their trial; "" is the sweep's own."""
+        found: dict[str, Any] = {}
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._experiment], f"tags.`{_ID}` = '{self._sweep.identity}'", max_results=1000, page_token=token
+            )
+            found.update({run.data.tags.get(_TRIAL, ""): run for run in page})
+            token = page.token
+            if not token:
+                return found
+
+    def _parent(self, known: Any) -> str:
+        """The run of the sweep itself, with its best values and where it comes from."""
+        sweep = self._sweep
+        started, last = sweep.tables.history.started or 0.0, sweep.tables.history.last
+        if known is None:
+            known = self._client.create_run(self._experiment, _ms(started), {_ID: sweep.identity}, sweep.name)
+        run_id = str(known.info.run_id)
+        best = next(iter(sweep.ranking.best), None)
+        tags = {**_provenance(sweep.info), "sweep.state": sweep.state, "sweep.results": str(sweep.sweep.folder.path)}
+        if best is not None:
+            tags |= {"sweep.best_trial": str(best.trials[0].trial)}
+            tags |= {f"sweep.best.{self._metrics[score.metric]}": repr(score.mean) for score in best.scores}
+        self._client.log_batch(run_id, tags=self._tags({name: text for name, text in tags.items() if text}))
+        if sweep.state == "running":
+            self._client.update_run(run_id, "RUNNING")
+        else:
+            ended = "FINISHED" if sweep.state == "finished" else "KILLED"
+            self._client.set_terminated(run_id, ended, None if last is None else _ms(last))
+        return run_id
+
+    def _write(self, run: Run, parent: str) -> None:
+        trial = run.trial
+        tags = {
+            "mlflow.parentRunId": parent,
+            _ID: self._sweep.identity,
+            _TRIAL: str(trial.trial),
+            "sweep.trial_id": trial.trial_id,
+            "sweep.repeat": str(trial.repeat),
+            "sweep.seed": str(trial.seed),
+            "sweep.status": trial.status.value,
+            "sweep.reason": trial.status_reason,
+            **{f"sweep.{name}": str(fact) for name, fact in run.facts.items()},
+        }
+        name = f"{self._sweep.name}-{trial.trial:05d}"
+        made = self._client.create_run(self._experiment, _ms(run.started), _cut(tags), name)
+        run_id = made.info.run_id
+        params = [self._entities.Param(self._params[name], _param(value)) for name, value in run.params.items()]
+        both = zip_longest(_batches(self._values(run), _METRICS), _batches(params, _PARAMS), fillvalue=())
+        for metrics, some in both:
+            self._client.log_batch(run_id, metrics=metrics, params=some)
+        self._client.set_tag(run_id, _DONE, self._state(run))  # last: what has none was cut short
+        status = self._status(run)
+        if run.ended is None or trial.status is Status.INTERRUPTED:
+            self._client.update_run(run_id, status)
+        else:
+            self._client.set_terminated(run_id, status, _ms(run.ended))
+
+    def _status(self, run: Run) -> str:
+        """What a trial is for MLflow; one that nobody drives will go on."""
+        is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
+        return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
+
+    def _state(self, run: Run) -> str:
+        return f"{run.trial.status.value} {run.trial.epochs} {self._status(run)}"
+
+    def _values(self, run: Run) -> Iterator[Any]:
+        for epoch in run.epochs:
+            for name, value in epoch.scalars.items():
+                yield self._entities.Metric(self._metrics[name], value, _ms(epoch.time), epoch.number)
+
+    def _tags(self, tags: Mapping[str, str]) -> list[Any]:
+        return [self._entities.RunTag(name, value) for name, value in _cut(tags).items()]
+
+
+def _experiment(client: Any, sweep: Exported, uri: str) -> str:
+    found = client.get_experiment_by_name(sweep.name)
+    if found is None:
+        artifacts = None
+        if uri.startswith("sqlite:///"):  # else MLflow takes a folder of where this runs
+            artifacts = (Path(uri.removeprefix("sqlite:///")).absolute().parent / "artifacts").as_uri()
+        return str(client.create_experiment(sweep.name, artifacts))
+    if found.lifecycle_stage != "active":
+        hint = f"mlflow experiments restore --experiment-id {found.experiment_id}"
+        raise InputError.one(f"--tracking-uri {uri}", f"its experiment {sweep.name} has been deleted there", hint)
+    return str(found.experiment_id)
+
+
+def _safe(names: Sequence[str]) -> dict[str, str]:
+    """Names that MLflow takes: of allowed characters, and none that as a path would be another."""
+    return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
+
+
+def _provenance(info: Mapping[str, object]) -> dict[str, str]:
+    """What MLflow has its own tags for, and the versions."""
+    tags = {"mlflow.source.type": "LOCAL"}
+    match info.get("spec"):
+        case {"trainable": str(trainable), "method": str(method), "description": str(description)}:
+            tags |= {"mlflow.source.name": trainable, "sweep.method": method, "mlflow.note.content": description}
+    match info.get("provenance"):
+        case dict(known):
+            git = known.get("git")
+            if isinstance(git, dict):
+                tags |= {f"mlflow.source.git.{name}": str(git.get(name)) for name in ("commit", "branch", "dirty")}
+            tags |= {f"sweep.{name}": str(known.get(name)) for name in ("python", "platform", "hostname", "packages")}
+    return tags
+
+
+def _param(value: Value) -> str:
+    return (value if isinstance(value, str) else key(value))[:_PARAM]
+
+
+def _cut(tags: Mapping[str, str]) -> dict[str, str]:
+    return {name: text.encode("utf-8", "backslashreplace").decode()[:_TAG] for name, text in tags.items()}
+
+
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    rest = iter(items)
+    while some := list(islice(rest, size)):
+        yield some
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]

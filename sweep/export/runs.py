@@ -1,0 +1,138 @@
+"""A sweep trial by trial with all its epochs, as trackers of experiments know runs; nothing here knows any of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep.analysis import studies
+from sweep.analysis.ranking import Ranking, rank
+from sweep.analysis.trials import Sweep, Trial, of_tables
+from sweep.events import Params
+from sweep.store import reading, values
+from sweep.store.folder import ResultsFolder
+from sweep.store.tables import Tables
+from sweep.store.values import numbers
+
+_NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
+_FACTS = (
+    "node",
+    "devices",
+    "strategy",
+    "precision",
+    "num_replicas",
+    "accumulate",
+    "data",
+    "checkpoint",
+    "memo",
+    "error",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """What was reported after one epoch."""
+
+    number: int
+    time: float  # seconds since 1970
+    scalars: Mapping[str, float]  # metrics by their own names, all else under run/
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One trial."""
+
+    trial: Trial
+    params: Params
+    started: float
+    ended: float | None
+    facts: Mapping[str, object]  # columns of results/README.md, those that are known
+    epochs: Sequence[Epoch]
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """One sweep as its log stands now."""
+
+    sweep: Sweep
+    info: Mapping[str, object]
+    state: str  # "running", "unfinished" (its driver was killed), or why its last session ended
+    identity: str  # of this sweep among all of its name: it stays when the sweep goes on, or is moved
+    tables: Tables
+
+    @property
+    def name(self) -> str:
+        return self.sweep.folder.name
+
+    @property
+    def ranking(self) -> Ranking:
+        return rank([self.sweep])
+
+    def runs(self) -> Iterator[Run]:
+        """All trials by number; made one after the other, for there may be many."""
+        space = studies.space_of(self.sweep.folder)
+        read = self.tables
+        times = values.columns(read.trials, ("started_at", "ended_at"))
+        facts = values.columns(read.trials, _FACTS)
+        epochs = _Epochs(read)
+        for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
+            yield Run(
+                trial,
+                studies.with_nulls(space, trial.params),
+                started.timestamp(),
+                None if ended is None else ended.timestamp(),
+                {name: column[row] for name, column in facts.items() if column[row] is not None},
+                epochs.of(trial.trial),
+            )
+
+
+def read(folder: ResultsFolder) -> Exported:
+    """All that there is to export of a sweep. Raises `StoreError`."""
+    tables = reading.read(folder)
+    sweep = of_tables(folder, tables)
+    state = "running" if folder.is_running() else tables.history.ended or "unfinished"
+    named = f"{folder.read_info().get('name', folder.name)}\n{tables.history.started!r}"
+    identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
+    return Exported(sweep, folder.read_info(), state, identity, tables)
+
+
+def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:
+    """Names that match where each character does; those that had to be changed stay apart by a number at the end."""
+    taken = {name for name in names if 0 < len(name) <= longest and not re.search(pattern, name)}
+    found = {name: name for name in taken}
+    for name in names:
+        if found.get(name):
+            continue
+        base = re.sub(pattern, "_", name)[:longest] or "_"
+        tries = (base if n == 1 else f"{base[: longest - 1 - len(str(n))]}_{n}" for n in range(1, len(names) + 2))
+        found[name] = next(one for one in tries if one not in taken)
+        taken.add(found[name])
+    return found
+
+
+class _Epochs:
+    """The table of metrics, cut into trials."""
+
+    def __init__(self, read: Tables) -> None:
+        self._table = read.metrics
+        trials, first = np.unique(numbers(read.metrics, "trial"), return_index=True)
+        edges = [*first.tolist(), read.metrics.num_rows]
+        self._rows = {int(trial): (edges[at], edges[at + 1]) for at, trial in enumerate(trials.tolist())}
+        own = [name for name in read.metrics.column_names if name not in _NOT_MEASURED]
+        metrics = {name: name.removeprefix("metric.") for name in own if name.startswith("metric.")}
+        self._names = {name: f"run/{name}" for name in own if name not in metrics} | metrics
+
+    def of(self, trial: int) -> list[Epoch]:
+        if trial not in self._rows:
+            return []
+        start, end = self._rows[trial]
+        columns = self._table.slice(start, end - start).to_pydict()
+        named = [(name, columns[column]) for column, name in self._names.items()]
+        return [
+            Epoch(epoch, time.timestamp(), {name: values[row] for name, values in named if values[row] is not None})
+            for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True))
+        ]

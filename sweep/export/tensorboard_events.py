@@ -1,0 +1,147 @@
+"""What TensorBoard reads, as bytes: scalars by epoch, and sessions of its HParams tab.
+
+The one module that knows the package; imports nothing of it that would import TensorFlow.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from google.protobuf import struct_pb2
+from tensorboard.compat.proto import event_pb2, summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
+from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
+from tensorboard.plugins.text import metadata as text_metadata
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Range, Uniform, choices, key
+
+_STATUS = {
+    Status.COMPLETED: api_pb2.STATUS_SUCCESS,
+    Status.PRUNED: api_pb2.STATUS_UNKNOWN,  # as a running one is: neither finished nor failed
+    Status.DIVERGED: api_pb2.STATUS_FAILURE,
+    Status.OOM: api_pb2.STATUS_FAILURE,
+    Status.FAILED: api_pb2.STATUS_FAILURE,
+}
+
+
+def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float) -> bytes:
+    """The file that names parameters with their types, and the metrics; ``seen`` are those of some trial."""
+    made = api_pb2.Experiment(
+        time_created_secs=started,
+        hparam_infos=[_hparam(name, domain, seen.get(name)) for name, domain in domains.items()],
+        metric_infos=[api_pb2.MetricInfo(name=api_pb2.MetricName(tag=_text(metric))) for metric in metrics],
+    )
+    data = plugin_data_pb2.HParamsPluginData(experiment=made)
+    return _file(started) + _event(started, 0, [_hparams(metadata.EXPERIMENT_TAG, data)])
+
+
+def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
+    """The beginning of a trial's file: its parameters."""
+    info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
+    for name, domain in domains.items():
+        if name in event.params:
+            _set(info.hparams[_text(name)], event.params[name], _type(domain, event.params[name]))
+    data = plugin_data_pb2.HParamsPluginData(session_start_info=info)
+    return _file(event.time) + _event(event.time, 0, [_hparams(metadata.SESSION_START_INFO_TAG, data)])
+
+
+def epoch(event: EpochReported) -> bytes:
+    """All that one epoch of a trial has reported; what are not its metrics stands under ``run/``."""
+    own: dict[str, float | None] = {
+        "time_s": event.time_s,
+        "learning_rate": event.learning_rate,
+        "examples_per_s": event.examples_per_s,
+        **event.measures,
+    }
+    scalars = {f"run/{name}": number for name, number in own.items() if number is not None} | dict(event.metrics)
+    values = [
+        summary_pb2.Summary.Value(tag=_text(tag), simple_value=_float32(number)) for tag, number in scalars.items()
+    ]
+    return _event(event.time, event.epoch, values)
+
+
+def end(event: TrialEnded, epochs: int) -> bytes:
+    """What became of a trial: its status for the HParams tab, and in words for the Text tab."""
+    info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
+    data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
+    words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
+    text = summary_pb2.Summary.Value(
+        tag="status",
+        metadata=text_metadata.create_summary_metadata("status", ""),
+        tensor=tensor_pb2.TensorProto(
+            dtype=types_pb2.DT_STRING,
+            tensor_shape=tensor_shape_pb2.TensorShapeProto(dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=1)]),
+            string_val=[_text(words).encode()],
+        ),
+    )
+    return _event(event.time, epochs, [_hparams(metadata.SESSION_END_INFO_TAG, data), text])
+
+
+def _file(time: float) -> bytes:
+    return _record(event_pb2.Event(wall_time=time, file_version="brain.Event:2"))
+
+
+def _event(time: float, step: int, values: Iterable[Any]) -> bytes:
+    return _record(event_pb2.Event(wall_time=time, step=step, summary=summary_pb2.Summary(value=values)))
+
+
+def _record(event: Any) -> bytes:
+    file = io.BytesIO()
+    RecordWriter(file).write(event.SerializeToString(deterministic=True))
+    return file.getvalue()
+
+
+def _hparams(tag: str, data: Any) -> Any:
+    data.version = metadata.PLUGIN_DATA_VERSION
+    content = data.SerializeToString(deterministic=True)  # which the package's own function does not ask for
+    plugin = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=content)
+    described = summary_pb2.SummaryMetadata(plugin_data=plugin)
+    return summary_pb2.Summary.Value(tag=tag, metadata=described, tensor=metadata.NULL_TENSOR)
+
+
+def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
+    kind = _type(domain, seen)
+    info = api_pb2.HParamInfo(name=_text(name), type=kind)
+    match domain:
+        case Categorical():
+            for value in choices(domain) or ():
+                _set(info.domain_discrete.values.add(), value, kind)
+        case Uniform(low, high) | LogUniform(low, high) | IntUniform(low, high):
+            info.domain_interval.min_value, info.domain_interval.max_value = low, high
+    return info
+
+
+def _type(domain: Domain | None, seen: Value) -> int:
+    """Numbers, booleans, or else text, as of all values that the domain can yield."""
+    if isinstance(domain, Range):
+        return int(api_pb2.DATA_TYPE_FLOAT64)
+    values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
+    if all(isinstance(value, bool) for value in values):
+        return int(api_pb2.DATA_TYPE_BOOL)
+    return int(api_pb2.DATA_TYPE_FLOAT64 if all(map(_is_number, values)) else api_pb2.DATA_TYPE_STRING)
+
+
+def _set(target: struct_pb2.Value, value: Value, kind: int) -> None:
+    if kind == api_pb2.DATA_TYPE_BOOL and isinstance(value, bool):
+        target.bool_value = value
+    elif kind == api_pb2.DATA_TYPE_FLOAT64 and _is_number(value):
+        target.number_value = float(value)  # type: ignore[arg-type]  # a number
+    else:
+        target.string_value = _text(value if isinstance(value, str) else key(value))
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _float32(number: float) -> float:
+    """What TensorBoard keeps of a number; what is too large for it is infinite."""
+    return number if not math.isfinite(number) or abs(number) < 3.4e38 else math.copysign(math.inf, number)
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,180 @@
+"""A sweep as offline runs of Weights & Biases, one for each trial, for ``wandb sync``; the one module that knows wandb.
+
+Its client starts a service and takes the time of day for the time of a run. These files are therefore made of its
+records without it: nothing runs, nothing is sent, nobody is logged in, and the same log gives the same bytes. Ids
+follow from the sweep and the trial alone, so that what is synced again is not there twice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sweep.events import Status
+from sweep.export import extras
+from sweep.export.runs import Exported, Run
+from sweep.store.disk import replacing, storing
+
+MAGIC = b":W&B\xe1\xbe\x00"
+BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_READABLE_FROM = "0.70.0"  # as wandb itself writes
+_FAILED = (Status.DIVERGED, Status.OOM, Status.FAILED)
+
+
+def export(sweep: Exported, target: Path) -> int:
+    """Write the runs of all trials into ``target``, in place of those of an earlier export; returns how many.
+
+    Raises `StoreError` for a disk that cannot be written.
+    """
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
+    records: Any = extras.load("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    with storing(target):
+        found = target.glob(f"offline-run-*-{sweep.identity}-*")
+        earlier = {path.name.split("-", 3)[3]: path for path in found}  # by the id
+    count = 0
+    for run in sweep.runs():
+        identity = run_id(sweep, run.trial.trial)
+        began = datetime.fromtimestamp(run.started, UTC)
+        made = [record.SerializeToString(deterministic=True) for record in _records(records, sweep, run, identity)]
+        path = target / f"offline-run-{began:%Y%m%d_%H%M%S}-{identity}" / f"run-{identity}.wandb"
+        _write(path, framed(made), earlier.get(identity))
+        count += 1
+    return count
+
+
+def _write(path: Path, content: bytes, earlier: Path | None) -> None:
+    """One run's folder; what is there already stays as it is, and with it the mark that it was synced."""
+    with storing(path):
+        if path.is_file() and path.read_bytes() == content:
+            return
+        if earlier is not None:
+            shutil.rmtree(earlier)
+        (path.parent / "files").mkdir(parents=True)
+    with replacing(path) as aside:
+        aside.write_bytes(content)
+
+
+def run_id(sweep: Exported, trial: int) -> str:
+    """The same for this trial of this sweep at every export, and for no other."""
+    return f"{sweep.identity}-{trial:05d}"
+
+
+def framed(records: Iterable[bytes]) -> bytes:
+    """Records as a file of W&B holds them: each in parts that end with a block, with length, kind and checksum."""
+    out = bytearray(MAGIC)
+    for record in records:
+        rest, kind = memoryview(record), 0
+        while not kind or rest:
+            room = BLOCK - len(out) % BLOCK
+            if room < 7:
+                out += bytes(room)
+                room = BLOCK
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            kind = (_MIDDLE if kind else _FIRST) if rest else (_LAST if kind else _WHOLE)
+            out += struct.pack("<IHB", zlib.crc32(part, zlib.crc32(bytes([kind]))), len(part), kind) + part
+    return bytes(out)
+
+
+def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
+    """What wandb itself would have written of a run."""
+    number = 0
+
+    def numbered(**content: Any) -> Any:
+        nonlocal number
+        number += 1
+        return known.Record(num=number, **content)
+
+    version = known.VersionInfo(producer=extras.version("wandb"), min_consumer=_READABLE_FROM)
+    yield numbered(header=known.HeaderRecord(version_info=version))
+    yield numbered(run=_run(known, sweep, run, identity))
+    for epoch in run.epochs:
+        row = {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time, "_runtime": epoch.time - run.started}
+        items = [known.HistoryItem(nested_key=[_text(name)], value_json=_json(value)) for name, value in row.items()]
+        yield numbered(history=known.HistoryRecord(item=items, step=known.HistoryStep(num=epoch.number)))
+    lasted = (run.ended or (run.epochs[-1].time if run.epochs else run.started)) - run.started
+    summary = {**_summary(run), "_runtime": lasted, "_wandb": {"runtime": int(lasted)}}
+    items = [known.SummaryItem(key=_text(name), value_json=_json(value)) for name, value in summary.items()]
+    yield numbered(summary=known.SummaryRecord(update=items))
+    if run.ended is not None and run.trial.status is not Status.INTERRUPTED:
+        exit_code = 1 if run.trial.status in _FAILED else 0
+        yield numbered(exit=known.RunExitRecord(exit_code=exit_code, runtime=int(lasted)))
+
+
+def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
+    trial = run.trial
+    config = [known.ConfigItem(key=_text(name), value_json=_json(value)) for name, value in _config(sweep, run).items()]
+    made = known.RunRecord(
+        run_id=identity,
+        project=_project(sweep.name),
+        config=known.ConfigRecord(update=config),
+        run_group=_text(sweep.name)[:128],
+        job_type="trial",
+        display_name=f"{_text(sweep.name)[:100]}-{trial.trial:05d}",
+        notes=_text(trial.status_reason),
+        tags=[trial.status.value, f"repeat-{trial.repeat}"],
+        host=_text(str(run.facts.get("node", ""))),
+    )
+    made.start_time.FromMicroseconds(int(run.started * 1e6))
+    match sweep.info.get("provenance"):
+        case {"git": {"commit": str(commit)}}:
+            made.git.commit = commit
+    return made
+
+
+def _summary(run: Run) -> dict[str, object]:
+    """The last of each metric, the best, and what became of the trial."""
+    last: dict[str, object] = {}
+    for epoch in run.epochs:
+        last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
+    best = {f"best/{name}": value for name, value in run.trial.best.items()}
+    told = {"status": run.trial.status.value, "reason": run.trial.status_reason, "epochs": run.trial.epochs}
+    return {**last, **best, **told, **{f"trial/{name}": fact for name, fact in run.facts.items()}}
+
+
+def _config(sweep: Exported, run: Run) -> dict[str, object]:
+    """The parameters, and under ``sweep`` what else tells the trial apart."""
+    trial = run.trial
+    own: Mapping[str, object] = {
+        "name": sweep.name,
+        "trial": trial.trial,
+        "trial_id": trial.trial_id,
+        "repeat": trial.repeat,
+        "seed": trial.seed,
+        "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
+        "provenance": sweep.info.get("provenance"),
+    }
+    return {**run.params, "sweep_trial" if "sweep" in run.params else "sweep": own}
+
+
+def _project(name: str) -> str:
+    """A project has none of / \\ # ? % : and at most 128 characters."""
+    return "".join("_" if character in "/\\#?%:" else character for character in _text(name))[:128]
+
+
+def _json(value: object) -> str:
+    """JSON with W&B's own words for what is not finite."""
+    return json.dumps(_finite(value), allow_nan=False)
+
+
+def _finite(value: object) -> object:
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case list():
+            return [_finite(item) for item in value]
+        case dict():
+            return {name: _finite(item) for name, item in value.items()}
+    return value
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,278 @@
+"""Lets a function ``train(hp, report)`` be a trainable.
+
+It runs in a thread of its own and waits inside `report` for what becomes of its trial: a step ends there, a checkpoint
+is taken there, and a trial that is not to go on is told so there. It knows neither Ray nor the driver.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+import shutil
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
+from sweep.errors import TrainableError
+from sweep.events import Value
+from sweep.hyperparameters import Hyperparameters
+
+Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
+"""How a function saves: a callable that writes into the folder it is given, or a file or folder to be copied."""
+
+_ABOUT = "sweep_function.json"
+
+
+class _Over(BaseException):
+    """Ends a function that reports on though it was told to stop."""
+
+
+class Reporter:
+    """What a function is given beside its hyperparameters: its trial, and the way to report an epoch of it."""
+
+    def __init__(self, assignment: Assignment, restored: Path | None, epoch: int) -> None:
+        self.trial: int = assignment.trial
+        self.seed: int = assignment.seed
+        self.epochs: int = assignment.epochs
+        self.epoch: int = epoch  # the last one reported; after a restore, those that are done
+        self.devices: Devices = assignment.devices
+        self.training: Mapping[str, Value] = assignment.training
+        self._restored, self._accumulate = restored, assignment.accumulate
+        self._objective = assignment.objective
+        self._looked = restored is None  # whether the function has asked what to go on from
+        self._splits = False  # whether it has asked into how many parts to cut its batches
+        self._checkpoint: Checkpoint | None = None  # of the last epoch
+        self._over = False  # the trial is to end
+        self._told: SimpleQueue[EpochReported | _End] = SimpleQueue()
+        self._answers: SimpleQueue[bool] = SimpleQueue()
+        self._since = time.perf_counter()
+
+    @property
+    def restored(self) -> Path | None:
+        """The folder that a checkpoint of this trial was saved into, to go on from; None: begin anew."""
+        self._looked = True
+        return self._restored
+
+    @property
+    def accumulate(self) -> int:
+        """Into how many parts to cut each batch: more than 1 after the trial did not fit into memory."""
+        self._splits = True
+        return self._accumulate
+
+    def __call__(
+        self,
+        metrics: Mapping[str, float] | None = None,
+        /,
+        *,
+        checkpoint: Checkpoint | None = None,
+        learning_rate: float | None = None,
+        examples_per_s: float | None = None,
+        **more: float,
+    ) -> bool:
+        """Report one epoch; the answer says whether to train on or to return.
+
+        Metrics are named, or given as a mapping. ``checkpoint`` saves this epoch if that is due. Raises TypeError for
+        what is no number, RuntimeError where a restored trial is begun anew.
+        """
+        if self._over:
+            raise _Over
+        values = {str(name): _number(name, value) for name, value in {**(metrics or {}), **more}.items()}
+        if not values:
+            raise TypeError("report() got no metric, expected some by name, as in report(loss=0.5)")
+        if not self._looked:
+            raise RuntimeError(
+                f"trial {self.trial} goes on after epoch {self.epoch}, and its function has not read report.restored, "
+                "the folder that it saved its checkpoint into"
+            )
+        if checkpoint is not None and not callable(checkpoint) and not Path(checkpoint).exists():
+            raise ValueError(f"report(checkpoint={str(checkpoint)!r}): no such file or folder")
+        self.epoch, self._checkpoint = self.epoch + 1, checkpoint
+        self._told.put(
+            EpochReported(
+                trial=self.trial,
+                epoch=self.epoch,
+                metrics=values,
+                time=time.time(),
+                time_s=time.perf_counter() - self._since,
+                learning_rate=None if learning_rate is None else _number("learning_rate", learning_rate),
+                examples_per_s=None if examples_per_s is None else _number("examples_per_s", examples_per_s),
+            )
+        )
+        self._over = not self._answers.get()
+        self._since = time.perf_counter()
+        return not self._over
+
+    def _returned(self, value: object) -> None:
+        """Take what a function returns that has reported nothing for its one report."""
+        if isinstance(value, Mapping):
+            self(value)
+        elif self._objective and value is not None and not isinstance(value, bool):
+            self({self._objective: value})  # type: ignore[dict-item]  # it is looked at there
+
+
+class _End:
+    """A function has returned, or raised."""
+
+    def __init__(self, error: BaseException | None) -> None:
+        self.error = error
+
+
+class FunctionTrainable:
+    """A `Trainable` made of a function."""
+
+    def __init__(self, function: Callable[..., object]) -> None:
+        self._function = function
+        self._takes_report = takes_report(function)
+        self._assignment: Assignment | None = None
+        self._run: Reporter | None = None
+        self._waits = False  # the function waits in its report
+        self._restored: Path | None = None
+        self._epoch = 0
+        self._started: float | None = None
+        self._train_s = 0.0
+
+    @property
+    def saves(self) -> bool:
+        """Whether the function has given a checkpoint for its last epoch."""
+        return self._run is not None and self._run._checkpoint is not None
+
+    @property
+    def splits(self) -> bool:
+        """Whether the function cuts its batches into smaller parts when it is asked to."""
+        return self._run is not None and self._run._splits
+
+    def begin(self, assignment: Assignment) -> None:
+        """Forget the trial before; the function is called by the first `train`."""
+        self.end()
+        self._assignment, self._run, self._restored, self._epoch = assignment, None, None, 0
+        self._started, self._train_s = None, 0.0
+
+    def train(self, report: Report) -> None:
+        """Let the function go on; return when it has returned, or waits in a report after which nothing follows now."""
+        run = self._run or self._start()
+        if self._waits:
+            self._waits = False
+            run._answers.put(True)
+        while isinstance(told := run._told.get(), EpochReported):
+            self._waits = True
+            self._train_s += told.time_s
+            if not report(told):
+                return
+            self._waits = False
+            run._answers.put(True)
+        if told.error is not None:
+            raise told.error
+
+    def end(self) -> str:
+        """Let a function that waits return, for its trial has ended; a line about what it raised then, if it did."""
+        run = self._run
+        if run is None or not self._waits:
+            if run is not None:
+                run._over = True  # whoever has interrupted us: its next report ends it
+            return ""
+        self._waits = False
+        run._answers.put(False)
+        told = run._told.get()
+        error = told.error if isinstance(told, _End) else None
+        return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
+
+    def save(self, folder: Path) -> None:
+        """Save as the function's last report says."""
+        run = self._run
+        checkpoint = None if run is None else run._checkpoint
+        if run is None or checkpoint is None:
+            raise RuntimeError("the function has given no checkpoint for this epoch")
+        if callable(checkpoint):
+            checkpoint(folder)
+        elif Path(checkpoint).is_dir():
+            shutil.copytree(checkpoint, folder, dirs_exist_ok=True)
+        else:
+            shutil.copy2(checkpoint, folder)
+        (folder / _ABOUT).write_text(json.dumps({"epoch": run.epoch}))
+
+    def restore(self, folder: Path) -> int:
+        """Show the function what was saved, when it begins."""
+        self._restored = folder
+        self._epoch = int(json.loads((folder / _ABOUT).read_text())["epoch"])
+        return self._epoch
+
+    def facts(self) -> Facts:
+        """Where it runs and how long it has trained; its data is what an attribute ``data`` of the function names."""
+        gpus = self._assignment is not None and self._assignment.devices.gpus > 0
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "") if gpus else ""
+        data = getattr(self._function, "data", None)
+        return Facts(
+            data=data if isinstance(data, str) else None,
+            started=self._started,
+            node=socket.gethostname(),
+            devices=",".join(f"gpu:{number}" for number in seen.split(",")) if seen else "cpu",
+            train_s=self._train_s,
+        )
+
+    def _start(self) -> Reporter:
+        assignment = self._assignment
+        if assignment is None:
+            raise RuntimeError("no trial has begun")
+        self._started = time.time()
+        _seed(assignment.seed)
+        run = self._run = Reporter(assignment, self._restored, self._epoch)
+        given = (Hyperparameters(assignment.params), *((run,) if self._takes_report else ()))
+
+        def work() -> None:
+            error: BaseException | None = None
+            try:
+                returned = self._function(*given)
+                if run.epoch == self._epoch and not run._over:
+                    run._returned(returned)
+            except _Over:
+                pass
+            except BaseException as caught:  # handed over to who called `train`
+                error = caught
+            run._told.put(_End(error))
+
+        threading.Thread(target=work, name=f"trial-{assignment.trial}", daemon=True).start()
+        return run
+
+
+def takes_report(function: Callable[..., object]) -> bool:
+    """Whether a function takes ``(hp, report)`` and not ``(hp)`` alone; raises TrainableError for others."""
+    name = getattr(function, "__name__", repr(function))
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # of a compiled function nothing is known
+        return True
+    for given in ((None, None), (None,)):
+        try:
+            signature.bind(*given)
+        except TypeError:
+            continue
+        return len(given) == 2
+    taken = ", ".join(signature.parameters)
+    raise TrainableError(f"{name}({taken}) cannot be called as {name}(hp, report)")
+
+
+def _number(name: object, value: Any) -> float:
+    """A number of whatever library, as ours; NaN stays what it is."""
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
+        raise TypeError(f"report(): {name} is {value!r:.200}, expected a number") from None
+
+
+def _seed(seed: int) -> None:
+    """Draw from the trial's seed whatever draws from the generators that a process has: workers are used again."""
+    random.seed(seed)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)

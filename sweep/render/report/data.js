@@ -1,0 +1,165 @@
+"use strict";
+// What the page is made of: the document's columns, and where their values lie on an axis (0 to 1).
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const TRIALS = DATA.trials;
+const N = TRIALS.trial.length;
+const STATUSES = DATA.statuses;
+const LOST = new Set(["diverged", "oom", "failed"].map((name) => STATUSES.indexOf(name)));
+const PRUNED = STATUSES.indexOf("pruned");
+const OPEN = new Set(["running", "interrupted"].map((name) => STATUSES.indexOf(name)));
+
+function bytes(text) {
+  const raw = atob(text);
+  const found = new Uint8Array(raw.length);
+  for (let at = 0; at < raw.length; at++) found[at] = raw.charCodeAt(at);
+  return found.buffer;
+}
+
+const CURVES = {
+  starts: new Int32Array(bytes(DATA.curves.starts)),
+  epochs: new Int32Array(bytes(DATA.curves.epochs)),
+  metrics: Object.fromEntries(
+    DATA.curves.metrics.map((one) => [one.name, new Float32Array(bytes(one.values))]),
+  ),
+};
+
+function figure(value) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e6 || size < 1e-3)) {
+    return value.toExponential(2).replace(/\.?0+e/, "e").replace("e+", "e");
+  }
+  return String(Number(value.toPrecision(4)));
+}
+
+function seconds(value) {
+  if (value < 120) return `${figure(value)} s`;
+  if (value < 7200) return `${(value / 60).toFixed(1)} min`;
+  if (value < 172800) return `${(value / 3600).toFixed(1)} h`;
+  return `${(value / 86400).toFixed(1)} d`;
+}
+
+// A canvas cannot isolate a text of another direction as an element can, so its marks do.
+function isolated(text) {
+  return /[\u0590-\u08ff\u202a-\u202e\u2066-\u2069\ufb1d-\ufdff\ufe70-\ufeff]/.test(text)
+    ? `\u2068${text}\u2069`
+    : text;
+}
+
+function shortened(text, most) {
+  const letters = [...text];
+  return isolated(letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text);
+}
+
+// 1, 2 or 5 times a power of ten, not below `rough`.
+function niceStep(rough) {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough * (1 - 1e-9));
+}
+
+function numberScale(low, high, log, pad = 0.04, format = figure) {
+  const forward = log ? Math.log10 : (value) => value;
+  const back = log ? (value) => 10 ** value : (value) => value;
+  let from = forward(low);
+  let to = forward(high);
+  const flat = to - from <= 1e-12 * Math.max(Math.abs(from), Math.abs(to), 1e-12);
+  const margin = flat ? (log ? 0.5 : Math.abs(from) / 10 || 0.5) : (to - from) * pad;
+  from -= margin;
+  to += margin;
+  const at = (value) =>
+    value === null || (log && !(value > 0)) ? NaN : (forward(value) - from) / (to - from);
+  const ticks = [];
+  const add = (value) => {
+    const place = at(value);
+    if (place >= -1e-9 && place <= 1 + 1e-9) ticks.push({ at: place, label: format(value) });
+  };
+  if (log && to - from >= 0.9) {
+    const factors = to - from > 3 ? [1] : to - from > 1.6 ? [1, 3] : [1, 2, 5];
+    const every = Math.ceil((to - from) / 8);
+    for (let power = Math.floor(from); power <= to; power += every) {
+      for (const factor of factors) add(Number(`${factor}e${power}`));
+    }
+  } else {
+    const step = niceStep((back(to) - back(from)) / 6);
+    for (let mark = Math.ceil(back(from) / step - 1e-9); mark * step <= back(to) + step * 1e-9; mark++) {
+      add(Number((mark * step).toPrecision(12)));
+    }
+  }
+  return { log, at, ticks, value: (place) => back(from + place * (to - from)) };
+}
+
+function choiceScale(labels) {
+  return {
+    labels,
+    at: (code) => (code === null || code < 0 ? NaN : (code + 0.5) / labels.length),
+    ticks: labels.map((label, code) => ({ at: (code + 0.5) / labels.length, label })),
+    value: (place) => place * labels.length - 0.5,
+  };
+}
+
+function extremes(values) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (value === null || !Number.isFinite(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? [low, high] : [0, 1];
+}
+
+// Without the outermost twentieths where these would take most of the axis.
+function robust(values) {
+  const known = Float64Array.from(values.filter((value) => value !== null && Number.isFinite(value))).sort();
+  if (known.length < 20) return extremes(known);
+  const edge = Math.floor(known.length / 20);
+  const [low, high] = [known[0], known[known.length - 1]];
+  const inner = [known[edge], known[known.length - 1 - edge]];
+  const margin = (inner[1] - inner[0]) / 5;
+  if (margin > 0 && high - low > 4 * (inner[1] - inner[0])) {
+    return [Math.max(low, inner[0] - margin), Math.min(high, inner[1] + margin)];
+  }
+  return [low, high];
+}
+
+// What a trial can be placed and selected by: objectives and parameters.
+const OBJECTIVES = DATA.objectives.map((one) => {
+  const known = one.values.filter((value) => value !== null && Number.isFinite(value));
+  const [low, high] = one.log ? extremes(known) : robust(known);
+  return { ...one, numeric: true, scale: numberScale(low, high, one.log) };
+});
+const PARAMS = DATA.params.map((one) => {
+  if (one.labels) return { ...one, numeric: false, scale: choiceScale(one.labels) };
+  const [low, high] = extremes(one.values);
+  const scale = numberScale(low, high, one.log);
+  const values = new Set(one.values.filter((value) => value !== null));
+  const few = one.listed && values.size <= 6;
+  if (few) scale.ticks = [...values].sort((a, b) => a - b).map((value) => ({ at: scale.at(value), label: figure(value) }));
+  return { ...one, numeric: true, few, scale };
+});
+const FIELDS = [...OBJECTIVES, ...PARAMS];
+const SEVERAL = DATA.sweeps.length > 1;
+
+function shown(field, trial) {
+  const value = field.values[trial];
+  if (value === null || value < 0 && field.labels) return "not set";
+  return field.labels ? field.labels[value] : figure(value);
+}
+
+function title(trial) {
+  const sweep = SEVERAL ? `${DATA.sweeps[TRIALS.sweep[trial]].name}, ` : "";
+  return `${sweep}trial ${TRIALS.trial[trial]}, ${STATUSES[TRIALS.status[trial]]}, rank ${TRIALS.rank[trial]}`;
+}
+
+function lines(trial) {
+  const told = OBJECTIVES.map((field) => [field.name, figure(field.values[trial])]);
+  for (const field of PARAMS) told.push([field.name, shown(field, trial)]);
+  told.push(["epochs", String(TRIALS.epochs[trial])]);
+  if (DATA.reasons[TRIALS.reason[trial]]) told.push(["reason", DATA.reasons[TRIALS.reason[trial]]]);
+  return told;
+}
+
+// Trials from the worst to the best, so that the best are drawn above the others.
+const ORDER = Array.from({ length: N }, (_, at) => at).sort((one, other) => TRIALS.rank[other] - TRIALS.rank[one]);

@@ -1,0 +1,307 @@
+"use strict";
+// Charts in which a trial is a line: learning curves and parallel coordinates.
+
+class LinePlot extends Plot {
+  // `paths`: by trial its corners in pixels, x and y in turn, or null.
+  shapes(order, mode) {
+    const grouped = new Map();
+    for (const trial of order) {
+      if (!this.paths[trial]) continue;
+      const group = mode === "faded" ? -1 : theme.group(trial);
+      if (!grouped.has(group)) grouped.set(group, []);
+      grouped.get(group).push(trial);
+    }
+    const shapes = [];
+    const few = order.length <= 60;
+    // Blending many lines takes twice the time of covering them; the best come last, and so lie above.
+    const covering = mode === "chosen" && order.length > 300;
+    const opacity = mode === "faded" ? (N > 200 ? 0.5 : 0.3) : covering ? (dragging() ? 1 : 0.4) : thin(order.length);
+    const width = mode === "current" ? 3 : few ? 1.6 : 1;
+    for (const [group, trials] of [...grouped].sort(([one], [other]) => one - other)) {
+      const colour = group < 0 ? (N > 200 ? theme.line : theme.faint) : theme.palette[group];
+      if (mode === "current") shapes.push(this.strokes(trials, theme.paper, 6, 0.9));
+      const chunk = few ? 1 : CHUNK;
+      for (let at = 0; at < trials.length; at += chunk) {
+        shapes.push(this.strokes(trials.slice(at, at + chunk), colour, width, mode === "current" ? 1 : opacity));
+      }
+      if (mode !== "chosen" || !dragging()) shapes.push(...this.ends(trials, colour, mode));
+    }
+    return shapes;
+  }
+
+  strokes(trials, stroke, lineWidth, opacity) {
+    const paths = dragging() ? this.coarse : this.paths;
+    const shape = new Strokes({
+      shape: { parts: trials.map((trial) => paths[trial]) },
+      style: { stroke, lineWidth, opacity, fill: null, lineJoin: "bevel" },
+    });
+    shape.count = trials.length;
+    return shape;
+  }
+
+  ends() {
+    return [];
+  }
+}
+
+class CurvePlot extends LinePlot {
+  constructor(box, label, metric) {
+    super(box, label);
+    this.metric = metric;
+    this.xName = "epoch";
+  }
+
+  options() {
+    const values = CURVES.metrics[this.metric] ?? new Float32Array();
+    const sample = values.length > 50000 ? values.filter((_, at) => at % Math.ceil(values.length / 50000) === 0) : values;
+    const known = Array.from(sample);
+    const objective = OBJECTIVES.find((field) => field.name === this.metric);
+    const [low, high] = extremes(known);
+    const log = low > 0 && objective?.goal !== "maximize" && high / low >= 100;
+    this.y = numberScale(...(log ? [low, high] : robust(known)), log);
+    let last = 1;
+    for (const epoch of CURVES.epochs) if (epoch > last) last = epoch;
+    this.x = numberScale(1, Math.max(last, 2), false, 0.02, (value) => (Number.isInteger(value) ? String(value) : ""));
+    this.x.ticks = this.x.ticks.filter((tick) => tick.label);
+    return super.options();
+  }
+
+  place() {
+    const values = CURVES.metrics[this.metric];
+    this.paths = new Array(N).fill(null);
+    if (!values) return;
+    for (let trial = 0; trial < N; trial++) {
+      const [from, to] = [CURVES.starts[trial], CURVES.starts[trial + 1]];
+      let known = 0;
+      for (let at = from; at < to; at++) if (Number.isFinite(values[at])) known++;
+      if (!known) continue;
+      const path = new Float32Array(2 * known);
+      let next = 0;
+      for (let at = from; at < to; at++) {
+        if (!Number.isFinite(values[at])) continue;
+        const place = this.y.at(values[at]);
+        path[next++] = this.across(this.x.at(CURVES.epochs[at]));
+        path[next++] = Number.isNaN(place) ? NaN : this.down(Math.max(-5, Math.min(6, place)));
+      }
+      this.paths[trial] = path;
+    }
+    this.coarse = this.paths.map(coarse);
+  }
+
+  // What ended early is seen to end: a ring where a trial was pruned, a cross where it was lost.
+  ends(trials, colour, mode) {
+    const shapes = [];
+    const many = trials.length > 400;
+    const opacity = mode === "faded" ? 0.3 : Math.max(thin(N), 0.5);
+    for (const [kind, holds] of [
+      ["ring", (trial) => TRIALS.status[trial] === PRUNED],
+      ["cross", (trial) => LOST.has(TRIALS.status[trial])],
+      ["disc", (trial) => this.paths[trial].length === 2 && TRIALS.status[trial] !== PRUNED && !LOST.has(TRIALS.status[trial])],
+    ]) {
+      const xy = [];
+      for (const trial of trials) if (holds(trial)) xy.push(...this.paths[trial].slice(-2));
+      if (!xy.length) continue;
+      const style = kind === "disc" ? { fill: colour, stroke: null } : { fill: kind === "ring" ? theme.paper : null, stroke: colour, lineWidth: 1.4 };
+      shapes.push(new Dots({ shape: { xy, r: many ? 2 : 3, kind }, style: { ...style, opacity } }));
+    }
+    return shapes;
+  }
+
+  touches(trial, inside) {
+    const path = this.paths[trial];
+    if (!path) return false;
+    for (let at = 0; at < path.length; at += 2) {
+      if (inside(path[at], path[at + 1])) return true;
+      if (at && crosses(path, at, inside)) return true;
+    }
+    return false;
+  }
+
+  pick(x, y) {
+    let found = -1;
+    let least = 14;
+    for (let trial = 0; trial < N; trial++) {
+      const path = this.paths[trial];
+      if (!path || (selection.mask && !selection.mask[trial])) continue;
+      if (x < path[0] - 8 || x > path[path.length - 2] + 8) continue;
+      let at = 2;
+      while (at < path.length - 2 && path[at] < x) at += 2;
+      const away = Math.abs(heightAt(path, Math.min(at, path.length - 2), x) - y);
+      if (away < least) [least, found] = [away, trial];
+    }
+    return found;
+  }
+
+  anchor(trial) {
+    const path = this.paths[trial];
+    return path ? [path[path.length - 2], path[path.length - 1]] : null;
+  }
+}
+
+// A line with a few of its corners, for what is drawn while something is dragged.
+function coarse(path) {
+  const corners = path ? path.length / 2 : 0;
+  const step = Math.ceil(corners / 16);
+  if (step < 2) return path;
+  const kept = [];
+  for (let at = 0; at < corners - 1; at += step) kept.push(path[2 * at], path[2 * at + 1]);
+  kept.push(path[2 * corners - 2], path[2 * corners - 1]);
+  return Float32Array.from(kept);
+}
+
+// Where a line is at `x`, between the corner before `at` and that at `at`.
+function heightAt(path, at, x) {
+  if (at < 2) return path[1];
+  const share = (x - path[at - 2]) / (path[at] - path[at - 2] || 1);
+  return path[at - 1] + Math.max(0, Math.min(1, share)) * (path[at + 1] - path[at - 1]);
+}
+
+function crosses(path, at, inside) {
+  for (const share of [0.2, 0.4, 0.6, 0.8]) {
+    const x = path[at - 2] + share * (path[at] - path[at - 2]);
+    const y = path[at - 1] + share * (path[at + 1] - path[at - 1]);
+    if (inside(x, y)) return true;
+  }
+  return false;
+}
+
+class ParallelPlot extends LinePlot {
+  constructor(box, label, fields) {
+    super(box, label);
+    this.fields = fields;
+    this.ranges = new Map();
+  }
+
+  get brushes() {
+    return false;
+  }
+
+  // On a narrow screen the axes lie one below the other.
+  get lying() {
+    return this.box.clientWidth < 560;
+  }
+
+  get margin() {
+    return this.lying ? { left: 24, right: 24, top: 40, bottom: 26 } : { left: 60, right: 76, top: 44, bottom: 34 };
+  }
+
+  listen() {
+    super.listen();
+    this.chart.on("axisareaselected", (event) => {
+      if (this.forgetting) return;
+      const at = Number(event.parallelAxisId.replace("axis", ""));
+      if (event.intervals.length) this.ranges.set(at, event.intervals);
+      else this.ranges.delete(at);
+      this.dragged = true;
+      clearTimeout(this.resting);
+      this.resting = setTimeout(() => {
+        this.dragged = false;
+        notify(true);
+      }, 200);
+      this.ranged();
+    });
+  }
+
+  ranged() {
+    if (!this.ranges.size) {
+      select(this, null);
+      return;
+    }
+    const mask = new Uint8Array(N).fill(1);
+    for (const [at, intervals] of this.ranges) {
+      const places = this.places[at];
+      for (let trial = 0; trial < N; trial++) {
+        if (!intervals.some(([from, to]) => places[trial] >= from && places[trial] <= to)) mask[trial] = 0;
+      }
+    }
+    select(this, mask, false);
+  }
+
+  options() {
+    const { left, right, top, bottom } = this.margin;
+    const most = this.lying ? 30 : Math.max(8, Math.floor(this.chart.getWidth() / this.fields.length / 8));
+    return {
+      parallel: { left, right, top, bottom, layout: this.lying ? "vertical" : "horizontal", axisExpandable: false },
+      parallelAxis: this.fields.map((field, at) => ({
+        ...this.axis(field.scale, field.name, { most: 9 }),
+        id: `axis${at}`,
+        zlevel: CURRENT + 1,
+        dim: at,
+        realtime: true,
+        splitLine: { show: false },
+        nameLocation: this.lying ? "start" : "end",
+        nameGap: this.lying ? 0 : 16,
+        name: shortened(field.name, most),
+        nameTextStyle: { color: theme.ink, fontSize: 12, fontWeight: at ? "normal" : "bold", align: this.lying ? "left" : "center", verticalAlign: this.lying ? "bottom" : undefined, padding: this.lying ? [0, 0, 5, 0] : 0, textBorderColor: theme.paper, textBorderWidth: 3 },
+        axisLine: { lineStyle: { color: theme.faint, width: 1.4 } },
+        axisLabel: { ...this.axis(field.scale, "").axisLabel, textBorderColor: theme.paper, textBorderWidth: 3, color: theme.ink },
+        areaSelectStyle: { width: 22, color: theme.accent, borderColor: theme.accent, borderWidth: 1, opacity: 0.28 },
+      })),
+      // The component wants a series; the lines are shapes of ours.
+      series: [{ type: "parallel", silent: true, data: [] }],
+    };
+  }
+
+  place() {
+    const count = this.fields.length;
+    const { x, y, width, height } = this.rect;
+    const missing = this.lying ? -14 / width : -20 / height;
+    this.places = this.fields.map((field) => Float64Array.from(field.values, (value) => field.scale.at(value)));
+    this.paths = new Array(N).fill(null);
+    this.gaps = this.places.some((places) => places.some(Number.isNaN));
+    for (let trial = 0; trial < N; trial++) {
+      const path = new Float32Array(2 * count);
+      for (let at = 0; at < count; at++) {
+        let place = this.places[at][trial];
+        place = Number.isNaN(place) ? missing : Math.max(-0.02, Math.min(1.02, place));
+        const along = count > 1 ? at / (count - 1) : 0.5;
+        path[2 * at] = this.lying ? x + place * width : x + along * width;
+        path[2 * at + 1] = this.lying ? y + along * height : y + (1 - place) * height;
+      }
+      this.paths[trial] = path;
+    }
+    this.coarse = this.paths;
+  }
+
+  clip() {
+    const { x, y, width, height } = this.rect;
+    return new echarts.graphic.Rect({ shape: { x: 0, y: y - 8, width: x + width + 30, height: height + 34 } });
+  }
+
+  under() {
+    if (!this.gaps || this.lying) return [];
+    const { x, y, height } = this.rect;
+    return [new echarts.graphic.Text({ style: { x: x - 10, y: y + height + 20, text: "not set", align: "right", verticalAlign: "middle", fill: theme.faint, fontSize: 11 } })];
+  }
+
+  pick(x, y) {
+    const [along, beside] = this.lying ? [y, x] : [x, y];
+    const offset = this.lying ? 1 : 0;
+    let found = -1;
+    let least = 10;
+    for (let trial = 0; trial < N; trial++) {
+      if (selection.mask && !selection.mask[trial]) continue;
+      const path = this.paths[trial];
+      for (let at = 2; at < path.length; at += 2) {
+        const [from, to] = [path[at - 2 + offset], path[at + offset]];
+        if (along < from || along > to) continue;
+        const [low, high] = [path[at - 1 - offset], path[at + 1 - offset]];
+        const away = Math.abs(low + ((along - from) / (to - from || 1)) * (high - low) - beside);
+        if (away <= least) [least, found] = [away, trial];
+      }
+    }
+    return found;
+  }
+
+  anchor(trial) {
+    return [this.paths[trial][0], this.paths[trial][1]];
+  }
+
+  forget() {
+    this.ranges.clear();
+    if (!this.chart) return;
+    this.forgetting = true;
+    this.fields.forEach((_, at) => this.chart.dispatchAction({ type: "axisAreaSelect", parallelAxisId: `axis${at}`, intervals: [] }));
+    this.forgetting = false;
+  }
+}

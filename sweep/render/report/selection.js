@@ -1,0 +1,87 @@
+"use strict";
+// Which trials are selected, by which chart, and which one is looked at. Charts and the table listen.
+
+const selection = {
+  mask: null, // Uint8Array by trial, or null: nothing is selected
+  count: 0,
+  order: [], // the selected ones, the worst first
+  version: 0, // counts the changes
+  source: null, // what made the last one
+  current: -1, // the trial under the pointer, or of the keyboard
+  parts: new Map(), // by source: its mask; more than one where selections are combined
+  listeners: [],
+};
+
+// `source` has `forget()`: takes away its own box or ranges.
+function select(source, mask, settled = true) {
+  const combined = document.getElementById("combine").checked;
+  for (const other of [...selection.parts.keys()]) {
+    if (other !== source && !combined) {
+      selection.parts.delete(other);
+      other.forget?.();
+    }
+  }
+  if (mask) selection.parts.set(source, mask);
+  else selection.parts.delete(source);
+  const masks = [...selection.parts.values()];
+  selection.mask = masks.length ? masks[0].slice() : null;
+  for (const other of masks.slice(1)) {
+    for (let at = 0; at < N; at++) selection.mask[at] &= other[at];
+  }
+  selection.order = selection.mask ? ORDER.filter((trial) => selection.mask[trial]) : [];
+  selection.count = selection.order.length;
+  selection.version++;
+  selection.source = source;
+  notify(settled);
+}
+
+function clearSelection() {
+  const sources = [...selection.parts.keys()];
+  selection.parts.clear();
+  for (const source of sources) source.forget?.();
+  selection.mask = null;
+  selection.order = [];
+  selection.count = 0;
+  selection.version++;
+  notify(true);
+}
+
+// Marks trials by their number in the document; `added`: beside those that the source has already.
+function selectTrials(source, trials, added = false) {
+  const before = added ? selection.parts.get(source) : null;
+  const mask = before ? before.slice() : new Uint8Array(N);
+  const all = trials.every((trial) => mask[trial]);
+  for (const trial of trials) mask[trial] = before && all ? 0 : 1;
+  select(source, mask.some(Boolean) ? mask : null);
+}
+
+let waiting = false;
+let unsettled = false;
+function notify(settled) {
+  unsettled = !settled;
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    for (const listener of selection.listeners) listener(!unsettled);
+  });
+}
+
+function dragging() {
+  return unsettled;
+}
+
+function setCurrent(trial) {
+  if (selection.current === trial) return;
+  selection.current = trial;
+  notify(!unsettled);
+}
+
+// One source for what is clicked on, wherever: a second click with Ctrl or Shift adds.
+const picked = {};
+
+function clicked(trial, event) {
+  const added = Boolean(event && (event.ctrlKey || event.metaKey || event.shiftKey));
+  if (trial >= 0) selectTrials(picked, [trial], added);
+  else if (!added) clearSelection();
+}

@@ -1,0 +1,68 @@
+"use strict";
+// Colours: of the page, by its style sheet; of trials, by what the reader wants to see.
+
+const theme = { ink: "", faint: "", line: "", paper: "", accent: "", dark: false, font: "", palette: [], group: () => 0, legend: [] };
+
+// Okabe and Ito's colours, told apart by colour-blind people too; the second set for dark paper.
+const APART = {
+  light: ["#0072b2", "#d55e00", "#009e73", "#b0508a", "#8a6d00", "#3fa0d8", "#5b5b5b", "#7a4fb5"],
+  dark: ["#56b4e9", "#ee8a3c", "#2fc79b", "#e29ac6", "#e5d04a", "#9fd4f5", "#b9b9b9", "#bb9cf0"],
+};
+const BY_STATUS = {
+  light: { running: "#8a6d00", completed: "#0072b2", pruned: "#7d8694", diverged: "#d55e00", oom: "#b0508a", failed: "#b3261e", interrupted: "#5b5b5b" },
+  dark: { running: "#e5d04a", completed: "#56b4e9", pruned: "#8d97a6", diverged: "#ee8a3c", oom: "#e29ac6", failed: "#ff8a80", interrupted: "#b9b9b9" },
+};
+// Viridis in eight steps, from the worst to the best: the best stands out from either paper.
+const STEPS = {
+  light: ["#b9d35a", "#7cc36b", "#49ae7c", "#2b9788", "#2a7e8e", "#34618d", "#433f85", "#440154"],
+  dark: ["#514a8f", "#3d6396", "#317d94", "#2b978f", "#38b182", "#69c968", "#aadc46", "#fde725"],
+};
+
+function readTheme() {
+  const style = getComputedStyle(document.documentElement);
+  const read = (name) => style.getPropertyValue(`--${name}`).trim();
+  for (const name of ["ink", "faint", "line", "paper", "accent"]) theme[name] = read(name);
+  theme.dark = read("scheme") === "dark";
+  theme.font = getComputedStyle(document.body).fontFamily;
+  colourBy(document.getElementById("colour").value);
+}
+
+function colourBy(what) {
+  const kind = theme.dark ? "dark" : "light";
+  if (what === "sweep") {
+    grouped(TRIALS.sweep, DATA.sweeps.map((one) => one.name), APART[kind]);
+  } else if (what === "status") {
+    grouped(TRIALS.status, STATUSES, STATUSES.map((name) => BY_STATUS[kind][name]));
+  } else {
+    const field = FIELDS[Number(what)] ?? FIELDS[0];
+    if (field.labels) grouped(field.values.map((code) => code ?? -1), field.labels, APART[kind]);
+    else stepped(field, STEPS[kind]);
+  }
+}
+
+function grouped(codes, names, colours) {
+  const used = new Set(codes);
+  theme.palette = [...names.map((_, at) => colours[at % colours.length]), theme.faint];
+  theme.group = (trial) => (codes[trial] >= 0 ? codes[trial] : names.length);
+  theme.legend = names.map((name, at) => [name, theme.palette[at]]).filter((_, at) => used.has(at));
+}
+
+// By place in the order of values, not by the value: one outlier would leave all others one colour.
+function stepped(field, colours) {
+  const known = field.values.filter((value) => value !== null && Number.isFinite(value)).sort((a, b) => a - b);
+  const falling = field.goal === "minimize";
+  const bounds = colours.slice(1).map((_, at) => known[Math.floor(((at + 1) * known.length) / colours.length)]);
+  theme.palette = [...colours, theme.faint];
+  theme.group = (trial) => {
+    const value = field.values[trial];
+    if (value === null || !Number.isFinite(value)) return colours.length;
+    let step = 0;
+    while (step < bounds.length && value >= bounds[step] && value > known[0]) step++;
+    return falling ? colours.length - 1 - step : step;
+  };
+  const ends = falling ? [known[known.length - 1], known[0]] : [known[0], known[known.length - 1]];
+  theme.legend = known.length
+    ? colours.map((colour, at) => [at === 0 ? figure(ends[0]) : at === colours.length - 1 ? figure(ends[1]) : "", colour])
+    : [];
+  theme.legend.ramp = true;
+}

@@ -1,0 +1,41 @@
+"""What sweep.json says of a sweep's code, kept true where that changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from sweep.inspection import Source
+from sweep.runner import memo
+from sweep.spec import Spec
+from sweep.store import provenance
+from sweep.store.folder import ResultsFolder
+
+
+def described(source: Source) -> dict[str, object]:
+    """What sweep.json says of a trainable's code."""
+    return {
+        "trainable": source.trainable,
+        "modules": sorted(source.files),
+        "sha256": source.digest(),
+        "packages": dict(source.packages),
+        "unknown": list(source.unknown),
+    }
+
+
+def note_changes(
+    folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], say: Callable[[str], None]
+) -> None:
+    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
+    info = folder.read_info()
+    now = {**info, "spec": spec.to_json_dict(), "source": described(source)}
+    if folder.log.exists():
+        now["provenance"] = provenance.collect(folders[0])
+    before = info.get("source")
+    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
+    if memo.changed(info, now) or was_mixed:
+        now["source"] = {**described(source), "changed": True}  # its trials answer for no other sweep's
+        if not was_mixed:
+            say("the code or a version of its packages has changed since the sweep began; what follows is new")
+    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
+        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})

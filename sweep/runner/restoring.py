@@ -1,0 +1,266 @@
+"""A trial out of its checkpoint: the trainable as its worker had it, in this process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from sweep.analysis import ranking, trials
+from sweep.backends import checkpoint_folders
+from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends.checkpoint_writer import one_line
+from sweep.contract import Assignment, Devices, Trainable
+from sweep.errors import InputError, StoreError
+from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
+from sweep.inspection import Source, inspect, inspect_given
+from sweep.loading import load
+from sweep.runner import planning
+from sweep.runner.resuming import Reopened, reopen
+from sweep.runner.terms import Terms
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
+
+Which: TypeAlias = 'int | Literal["best", "last"]'
+"""An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
+SHOWN = 12  # trials or epochs in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A trial and one of its checkpoints; nothing of the user's was imported to know it."""
+
+    sweep: Reopened
+    started: TrialStarted
+    status: Status
+    facts: Facts
+    checkpoint: Path
+    epoch: int
+    accumulate: int  # micro-batches that each batch was split into, for it did not fit
+    metrics: Mapping[str, float]  # as reported of that epoch
+    epochs: int  # that were reported of the trial
+
+    @property
+    def trial(self) -> int:
+        return self.started.trial
+
+    @property
+    def where(self) -> str:
+        """What to call it in a message."""
+        return f"{self.sweep.folder.name}, trial {self.trial}"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A trainable whose present trial is that one, with the state that it had after that epoch."""
+
+    kept: Kept
+    trainable: Trainable
+    source: Source
+    assignment: Assignment
+    notes: tuple[str, ...]  # what may make it another one
+
+
+def restore(folder: ResultsFolder, trial: int | None = None, epoch: Which = "last") -> Restored:
+    """The trainable of a trial, or of the best one, with its checkpoint restored.
+
+    The class is imported and begins the trial as a worker would. The ``last`` epoch is the one that scores are of.
+    Raises `InputError` where there is no such trial or no such checkpoint, or the trainable cannot be had any more.
+    """
+    return begin(find(folder, winner(folder) if trial is None else trial, epoch))
+
+
+def winner(folder: ResultsFolder) -> int:
+    """The trial to take of the best configuration: of those of its repeats that kept a checkpoint the best one."""
+    completed = best_configuration(folder)
+    for one in completed:
+        if checkpoint_folders.newest_first(folder.path, one.trial):
+            return one.trial
+    raise _no_checkpoint(folder, completed[0].trial)
+
+
+def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
+    """The completed trials of the best configuration, the best one first; raises `InputError` without a single best."""
+    found = ranking.rank([trials.read(folder)])
+    if not found.best:
+        raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
+    if len(found.best) > 1:
+        front = ", ".join(str(row.trials[0].trial) for row in found.best[:SHOWN])
+        names = " and ".join(name for name, _ in found.objectives)
+        what = f"{names} have no single best trial; on the Pareto front are {front}"
+        raise InputError.one(folder.name, what, "choose one with --trial N")
+    (row,) = found.best
+    metric, goal = found.objectives[0]
+
+    def loss(trial: trials.Trial) -> float:
+        value = trial.metrics.get(metric, math.nan)
+        return math.inf if math.isnan(value) else -value if goal == "maximize" else value
+
+    return sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
+
+
+def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
+    """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
+    started, end, reports = history(folder, trial)
+    kept = {_number(path): path for path in checkpoint_folders.newest_first(folder.path, trial)}
+    if not kept:
+        raise _no_checkpoint(folder, trial)
+    number = _chosen(epoch, kept)
+    if number is None:
+        what = f"has no checkpoint of epoch {epoch}"
+        raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_listed(sorted(kept))}")
+    try:
+        manifest = checkpoint_folders.verify(kept[number])
+    except checkpoint_folders.Damaged as error:
+        whole = [other for other in sorted(kept) if _manifest(kept[other])]
+        hint = f"kept as well is epoch {_listed(whole)}: --epoch {whole[-1]}" if whole else ""
+        what = f"the checkpoint of epoch {number} is damaged ({error})"
+        raise InputError.one(f"{folder.name}, trial {trial}", what, hint) from error
+    told = {report.epoch: report for report in manifest.reports} | reports
+    return Kept(
+        sweep=reopen(folder.path.parent, str(folder.path)),
+        started=started,
+        status=end.status if end else Status.RUNNING,
+        facts=end.facts if end else Facts(),
+        checkpoint=kept[number],
+        epoch=number,
+        accumulate=manifest.accumulate,
+        metrics=told[number].metrics if number in told else {},
+        epochs=max(reports, default=0),
+    )
+
+
+def begin(kept: Kept, given: object = None) -> Restored:
+    """Import the trainable of a trial, let it begin that, and restore its checkpoint. Raises `InputError`.
+
+    ``given`` is its class or function itself, where no module has it.
+    """
+    sweep, notes = kept.sweep, []
+    if given is None:
+        source = inspect(sweep.spec.trainable, sweep.import_folders)
+    else:
+        source = inspect_given(sweep.spec.trainable, given, sweep.import_folders)
+    change = _change(sweep.folder.read_info().get("source"), source)
+    if change:
+        notes.append(change)
+    try:
+        kind = load(sweep.spec.trainable, sweep.import_folders, given)
+    except Exception as error:  # whatever the user's module raises
+        what = f"{sweep.spec.trainable} cannot be imported: {_told(error)}"
+        raise InputError.one(
+            kept.where, what, "run it where the sweep was run, with what it needs installed"
+        ) from error
+    assignment, note = _assignment(kept)
+    notes += [note] if note else []
+    try:
+        trainable = kind()
+        trainable.begin(assignment)
+        done = trainable.restore(kept.checkpoint)
+        if done != kept.epoch:
+            raise ValueError(f"restored epoch {done}, expected {kept.epoch}")
+        data = trainable.facts().data
+    except Exception as error:  # the border to the user's code
+        what = f"{sweep.spec.trainable} cannot take up {kept.checkpoint.name} again: {_told(error)}"
+        raise InputError.one(kept.where, what, change) from error
+    if kept.facts.data not in (None, data):
+        notes.append("the data has changed since the trial was trained")
+    return Restored(kept, trainable, source, assignment, tuple(notes))
+
+
+def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
+    """The trials that kept a checkpoint."""
+    found = (path.parent.name for path in folder.checkpoints.glob("[0-9]*/epoch-*"))
+    return tuple(sorted({int(name) for name in found if name.isdecimal()}))
+
+
+def history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
+    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
+    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
+    started: TrialStarted | None = None
+    end: TrialEnded | None = None
+    reports: dict[int, EpochReported] = {}
+    numbers: set[int] = set()
+    if not folder.log.exists():
+        raise StoreError(f"{folder.log}: is not there, and tells what the trials were")
+    for event in store_log.read(folder.log):
+        match event:
+            case TrialStarted():
+                numbers.add(event.trial)
+                started = event if event.trial == trial and started is None else started
+            case EpochReported() if event.trial == trial:
+                reports.setdefault(event.epoch, event)
+                end = None
+            case TrialEnded() if event.trial == trial:
+                end = event
+    if started is None:
+        known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
+        raise InputError.one(folder.name, f"has no trial {trial}", known)
+    return started, end, reports
+
+
+def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
+    if epoch == "last":
+        return max(kept)
+    if epoch == "best":
+        whole = {number: manifest.loss for number, path in kept.items() if (manifest := _manifest(path))}
+        return min(whole, key=lambda number: (whole[number], number), default=max(kept))
+    return epoch if epoch in kept else None
+
+
+def _manifest(path: Path) -> Manifest | None:
+    try:
+        return checkpoint_folders.verify(path)
+    except checkpoint_folders.Damaged:
+        return None
+
+
+def _number(path: Path) -> int:
+    digits = path.name.removeprefix("epoch-")
+    return int(digits) if digits.isdecimal() else -1
+
+
+def _no_checkpoint(folder: ResultsFolder, trial: int) -> InputError:
+    others = with_checkpoints(folder)
+    have = f"those that did: {_listed(others)}" if others else "no trial of this sweep has one"
+    why = "the best completed trials keep theirs (checkpoint.trials)"
+    return InputError.one(f"{folder.name}, trial {trial}", "kept no checkpoint", f"{have}; {why}")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:SHOWN]))
+    return shown + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
+
+
+def _change(before: object, source: Source) -> str:
+    """What of the code is not as it was, in words."""
+    match before:
+        case {"sha256": str(digest), "packages": dict(packages)}:
+            if digest != source.digest():
+                return "the code has changed since the trial was trained"
+            other = [
+                f"{name} {was}, now {source.packages.get(name)}"
+                for name, was in packages.items()
+                if source.packages.get(name) != was
+            ]
+            return f"trained with {'; '.join(other[:3])}" if other else ""
+    return ""
+
+
+def _assignment(kept: Kept) -> tuple[Assignment, str]:
+    """The trial as its worker had it; on the CPU, with a note, where this machine has too few GPUs."""
+    sweep = kept.sweep
+    devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
+    note = ""
+    if devices.gpus and not devices.simulated and planning.local_gpus() < devices.gpus:
+        note = f"trained on {kept.facts.devices or f'{devices.gpus:g} GPUs'}, restored on this machine's CPU"
+        devices = Devices(devices.cpus)
+        if kept.facts.precision:
+            training["precision"] = kept.facts.precision  # what `auto` was there
+    order = Terms(replace(sweep.spec, training=training), devices).order(kept.started, (), None, None)
+    return replace(order.assignment, accumulate=kept.accumulate), note
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(error)}"

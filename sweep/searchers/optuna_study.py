@@ -1,0 +1,223 @@
+"""A sweep as a study of Optuna, for people and for all that is written for Optuna.
+
+The searcher's own study (`optuna_search`) tells a sampler what helps it to choose; this one tells what happened: real
+values on real scales, and every trial with the state that it has.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeGuard
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from sweep.events import Params, Status, Value
+from sweep.searchers.optuna_storage import frozen, quiet
+from sweep.space.domains import (
+    Domain,
+    IntUniform,
+    LogNormal,
+    LogUniform,
+    Normal,
+    Range,
+    Uniform,
+    bounds,
+    choices,
+    key,
+    quantum,
+    snap,
+)
+
+_WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
+_STATES = {
+    Status.RUNNING: TrialState.RUNNING,
+    Status.COMPLETED: TrialState.COMPLETE,
+    Status.PRUNED: TrialState.PRUNED,
+    Status.INTERRUPTED: TrialState.WAITING,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """One trial of a sweep, as a study is told of it."""
+
+    params: Params
+    status: Status
+    reason: str
+    started: float  # seconds since 1970
+    ended: float | None
+    metrics: Mapping[str, float]  # as last reported
+    epochs: int
+    by_epoch: Mapping[int, float]  # the first objective
+    notes: Mapping[str, Value] = field(default_factory=dict)  # what else becomes its user attributes
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """How the values of one parameter stand in a study."""
+
+    distribution: BaseDistribution
+    _known: Mapping[str, Any] = field(default_factory=dict)  # choices by the key of their value
+
+    def value(self, value: Value) -> Any:
+        """A value as Optuna has it: a number as it is, what Optuna has no word for as JSON text."""
+        match self.distribution:
+            case IntDistribution():
+                return int(value)  # type: ignore[arg-type]  # `axis` has seen that all are whole
+            case FloatDistribution():
+                return float(value)  # type: ignore[arg-type]  # or numbers
+            case _:
+                return self._known[_like(value, self._known)]
+
+    def holds(self, value: Value) -> bool:
+        """Whether a value has room on it."""
+        match self.distribution:
+            case IntDistribution() | FloatDistribution() as numeric:
+                return _is_number(value) and numeric._contains(float(value))
+            case _:
+                return _like(value, self._known) in self._known
+
+
+def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[str, Axis]:
+    """An axis for each of these parameters; None for a domain that nobody knows, which its values then show."""
+    return {
+        name: axis(domain, [trial.params[name] for trial in trials if name in trial.params])
+        for name, domain in domains.items()
+        if domain is not None or any(name in trial.params for trial in trials)
+    }
+
+
+def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
+    """The axis of a domain, on which all values seen have room."""
+    if isinstance(domain, Range) or domain is None:
+        numbers = [value for value in seen if _is_number(value)]
+        if len(numbers) == len(seen):
+            return Axis(_scale(domain or _between(numbers), numbers))
+    possible = {key(value): value for value in (() if domain is None else choices(domain) or ())}
+    for value in seen:
+        possible.setdefault(_like(value, possible), value)
+    return Axis(*_labelled(possible))
+
+
+def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
+    """A trial in Optuna's words, with the state that it has.
+
+    What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
+    that is optimized further begins with these. A trial that diverged, ran out of memory or failed is FAIL, as is a
+    completed one without a finite value of each objective. Pruned trials keep the values that they had reached.
+    User attributes say the status in our words, with its reason, and all metrics as last reported.
+    """
+    state = _STATES.get(trial.status, TrialState.FAIL)
+    values = [trial.metrics.get(name, math.nan) for name in objectives]
+    if state is TrialState.RUNNING and not alive:
+        state = TrialState.WAITING
+    if state is TrialState.COMPLETE and not all(map(math.isfinite, values)):
+        state = TrialState.FAIL
+    has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
+    params = {name: known[name].value(value) for name, value in trial.params.items() if name in known}
+    made = frozen(
+        state,
+        values if has_values else None,
+        params,
+        {name: known[name].distribution for name in params},
+        dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna knows none of several objectives
+        {},
+        _local(trial.started),
+        _local(trial.started if trial.ended is None else trial.ended) if state.is_finished() else None,
+    )
+    made.user_attrs = {
+        **trial.notes,
+        "status": trial.status.value,
+        "reason": trial.reason,
+        "epochs": trial.epochs,
+        **{f"metric.{name}": value for name, value in trial.metrics.items() if math.isfinite(value)},
+    }
+    return made
+
+
+def study(
+    name: str,
+    objectives: Sequence[tuple[str, str]],
+    domains: Mapping[str, Domain | None],
+    trials: Iterable[Told],
+    *,
+    alive: bool = False,
+) -> Study:
+    """A study in memory, of Optuna's own kind: trials in their order, objectives as (metric, goal).
+
+    ``domains`` are the parameters that are searched. ``alive`` says that a process drives the sweep.
+    """
+    told_trials = list(trials)
+    known = axes(domains, told_trials)
+    names = [metric for metric, _ in objectives]
+    with quiet():
+        made = optuna.create_study(study_name=name, directions=[StudyDirection[goal.upper()] for _, goal in objectives])
+        made.set_metric_names(names)
+        made.add_trials([told(trial, known, names, alive=alive) for trial in told_trials])
+    return made
+
+
+def _between(numbers: Sequence[float]) -> Range:
+    """The domain of numbers of which no more is known; there is one at least."""
+    low, high = min(numbers), max(numbers)
+    if all(isinstance(number, int) for number in numbers):
+        return IntUniform(int(low), int(high))
+    return Uniform(low, high)
+
+
+def _scale(domain: Range, seen: Sequence[float]) -> BaseDistribution:
+    ends = [snap(domain, end) for end in _ends(domain)]
+    whole = isinstance(quantum(domain), int) and all(map(_is_whole, seen))
+    low, high = min([*ends, *seen]), max([*ends, *seen])
+    log = low > 0 and (isinstance(domain, LogUniform | LogNormal) or (isinstance(domain, IntUniform) and domain.log))
+    step = None if log or any(snap(domain, number) != number for number in seen) else domain.q
+    if whole:
+        return IntDistribution(int(low), int(high), log=log, step=1 if step is None else int(step))
+    return FloatDistribution(float(low), float(high), log=log, step=step)
+
+
+def _ends(domain: Range) -> tuple[float, float]:
+    match domain:
+        case Normal(mu, sigma):
+            return mu - _WIDE * sigma, mu + _WIDE * sigma
+        case LogNormal(mu, sigma):
+            return math.exp(mu - _WIDE * sigma), math.exp(mu + _WIDE * sigma)
+    return bounds(domain)
+
+
+def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[str, Any]]:
+    """Choices as they are, where Optuna can tell them apart; else those that are no text as JSON, or all."""
+    values = list(possible.values())
+    if all(value is None or isinstance(value, str | bool) or _is_number(value) for value in values):
+        labels: list[Any] = values
+    else:
+        labels = [value if isinstance(value, str) else key(value) for value in values]
+    if len(set(labels)) < len(labels):  # 1, 1.0 and True are equal, and so are "[1]" and the JSON of [1]
+        labels = list(possible)
+    return CategoricalDistribution(labels), dict(zip(possible, labels, strict=True))
+
+
+def _like(value: Value, possible: Mapping[str, Any]) -> str:
+    """The key under which a value is known: tables keep whole numbers among floats as floats."""
+    same = [key(value)]
+    if _is_number(value) and _is_whole(value):
+        same += [key(int(value)), key(float(value))]
+    return next((one for one in same if one in possible), same[0])
+
+
+def _is_number(value: Value) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(number: float) -> bool:
+    return isinstance(number, int) or number.is_integer()
+
+
+def _local(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds)  # without a zone, as Optuna's own

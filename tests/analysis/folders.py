@@ -1,0 +1,53 @@
+"""Folders of sweeps that are written, not run."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, Value
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+from sweep.store.tables import TableBuilder
+
+Run = tuple[dict[str, Value], Status, list[dict[str, float]]]
+"""Parameters, what became of the trial, and the metrics of each epoch."""
+
+
+def story(runs: list[Run]) -> list[Event]:
+    events: list[Event] = [SessionStarted(time=1_700_000_000.0, resumed=False, version="1")]
+    for trial, (params, status, epochs) in enumerate(runs):
+        time = 1_700_000_000.0 + 10 * trial
+        events.append(TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time))
+        for epoch, metrics in enumerate(epochs, start=1):
+            events.append(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=time + epoch, time_s=1.0))
+        if status is not Status.RUNNING:
+            events.append(TrialEnded(trial=trial, status=status, reason="", time=time + 9))
+    return events
+
+
+@pytest.fixture
+def sweep_of(tmp_path: Path) -> Callable[..., ResultsFolder]:
+    """Makes the folder of a sweep out of its runs, with Parquet files unless its driver was killed."""
+
+    def make(
+        runs: list[Run],
+        name: str = "first",
+        *,
+        objectives: tuple[tuple[str, str], ...] = (("acc", "maximize"),),
+        ended: str | None = "finished",
+    ) -> ResultsFolder:
+        info = {"objectives": [{"name": metric, "goal": goal} for metric, goal in objectives]}
+        folder = ResultsFolder.create(tmp_path / "results", name, "", info)
+        events = story(runs)
+        if ended is not None:
+            events.append(SessionEnded(time=1_700_000_100.0, reason=ended))
+        with Log(folder.log) as log:
+            log.append(events)
+        if ended is not None:
+            builder = TableBuilder.of(folder)
+            builder.follow(folder.log)
+            builder.write(folder)
+        return folder
+
+    return make

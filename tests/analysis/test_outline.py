@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+
+from sweep.analysis.outline import Outline, shares
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.spec import parse
+
+FILE = """
+name: some
+trainable: a:B
+method: random
+metric: {name: loss, goal: minimize}
+parameters: {a: {min: 0.0, max: 1.0}, b: {value: 3}, "c.d": {values: [1, null]}, epochs: {values: [2, 9]}}
+epochs: 9
+run_cap: 4
+repeats: 3
+early_terminate: {type: asha, min_iter: 1, eta: 3}
+budget: {hours: 2, epochs: 100, gpu_hours: 3}
+resources: {gpus: 2}
+"""
+
+
+def test_a_sweep_file_in_few_words() -> None:
+    outline = Outline.of(parse(FILE, "f.yaml"))
+    assert (outline.name, outline.metric, outline.goal, outline.sign) == ("some", "loss", "minimize", -1.0)
+    assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
+    assert outline.varying == ("a", "c.d", "epochs")
+    assert outline.decisions == (1, 3)
+    assert outline.prior == pytest.approx({1: 1 / 3, 3: 1 / 3})
+    assert (outline.limits.hours, outline.limits.epochs, outline.limits.gpu_hours, outline.limits.gpus) == (
+        2,
+        100,
+        3,
+        2,
+    )
+    assert [outline.epochs_of({"epochs": 2}), outline.epochs_of({})] == [2, 9]
+
+
+def test_nobody_knows_how_many_trials_an_endless_one_has() -> None:
+    assert Outline.of(parse(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (NoTermination(), {}),
+        (Median(2), {}),
+        (Hyperband(min_iter=3), {3: 1 / 3, 9: 1 / 3}),
+        (Asha(1, None, 4, brackets=2), {1: (1 / 4 + 1) / 2, 4: 1 / 4, 16: 1 / 4}),
+    ],
+)
+def test_the_share_that_a_rule_lets_go_on(rule: EarlyTermination, expected: dict[int, float]) -> None:
+    assert shares(rule, 27) == pytest.approx(expected)

@@ -1,0 +1,250 @@
+"""Sweeps run from Python, in this process: what comes back, what goes wrong, and what the process keeps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import sweep
+from sweep.cli import main
+from sweep.hyperparameters import Hyperparameters
+
+SPACE = {
+    "method": "grid",
+    "metric": {"name": "loss"},
+    "parameters": {"x": {"values": [3, 1, 2]}},
+    "epochs": 2,
+}
+FILE = """
+trainable: nowhere:train
+method: grid
+metric: {name: loss}
+parameters: {x: {values: [3, 1, 2]}}
+epochs: 2
+"""
+
+
+def train(hp: Hyperparameters, report: Any) -> None:
+    while report(loss=hp.number("x") / (report.epoch + 1)):
+        pass
+
+
+def run(what: Any = SPACE, trainable: Any = train, **more: Any) -> sweep.LoadedSweep:
+    return sweep.run(what, trainable=trainable, **{"inline": True, "quiet": True, **more})
+
+
+def test_a_mapping_and_a_function_give_what_load_gives(project: Path) -> None:
+    done = run()
+    assert done.trials["status"].tolist() == ["completed"] * 3
+    assert done.best()["param.x"].tolist() == [1]
+    assert done.trials.equals(sweep.load("train").trials)
+    assert done.info["spec"]["trainable"] == "test_api_running:train"  # type: ignore[index]  # it is a mapping
+    assert (project / "results" / "train" / "spec.yaml").exists()
+
+
+def test_a_file_is_run_with_another_trainable(project: Path) -> None:
+    (project / "grid.yaml").write_text(FILE)
+    assert run("grid.yaml", name="other").name == "other"
+    assert run(project / "grid.yaml", set=["epochs=1"]).metrics["epoch"].max() == 1
+
+
+def test_a_mapping_without_a_name_takes_the_trainable_s_and_counts_on(project: Path) -> None:
+    names = [run().name, run().name, run({**SPACE, "trainable": train}, None).name, run(name="mine").name]
+    assert names == ["train", "train-2", "train-3", "mine"]
+    with pytest.raises(sweep.InputError, match="holds a sweep already"):
+        run(name="mine")
+
+
+def test_options_are_those_of_the_command_line(project: Path) -> None:
+    done = run(set={"epochs": 1, "metric.goal": "maximize"}, run_cap=2, results=project / "elsewhere", memo=False)
+    assert (len(done.trials), done.metrics["epoch"].max(), done.best()["param.x"].item()) == (2, 1, 3)
+    assert (project / "elsewhere" / "train").is_dir()
+    assert not (project / "results").exists()
+    os.environ["SWEEP_SET"] = "epochs=3"
+    assert run(results="elsewhere").metrics["epoch"].max() == 3
+
+
+def test_values_of_numpy_and_python_are_values_of_a_file(project: Path) -> None:
+    values = {"x": {"values": np.array([1.0, 2.0])}, "y": {"value": Path("a/b")}, "z": {"values": range(2)}}
+
+    def many(hp: Hyperparameters) -> float:
+        return hp.number("x") + len(hp.text("y")) + hp.integer("z")
+
+    done = run({**SPACE, "parameters": values, "epochs": np.int64(1)}, many)
+    assert len(done.trials) == 4
+
+
+class Half:
+    def begin(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "messages"),
+    [
+        ({"method": "gird", "epochs": 0}, {}, ["sweep.run: method: text 'gird'", "sweep.run: epochs: number 0"]),
+        ({}, {"max_concurrent": 0, "run_cap": -1}, ["max_concurrent: 0, expected a whole", "run_cap: number -1"]),
+        ({"parameters": {"x": {"values": [1, object()]}}}, {}, ["sweep.run: parameters.x.values[1]: a object"]),
+        ({"parameters": {"q" * 3: {"value": 1}}}, {}, ["parameters.qqq: nothing in ", "reads it"]),
+        ({}, {"set": "epochs=1"}, ["set: 'epochs=1' is a text"]),
+        ({}, {"set": {"epochs": object()}}, ["set: Object of type object is not JSON"]),
+        ({}, {"set": ["epoch=1"]}, ["--set epoch=1: epoch: unknown key; did you mean 'epochs'?"]),
+        ({}, {"trainable": 5}, ["trainable: int is 5, expected a class or a function"]),
+        ({}, {"trainable": Half}, ["trainable: Half lacks the methods train, save, restore, facts"]),
+        ({}, {"trainable": "nowhere:No"}, ["sweep.run: trainable: no module 'nowhere'"]),
+        ({}, {"trainable": "__main__:No"}, ["No was defined in a notebook or script, and is not defined in this one"]),
+        ({}, {"trainable": None}, ["sweep.run: trainable: missing"]),
+        ({}, {"what": 5}, ["sweep.run: got 5; expected a sweep file or a mapping"]),
+        ({}, {"what": "nowhere.yaml"}, ["nowhere.yaml: no such file"]),
+    ],
+)
+def test_mistakes_are_all_told_before_anything_starts(
+    project: Path, changes: dict[str, Any], options: dict[str, Any], messages: list[str]
+) -> None:
+    with pytest.raises(sweep.InputError) as caught:
+        run(**{"what": {**SPACE, **changes}, **options})
+    for message in messages:
+        assert message in str(caught.value)
+    assert not (project / "results").exists()
+
+
+def test_a_sweep_without_a_completed_trial_raises_with_the_first_reason(project: Path) -> None:
+    def broken(hp: Hyperparameters) -> None:
+        raise ValueError(f"no such x: {hp.x}")
+
+    with pytest.raises(
+        sweep.SweepError, match=r"no trial has completed: trial 0 failed, ValueError: no such x: 3; see"
+    ):
+        run(trainable=broken)
+    assert sweep.load("broken").trials["status"].tolist() == ["failed"] * 3
+
+
+def test_what_no_module_has_is_known_by_its_text(project: Path) -> None:
+    def make(width: int) -> Any:
+        def local(hp: Hyperparameters) -> float:
+            return hp.number("x") * width
+
+        local.data = "none"  # type: ignore[attr-defined]
+        return local
+
+    run(trainable=make(2), name="first")
+    same, other = run(trainable=make(2), name="same"), run(trainable=make(3), name="other")
+    assert same.info["spec"]["trainable"] == "__main__:local"  # type: ignore[index]  # it is a mapping
+    assert same.trials["memo"].notna().all()
+    assert other.trials["memo"].isna().all()
+    with pytest.raises(sweep.InputError, match=r"parameters\.y: nothing in __main__:local reads it"):
+        run({**SPACE, "parameters": {"x": {"value": 1}, "y": {"value": 1}}}, make(2))
+
+
+def interrupting(times: int) -> Any:
+    """A function that behaves as if a user pressed Ctrl-C in the second epoch of the second trial."""
+
+    def train(hp: Hyperparameters, report: Any) -> None:
+        while True:
+            if (report.trial, report.epoch) == (1, 1) and not Path("pressed").exists():
+                Path("pressed").touch()
+                for _ in range(times):
+                    os.kill(os.getpid(), signal.SIGINT)
+                    threading.Event().wait(0.2)
+            if not report(loss=hp.number("x")):
+                return
+
+    return train
+
+
+@pytest.mark.parametrize(
+    ("times", "message", "state"), [(1, "the sweep was interrupted", "interrupted"), (2, "stopped at once", "running")]
+)
+def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(
+    project: Path, times: int, message: str, state: str
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(
+        KeyboardInterrupt, match=rf"{message}; see sweep\.load\('it'\), go on with sweep\.resume\('it'\)"
+    ):
+        run({**SPACE, "epochs": 3}, trainable=interrupting(times), name="it")
+    assert signal.getsignal(signal.SIGINT) is before
+    assert state in sweep.load("it").trials["status"].tolist()
+    with pytest.raises(sweep.InputError, match="train was defined in a notebook or script, and is not defined in this"):
+        sweep.resume("it", inline=True)
+    done = sweep.resume("it", trainable=interrupting(times), inline=True, quiet=True)
+    assert done.trials["status"].tolist() == ["completed"] * 3
+    assert done.metrics.groupby("trial").size().tolist() == [3, 3, 3]
+
+
+def test_resume_extends_a_sweep(project: Path) -> None:
+    run(run_cap=1, name="it")
+    assert len(sweep.resume("it", run_cap=2, inline=True, quiet=True).trials) == 2
+    with pytest.raises(sweep.InputError, match="a sweep that has begun can change run_cap"):
+        sweep.resume("it", set={"epochs": 5}, inline=True)
+
+
+def test_the_process_keeps_its_environment_search_path_and_output(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    environment, path = dict(os.environ), list(sys.path)
+    run()
+    assert (dict(os.environ), sys.path) == (environment, path)
+    os.write(2, b"still here")
+    assert capfd.readouterr() == ("", "still here")
+    run(quiet=False, verbose=True)
+    out, err = capfd.readouterr()
+    assert "[3/3]" in out
+    assert "debug.log" in out
+    assert err == ""
+
+
+def test_a_sweep_runs_in_another_thread_and_no_second_one_beside_it(project: Path) -> None:
+    caught: list[BaseException] = []
+    found: list[sweep.LoadedSweep] = []
+
+    def nested(hp: Hyperparameters) -> float:
+        try:
+            run(name="second")
+        except sweep.InputError as error:
+            caught.append(error)
+        return 1.0
+
+    thread = threading.Thread(target=lambda: found.append(run(trainable=nested, run_cap=1)))
+    thread.start()
+    thread.join()
+    assert found[0].trials["status"].tolist() == ["completed"]
+    assert "a sweep is running in this process" in str(caught[0])
+
+
+def test_the_package_says_what_it_has() -> None:
+    assert {"run", "resume", "load", "InputError", "SweepError", "LoadedSweep"} <= set(dir(sweep))
+
+
+def test_the_command_line_cannot_go_on_with_a_class_of_a_notebook_and_says_what_can(project: Path) -> None:
+    def local(hp: Hyperparameters) -> float:
+        return hp.number("x")
+
+    run(trainable=local)
+    for command in (["resume", "local", "--inline"], ["plan", "results/local/spec.yaml"]):
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 2
+        assert (
+            "trainable: local was defined in a notebook or script, and no module has it; give it in Python, as in "
+            in (result.output)
+        )
+
+
+def test_a_function_in_a_file_is_planned_and_run_by_the_command_line(project: Path) -> None:
+    (project / "my_train.py").write_text(
+        "def train(cfg, report):\n    while report(loss=cfg['x'] / (report.epoch + 1)):\n        pass\n"
+    )
+    (project / "fn.yaml").write_text(FILE.replace("nowhere", "my_train"))
+    timed = CliRunner().invoke(main, ["plan", "fn.yaml", "--time"])
+    assert (timed.exit_code, "s an epoch" in timed.output) == (0, True), timed.output
+    assert CliRunner().invoke(main, ["run", "fn.yaml", "--inline"]).exit_code == 0
+    wrong = CliRunner().invoke(main, ["plan", "fn.yaml", "--set", "parameters.lr.value=1"])
+    assert (wrong.exit_code, "parameters.lr: nothing in my_train:train reads it" in wrong.output) == (2, True)

@@ -1,0 +1,115 @@
+"""MLflow's own client reads the runs back."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hostile import BEGAN, STATUSES, story, trial
+
+from sweep.errors import InputError
+from sweep.events import Status
+from sweep.export import mlflow_runs, runs
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+pytest.importorskip("mlflow")
+
+
+@pytest.mark.slow  # a database takes MLflow seconds to make
+@pytest.mark.filterwarnings("default")
+def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    from mlflow.tracking import MlflowClient
+
+    folder = made(story())
+    uri = mlflow_runs.local_uri(tmp_path / "out")
+    done = mlflow_runs.export(runs.read(folder), uri)
+    assert (done.new, done.unchanged, done.renamed) == (len(STATUSES), 0, {"f1=macro": "f1_macro"})
+
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name(folder.name)
+    found = {run.data.tags.get("sweep.trial", ""): run for run in client.search_runs([experiment.experiment_id])}
+    assert sorted(found) == ["", *map(str, range(len(STATUSES)))]
+    parent = found.pop("")
+    assert (parent.info.status, parent.info.run_name) == ("FINISHED", folder.name)
+    assert parent.data.tags["mlflow.source.git.commit"] == "abc"
+    assert parent.data.tags["mlflow.note.content"] == "Which, if any?"
+    assert parent.data.tags["sweep.best_trial"] == "1"
+    assert {run.data.tags["mlflow.parentRunId"] for run in found.values()} == {parent.info.run_id}
+    assert [found[str(number)].info.status for number in range(len(STATUSES))] == [
+        *("SCHEDULED", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "SCHEDULED")
+    ]
+    first = found["1"]
+    assert first.data.params == {
+        "lr": "0.1",
+        "opt": "sgd",
+        "cnn.head.units": "9",
+        "size-2": "2.5",
+        "twice": "0.2",
+        "batch": "32",
+    }
+    assert [found[number].data.params["opt"] for number in ("3", "5", "6")] == ["null", "true", "[1, 2]"]
+    assert (first.info.start_time, first.info.end_time) == ((BEGAN + 10) * 1000, (BEGAN + 15) * 1000)
+    history = client.get_metric_history(first.info.run_id, "val/acc")
+    assert [(one.step, one.value, one.timestamp) for one in history] == [
+        (epoch, 0.1 + epoch / 100, (BEGAN + 10 + epoch) * 1000) for epoch in (1, 2, 3)
+    ]
+    assert math.isnan(first.data.metrics["f1_macro"])
+    tags = found["5"].data.tags
+    assert (tags["sweep.status"], tags["sweep.seed"], tags["sweep.repeat"]) == ("failed", "12", "1")
+    assert tags["sweep.reason"] == "because, of\nfailed"
+
+    again = mlflow_runs.export(runs.read(folder), uri)
+    assert (again.new, again.unchanged) == (0, len(STATUSES))
+    with Log(folder.log) as log:
+        log.append([trial(0, Status.COMPLETED)[-1]])
+    third = mlflow_runs.export(runs.read(folder), uri)
+    assert (third.new, third.unchanged) == (1, len(STATUSES) - 1)
+    listed = client.search_runs([experiment.experiment_id])
+    assert len(listed) == 1 + len(STATUSES)
+    assert next(run for run in listed if run.data.tags.get("sweep.trial") == "0").info.status == "FINISHED"
+
+    other = made([], "empty")
+    assert mlflow_runs.export(runs.read(other), uri).new == 0
+    client.delete_experiment(client.get_experiment_by_name("empty").experiment_id)
+    with pytest.raises(InputError, match="has been deleted there; mlflow experiments restore"):
+        mlflow_runs.export(runs.read(other), uri)
+
+
+@pytest.mark.parametrize("uri", ["mlruns", "./mlruns", "/data/mlruns", "file:///data/mlruns"])
+def test_folders_are_refused_with_a_way_out(hostile: ResultsFolder, uri: str) -> None:
+    with pytest.raises(InputError, match="no longer written by MLflow; give sqlite"):
+        mlflow_runs.export(runs.read(hostile), uri)
+
+
+def test_an_address_that_nobody_knows(hostile: ResultsFolder) -> None:
+    with pytest.raises(InputError, match=r"--tracking-uri nosuch://x: "):
+        mlflow_runs.export(runs.read(hostile), "nosuch://x")
+
+
+@pytest.mark.parametrize(
+    "name", ["a=b", "/a", "a//b", "a/", ".", "..", "../a", "a/../b", "a/./b", "", "x" * 251, "\ud800"]
+)
+def test_names_become_what_mlflow_takes(name: str) -> None:
+    from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+
+    there = mlflow_runs._safe([name, "b"])[name]
+    assert there != name
+    _validate_metric_name(there)
+    _validate_param_name(there)
+
+
+def test_other_names_stay_and_stay_apart() -> None:
+    names = ["a=b", "a+b", "a_b", "größe", "a/b", "a.b-c d:e"]
+    assert mlflow_runs._safe(names) == {
+        "a=b": "a_b_2",
+        "a+b": "a_b_3",
+        "a_b": "a_b",
+        "größe": "größe",
+        "a/b": "a/b",
+        "a.b-c d:e": "a.b-c d:e",
+    }

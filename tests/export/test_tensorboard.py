@@ -1,0 +1,247 @@
+"""Event files: what TensorBoard's own readers find in them, and that they follow the log to the byte."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hostile import BEGAN, STATUSES, story, trial
+
+from sweep.errors import InputError
+from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded
+from sweep.export import tensorboard
+from sweep.export.tensorboard import EventFiles, LiveEventFiles
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+
+pytest.importorskip("tensorboard")
+
+
+@pytest.fixture(autouse=True)
+def without_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard's switch for its own small substitute, for its readers take what is there."""
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.notf", ModuleType("notf"))
+
+
+def write(folder: ResultsFolder, target: Path) -> int:
+    files = EventFiles(folder, target)
+    try:
+        return files.update()
+    finally:
+        files.close()
+
+
+def content(target: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(target)): path.read_bytes() for path in target.rglob("events*")}
+
+
+def append(folder: ResultsFolder, events: list[Event]) -> None:
+    with Log(folder.log) as log:
+        log.append(events)
+
+
+def test_scalars_by_epoch(hostile: ResultsFolder, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert write(hostile, tmp_path) == len(STATUSES)
+    run = EventAccumulator(str(tmp_path / "00001"))
+    run.Reload()
+    assert {"val/acc", "cost", "f1=macro", "größe", "run/time_s", "run/step_s", "run/learning_rate"} == (
+        set(run.Tags()["scalars"])
+    )
+    found = run.Scalars("val/acc")
+    assert [(one.step, one.wall_time) for one in found] == [(epoch, BEGAN + 10 + epoch) for epoch in (1, 2, 3)]
+    assert [one.value for one in found] == pytest.approx([0.11, 0.12, 0.13], abs=1e-7)
+    assert math.isinf(run.Scalars("cost")[0].value)  # TensorBoard has 32 bits
+    assert math.isnan(run.Scalars("f1=macro")[0].value)
+    text = run.Tensors("status")[0].tensor_proto.string_val[0].decode()
+    assert text == "" or text.startswith(STATUSES[1].value)
+
+
+def groups(target: Path) -> tuple[Any, list[Any]]:
+    """The experiment and its session groups, as the HParams tab has them."""
+    from tensorboard import context
+    from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+    from tensorboard.plugins import base_plugin
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    runs = plugin_event_multiplexer.EventMultiplexer()
+    runs.AddRunsFromDirectory(str(target))
+    runs.Reload()
+    provider = data_provider.MultiplexerDataProvider(runs, str(target))
+    backend = backend_context.Context(base_plugin.TBContext(data_provider=provider))
+    asked = context.RequestContext()
+    experiment = backend.experiment_from_metadata(asked, "", True, backend.hparams_metadata(asked, ""), None)
+    request = api_pb2.ListSessionGroupsRequest(
+        start_index=0, slice_size=100, allowed_statuses=[0, 1, 2, 3], aggregation_type=api_pb2.AGGREGATION_AVG
+    )
+    for metric in experiment.metric_infos:
+        request.col_params.add(metric=metric.name)
+    return experiment, list(list_session_groups.Handler(asked, backend, "", request).run().session_groups)
+
+
+def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
+    from tensorboard.plugins.hparams import api_pb2
+
+    write(hostile, tmp_path)
+    experiment, found = groups(tmp_path)
+    kinds = {info.name: api_pb2.DataType.Name(info.type) for info in experiment.hparam_infos}
+    assert kinds == {
+        "lr": "DATA_TYPE_FLOAT64",
+        "opt": "DATA_TYPE_STRING",
+        "cnn.head.units": "DATA_TYPE_FLOAT64",
+        "size-2": "DATA_TYPE_FLOAT64",
+        "twice": "DATA_TYPE_FLOAT64",
+    }
+    assert [info.name.tag for info in experiment.metric_infos] == ["val/acc", "cost", "f1=macro", "größe"]
+    names = {group.name: [session.name for session in group.sessions] for group in found}
+    assert names == {f"{n:05d}": [f"{2 * n + k:05d}" for k in (0, 1) if 2 * n + k < len(STATUSES)] for n in range(4)}
+    statuses = {
+        int(session.name): api_pb2.Status.Name(session.status).removeprefix("STATUS_")
+        for group in found
+        for session in group.sessions
+    }
+    assert [statuses[number] for number in range(len(STATUSES))] == [
+        *("UNKNOWN", "SUCCESS", "UNKNOWN", "FAILURE", "FAILURE", "FAILURE", "UNKNOWN")
+    ]
+    first = next(group for group in found if group.name == "00000")
+    assert first.hparams["opt"].string_value == "sgd"
+    assert first.hparams["lr"].number_value == pytest.approx(0.1)
+    values = {value.name.tag: value for value in first.metric_values}
+    assert (values["val/acc"].value, values["val/acc"].training_step) == (pytest.approx(0.08), 3)  # mean of 0.03, 0.13
+
+
+def test_tensorflow_is_not_imported(hostile: ResultsFolder, tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom sweep.export.tensorboard import EventFiles\n"
+        "from sweep.store.folder import ResultsFolder\n"
+        "print(EventFiles(ResultsFolder(Path(sys.argv[1])), Path(sys.argv[2])).update())\n"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, hostile.path, tmp_path / "other"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{len(STATUSES)}\n"
+    write(hostile, tmp_path / "here")
+    assert content(tmp_path / "other") == content(tmp_path / "here")  # in another process
+
+
+def pieces(folder: ResultsFolder) -> Iterator[None]:
+    """Lets a log grow a few records at a time."""
+    lines = folder.log.read_bytes().splitlines(keepends=True)
+    for end in range(1, len(lines) + 5, 5):
+        folder.log.write_bytes(b"".join(lines[:end]))
+        yield
+    folder.log.write_bytes(b"".join(lines))
+    yield
+
+
+def test_it_does_not_matter_how_often_it_was_brought_up(hostile: ResultsFolder, tmp_path: Path) -> None:
+    write(hostile, tmp_path / "at once")
+    for _ in pieces(hostile):
+        write(hostile, tmp_path / "bit by bit")
+    assert content(tmp_path / "bit by bit") == content(tmp_path / "at once")
+    before = (tmp_path / "at once" / "written.json").stat().st_mtime_ns
+    write(hostile, tmp_path / "at once")
+    assert (tmp_path / "at once" / "written.json").stat().st_mtime_ns == before
+
+
+def test_what_a_killed_process_has_half_written_is_written_again(hostile: ResultsFolder, tmp_path: Path) -> None:
+    write(hostile, tmp_path / "at once")
+    for number, _ in enumerate(pieces(hostile)):
+        state = tmp_path / "killed" / "written.json"
+        known = state.read_bytes() if state.exists() else None
+        write(hostile, tmp_path / "killed")
+        if number % 2:  # it was killed before it noted how far it had come
+            if known is not None:
+                state.write_bytes(known)
+            for path in (tmp_path / "killed").glob("0000[34]/events*"):
+                path.write_bytes(path.read_bytes() + b"torn")
+    write(hostile, tmp_path / "killed")
+    last = content(tmp_path / "at once")
+    assert {name: data for name, data in content(tmp_path / "killed").items() if data != last[name]} == {}
+
+
+@pytest.mark.parametrize("harm", ["cut", "gone", "state"])
+def test_files_that_were_tampered_with_are_made_anew(hostile: ResultsFolder, tmp_path: Path, harm: str) -> None:
+    write(hostile, tmp_path)
+    before = content(tmp_path)
+    path = next((tmp_path / "00002").iterdir())
+    match harm:
+        case "cut":
+            path.write_bytes(path.read_bytes()[:-1])
+        case "gone":
+            path.unlink()
+        case _:
+            (tmp_path / "written.json").write_text("{")
+    write(hostile, tmp_path)
+    assert content(tmp_path) == before
+
+
+def test_another_log_of_the_name(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    folder = made(story())
+    write(folder, tmp_path)
+    folder.log.unlink()
+    append(folder, [SessionStarted(time=5.0, resumed=False, version="1"), *trial(0, Status.COMPLETED)])
+    assert write(folder, tmp_path) == 1
+    assert sorted(content(tmp_path)) == [
+        "00000/events.out.tfevents.0000000001.sweep",
+        "events.out.tfevents.0000000000.sweep",
+    ]
+
+
+def test_resumed_trials_are_there_once(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    interrupted = trial(0, Status.INTERRUPTED)
+    whole = trial(0, Status.COMPLETED)
+    folder = made([*interrupted[:3], interrupted[-1]])  # after two epochs
+    write(folder, tmp_path / "resumed")
+    append(folder, [SessionStarted(time=BEGAN + 50, resumed=True, version="1"), *whole[2:]])  # the second one again
+    write(folder, tmp_path / "resumed")
+    write(made(whole, "other"), tmp_path / "whole")
+    assert content(tmp_path / "resumed") == content(tmp_path / "whole")
+
+
+def test_a_failed_trial_that_is_tried_again_loses_its_end(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    failed, whole = trial(0, Status.FAILED), trial(0, Status.COMPLETED)
+    folder = made([*failed[:3], failed[-1]])
+    write(folder, tmp_path / "again")
+    again = TrialEnded(trial=0, status=Status.INTERRUPTED, reason="tried again", time=BEGAN + 60, again=True)
+    append(folder, [again, *whole[3:]])
+    write(folder, tmp_path / "again")
+    write(made(whole, "other"), tmp_path / "whole")
+    assert content(tmp_path / "again") == content(tmp_path / "whole")
+
+
+def test_an_empty_sweep(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    assert write(made([]), tmp_path) == 0
+    assert content(tmp_path) == {}
+
+
+def test_two_processes_do_not_write_the_same_files(hostile: ResultsFolder, tmp_path: Path) -> None:
+    first = EventFiles(hostile, tmp_path)
+    with pytest.raises(InputError, match="another process writes these"):
+        EventFiles(hostile, tmp_path)
+    first.close()
+    write(hostile, tmp_path)
+
+
+def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
+    folder = made(trial(0, Status.COMPLETED))
+    target = tensorboard.folder_of(folder)
+    with LiveEventFiles(folder, period_s=0.02):
+        until = time.monotonic() + 20
+        while len(content(target)) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+        append(folder, trial(1, Status.RUNNING)[:2])
+        while len(content(target)) < 3 and time.monotonic() < until:
+            time.sleep(0.01)
+        append(folder, [EpochReported(trial=1, epoch=2, metrics={"cost": 1.0}, time=BEGAN + 30, time_s=1.0)])
+    write(folder, tmp_path / "after")
+    assert len(content(target)) == 3
+    assert content(target) == content(tmp_path / "after")

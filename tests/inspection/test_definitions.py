@@ -1,0 +1,116 @@
+"""What travels with a class or function that no module has."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import linecache
+import os.path
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sweep.errors
+from sweep.contract import Diverged
+from sweep.inspection import definitions, importable, inspect_given
+
+WIDTH = 3
+
+
+def helper(x: int) -> int:
+    return x + WIDTH
+
+
+def make(width: int, other: object = None) -> Any:
+    class Base:
+        def inherited(self) -> object:
+            return json.dumps(width)
+
+    class Given(Base):
+        size = 5
+
+        @property
+        def named(self) -> str:
+            return os.path.join(str(width))  # noqa: PTH118  # a module below another
+
+        def begin(self, assignment: Any) -> Any:
+            if other:
+                raise Diverged
+            return [helper(n) for n in range(width)]
+
+    return Given
+
+
+def test_a_class_comes_with_its_bases_helpers_imports_and_values() -> None:
+    found = definitions.of(make(2))
+    defined = [node.name for node in ast.parse(found.text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+    assert defined == ["Given", "Base"]
+    lines = found.text.splitlines()
+    assert "from test_definitions import helper" in lines
+    assert "from sweep.contract import Diverged" in lines
+    assert {"import json", "import posixpath", "import os"} & set(lines)
+    values = json.loads(found.values)
+    assert values["Given.size"] == 5
+    assert values["Base.inherited.width"] == values["Given.begin.width"] == 2
+    assert (found.unseen, found.unknown) == ((), ())
+
+
+def test_other_values_are_another_source() -> None:
+    digests = {inspect_given("__main__:Given", make(width), []).digest() for width in (2, 2, 3)}
+    assert len(digests) == 2
+
+
+def test_values_that_nothing_tells_are_unknown() -> None:
+    found = definitions.of(make(2, np.zeros(3)))
+    assert found.unknown == ("Given.begin.other is a ndarray",)
+    source = inspect_given("__main__:Given", make(2, np.zeros(3)), [])
+    assert "Given.begin.other is a ndarray" in source.unknown
+
+
+def test_partial_functions_and_defaults_are_followed() -> None:
+    def train(hp: Any, report: Any, rate: float = 0.5, *, steps: int = 4) -> None:
+        report(loss=hp.x * rate * steps)
+
+    found = definitions.of(functools.partial(train, rate=0.25))
+    values = json.loads(found.values)
+    assert values == {"partial.0": 0.5, "partial.steps": 4, "partial.rate": 0.25}
+    assert found.text.startswith("def train(")
+
+
+def test_code_without_a_text_is_unseen_and_may_read_anything() -> None:
+    scope: dict[str, Any] = {}
+    exec("def typed(hp, report):\n    return helper(hp.x)\ndef helper(x):\n    return x", scope)
+    source = inspect_given("__main__:typed", scope["typed"], [])
+    assert source.unseen == ("the text of typed cannot be had", "the text of helper cannot be had")
+    assert source.unknown == source.unseen
+    assert source.may_read("anything")
+    assert not source.reads
+
+
+def test_cells_of_a_notebook_have_a_text(tmp_path: Path) -> None:
+    cell = "import json\nK = 1\nclass Cell:\n    def begin(self, hp):\n        return json.loads(hp.text('x')) + K\n"
+    linecache.cache["<cell 1>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 1>")
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(cell, "<cell 1>", "exec"), scope)
+    source = inspect_given("__main__:Cell", scope["Cell"], [tmp_path])
+    assert source.unknown == ()
+    assert source.reads == {"x"}
+    assert source.texts["__main__"].startswith("import json\nclass Cell:")
+    assert source.texts["__main__"].endswith('{"K": 1}')
+
+
+def test_the_first_argument_of_a_function_is_what_it_reads() -> None:
+    def train(config: Any, report: Any) -> None:
+        report(loss=config["a"] + config.get("b", 1) + config.number("c"))
+
+    source = inspect_given("__main__:train", train, [])
+    assert (source.reads, source.doubts) == ({"a", "b", "c"}, ())
+
+
+def test_what_a_module_has_is_importable() -> None:
+    assert importable(helper) == "test_definitions:helper"
+    assert importable(sweep.errors.InputError) == "sweep.errors:InputError"
+    assert importable(make(1)) is None
+    assert importable(5) is None

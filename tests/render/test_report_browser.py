@@ -1,0 +1,252 @@
+"""The report in a real browser: it draws, selections go everywhere, the keyboard works, and nothing leaves the page."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_sweeps import BOTH, EVIL, mixed, trial, written
+
+from sweep.events import Status
+from sweep.render.report import page as report
+from sweep.store.folder import ResultsFolder
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the PATH")]
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+
+
+class Opened:
+    """A report in a page without a network, and all that went wrong in it."""
+
+    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
+        self.troubles: list[str] = []
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, "offline": True, **context})
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.troubles.append(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: self.troubles.append(f"dialog: {dialog.message}"))
+        self.page.on("request", self.requested)
+        self.page.add_init_script(
+            "addEventListener('securitypolicyviolation', (event) => console.log('policy ' + event.violatedDirective))"
+        )
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+
+    def requested(self, request: Any) -> None:
+        if not request.url.startswith("file:"):
+            self.troubles.append(f"request: {request.url[:200]}")
+
+    def all_in_view(self) -> None:
+        """Scroll through, as charts are made when they come into view."""
+        self.page.evaluate(
+            """async () => {
+              for (const plot of plots) {
+                plot.box.scrollIntoView({block: "center"});
+                await new Promise((done) => setTimeout(done, 60));
+              }
+              await new Promise((done) => setTimeout(done, 300));
+            }"""
+        )
+
+    def settle(self) -> None:
+        self.page.wait_for_timeout(700)
+
+    def selected(self) -> int:
+        return int(self.page.evaluate("selection.mask ? selection.count : -1"))
+
+    def drag(self, plot: str, *corners: tuple[float, float]) -> None:
+        """Drag with the mouse over shares of a chart's inner rectangle."""
+        self.page.evaluate(f"{plot}.box.scrollIntoView({{block: 'center'}})")
+        self.page.wait_for_timeout(150)
+        box = self.page.evaluate(
+            f"(() => {{ const b = {plot}.box.getBoundingClientRect(), r = {plot}.rect;"
+            "return [b.left + r.x, b.top + r.y, r.width, r.height]; })()"
+        )
+        places = [(box[0] + across * box[2], box[1] + down * box[3]) for across, down in corners]
+        self.page.mouse.move(*places[0])
+        self.page.mouse.down()
+        for place in places[1:]:
+            self.page.mouse.move(*place, steps=6)
+        self.page.mouse.up()
+        self.settle()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+        yield browser
+        browser.close()
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def opened(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a report on sweeps; afterwards nothing may have gone wrong in it."""
+    pages: list[Opened] = []
+
+    def open_(*folders: ResultsFolder, **context: Any) -> Opened:
+        path = tmp_path / "report.html"
+        path.write_text(report(folders), encoding="utf-8", errors="backslashreplace")
+        pages.append(Opened(browser, path, **context))
+        return pages[-1]
+
+    yield open_
+    for one in pages:
+        assert one.troubles == []
+        assert one.page.evaluate("window.hacked") is None
+        one.context.close()
+
+
+CHOSEN = """() => Object.fromEntries(plots.filter((plot) => plot.pick).map((plot, at) => [
+  `${at} ${plot.box.id}`,
+  [plot.chosen, ORDER.filter((trial) => selection.mask?.[trial] && plot.anchor(trial)
+    && !Number.isNaN(plot.anchor(trial)[0])).length]]))"""
+
+
+def follows(opened: Opened) -> None:
+    """Every chart draws exactly the selected trials that it can place; so does the table."""
+    drawn = opened.page.evaluate(CHOSEN)
+    assert len(drawn) >= 9
+    assert all(has == should for has, should in drawn.values()), drawn
+    assert max(should for _, should in drawn.values()) == opened.selected()
+    rows = opened.page.evaluate("DATA.table.rows.filter((_, row) => chosenIn(row)).length")
+    shown = opened.page.evaluate("table.body.querySelectorAll('tr.chosen').length")
+    assert rows > 0
+    assert shown <= rows
+
+
+def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) -> None:
+    one = opened(written(tmp_path, mixed(), objectives=BOTH))
+    one.all_in_view()
+    marks = dict(one.page.evaluate("plots.map((plot, at) => [`${at} ${plot.box.id}`, plot.marks])"))
+    assert len(marks) == 13  # curves, history, parallel, 5 slices, contour, Pareto, timeline, 2 x importance
+    assert all(count > 0 for count in marks.values()), marks
+    blank = one.page.evaluate(
+        """plots.filter((plot) => ![...plot.box.querySelectorAll("canvas")].some((canvas) =>
+             canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some(Boolean))).length"""
+    )
+    assert blank == 0
+
+    plot = "plots.find((plot) => plot instanceof CurvePlot)"
+    one.drag(plot, (0.75, 0.0), (0.99, 0.35))
+    assert 0 < one.selected() < 36
+    follows(one)
+    assert one.page.inner_text("#selected") == f"{one.selected()} of 36 trials selected"
+    one.page.keyboard.press("Escape")
+    one.settle()
+    assert one.selected() == -1
+
+    plot = "plots.find((plot) => plot instanceof ParallelPlot)"
+    one.drag(plot, (0.0, 0.02), (0.0, 0.4))
+    by_range = one.selected()
+    assert 0 < by_range < 36
+    follows(one)
+    one.drag(plot, (1 / 6, 0.3), (1 / 6, 0.9))  # a second axis narrows it down
+    assert 0 < one.selected() < by_range
+    follows(one)
+
+    one.page.click("button[data-brush=polygon]")
+    plot = "plots.find((plot) => plot.box.classList.contains('small'))"
+    one.drag(plot, (0.3, 0.02), (0.95, 0.02), (0.95, 0.5), (0.3, 0.5))
+    assert 0 < one.selected() < 36
+    assert one.page.evaluate("plots.find((plot) => plot instanceof ParallelPlot).ranges.size") == 0  # replaced
+    follows(one)
+    one.page.check("#combine")
+    before = one.selected()
+    one.page.select_option("#values select[name=field]", label="status")
+    one.page.select_option("#values select[name=choices]", label="completed")
+    one.page.click("#values button")
+    one.settle()
+    assert 0 < one.selected() <= before
+    one.page.click("#clear")
+    one.settle()
+    assert one.selected() == -1
+
+    exact = one.page.evaluate(
+        """plots.filter((plot) => plot.brushes).every((plot) => {
+             const [x, y] = plot.chart.convertToPixel({gridIndex: 0}, [0.25, 0.75]);
+             return Math.abs(x - plot.across(0.25)) < 1 && Math.abs(y - plot.down(0.75)) < 1;
+           })"""
+    )
+    assert exact  # marks lie where ECharts' axes say
+
+
+def test_it_is_worked_with_by_the_keyboard(opened: Open, tmp_path: Path) -> None:
+    one = opened(written(tmp_path, mixed()))
+    one.page.focus("#curves")
+    for _ in range(3):
+        one.page.keyboard.press("ArrowRight")
+    one.settle()
+    assert one.page.evaluate("TRIALS.rank[selection.current]") == 3
+    assert one.page.is_visible("#tip")
+    assert "rank 3" in one.page.inner_text("#said")
+    one.page.keyboard.press("Enter")
+    one.settle()
+    assert one.selected() == 1
+    one.page.keyboard.press("Escape")
+    one.page.focus("#ranking tr[tabindex='0']")
+    one.page.keyboard.press("ArrowDown")
+    one.page.keyboard.press(" ")
+    one.page.keyboard.press("End")
+    one.settle()
+    assert one.page.evaluate("[...selection.mask].map((on, trial) => on && TRIALS.rank[trial]).filter(Boolean)") == [2]
+    assert one.page.evaluate("document.activeElement.dataset.row") == "35"
+    outline = one.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    reached = set()
+    one.page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    for _ in range(60):
+        one.page.keyboard.press("Tab")
+        reached.add(one.page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert {"theme", "clear", "colour", "only", "metric", "curves", "parallel", "timeline", "contour-x"} <= reached
+    labels = one.page.evaluate("plots.map((plot) => plot.box.getAttribute('aria-label'))")
+    assert all(labels)
+
+
+@pytest.mark.parametrize("kind", ["dark", "phone", "print", "several"])
+def test_it_is_seen_in_many_ways(opened: Open, tmp_path: Path, kind: str) -> None:
+    folders = [written(tmp_path, mixed(), name, BOTH) for name in ("first", "second")[: 1 + (kind == "several")]]
+    phone = {"viewport": {"width": 400, "height": 850}, "is_mobile": True, "has_touch": True}
+    context = {"dark": {"color_scheme": "dark"}, "phone": phone}.get(kind, {})
+    one = opened(*folders, **context)
+    one.all_in_view()
+    if kind == "dark":
+        assert one.page.evaluate("theme.dark")
+        one.page.click("#theme")
+        assert not one.page.evaluate("theme.dark")
+    if kind == "phone":
+        assert one.page.evaluate("document.documentElement.scrollWidth") == 400
+        one.page.tap("#ranking tr[data-row='1']")
+        one.settle()
+        assert one.selected() == 1
+    if kind == "several":
+        assert one.page.input_value("#colour") == "sweep"
+        assert one.page.inner_text("#selected") == "72 trials, none selected"
+    if kind == "print":
+        one.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        widths = one.page.evaluate("plots.map((plot) => plot.chart.getWidth())")
+        assert max(widths) <= 680
+        one.page.evaluate("dispatchEvent(new Event('afterprint'))")
+        one.page.pdf(path=tmp_path / "report.pdf", format="A4")
+        assert (tmp_path / "report.pdf").stat().st_size > 50_000
+    one.page.screenshot(path=tmp_path / f"{kind}.png", full_page=True)
+
+
+def test_sweeps_with_little_to_show(opened: Open, tmp_path: Path) -> None:
+    empty = opened(written(tmp_path, [], "empty"))
+    assert "No trial has begun" in empty.page.inner_text("#answer")
+    for name, events in (
+        ("alone", trial(0, {"lr": 0.1}, [0.5], Status.COMPLETED)),
+        ("running", trial(0, {"lr": 0.1, EVIL: None}, [], Status.RUNNING)),
+        ("failed", [event for n in range(3) for event in trial(n, {"lr": n}, [], Status.FAILED, EVIL)]),
+        ("constant", [event for n in range(4) for event in trial(n, {"x": n}, [0.5, 0.5], Status.COMPLETED)]),
+    ):
+        opened(written(tmp_path, events, name)).all_in_view()

@@ -1,0 +1,124 @@
+"""The page holds what the log holds, and nothing of it acts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from report_sweeps import BOTH, EVIL, mixed, trial, written
+
+from sweep.errors import InputError
+from sweep.events import Status
+from sweep.render.report import page
+from sweep.render.report.html import SCRIPTS
+
+VOID = {"meta", "link", "br", "input", "img"}
+ECHARTS = "b66b25aeb4df84e33199dc21694014d336d222cbd9deb0e5a7c14bd6aa0d0fd0"  # of 6.1.0 as published
+
+
+class Tags(HTMLParser):
+    """Tags with their attributes, the text of scripts and styles, and whether all is closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: dict[str, list[str]] = {"script": [], "style": []}
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+        if tag in self.inline:
+            self.inline[tag].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] in self.inline:
+            self.inline[self.open[-1]][-1] += data
+
+
+def test_only_its_own_scripts_may_run(tmp_path: Path) -> None:
+    html = page([written(tmp_path, mixed(), objectives=BOTH)])
+    tags = Tags(html)
+    names = [name for name, _ in tags.seen]
+    assert names.count("script") == 1 + len(SCRIPTS)
+    assert not {"img", "link", "iframe", "object", "base"} & set(names)
+    assert not [about for _, about in tags.seen if "src" in about or (about.get("href") or "#")[0] != "#"]
+    assert not [key for _, about in tags.seen for key in about if key.startswith("on") or key == "style"]
+    assert EVIL[:14] not in html
+    policy = next(about["content"] for _, about in tags.seen if about.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    for text in (*tags.inline["script"][1:], *tags.inline["style"]):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+
+
+def test_its_data_is_the_logs(tmp_path: Path) -> None:
+    data = json.loads(Tags(page([written(tmp_path, mixed(), objectives=BOTH)])).inline["script"][0])
+    assert data["trials"]["trial"] == list(range(36))
+    assert [one["name"] for one in data["objectives"]] == ["acc", "loss"]
+    assert {one["name"] for one in data["params"]} == {"lr", "units", "flag", EVIL, "optimizer.momentum"}
+    assert data["table"]["columns"][0] == "rank"
+    assert sorted(trial for row in data["table"]["trials"] for trial in row) == list(range(36))
+    assert data["timeline"]["lanes"][-1] == "not known"
+    assert len(data["importance"]) == 2
+
+
+def test_all_of_a_sweep_is_told(tmp_path: Path) -> None:
+    html = page([written(tmp_path, mixed())])
+    assert "25 completed, 4 pruned, 4 diverged, 2 failed, 1 running" in html
+    assert "its driver was killed" in html
+    assert re.search(r"The best was lr=[0-9.]+.* with acc 0\.8200", html)
+    assert "What is &lt;/script&gt;" in html
+    assert html.count("<details><summary>trial") == 6
+    assert re.search(r"<th scope=\"row\">training</th><td>", html)
+    assert "4 end in a ring: pruned; 6 in a cross" in html
+
+
+def test_several_sweeps_are_told_apart_and_need_one_objective(tmp_path: Path) -> None:
+    folders = [written(tmp_path, mixed(), name) for name in ("first", "second")]
+    html = page(folders)
+    assert "trial 5 of second" in html
+    assert json.loads(Tags(html).inline["script"][0])["trials"]["sweep"] == [0] * 36 + [1] * 36
+    with pytest.raises(InputError, match="compare sweeps of one objective"):
+        page([*folders, written(tmp_path, [], "third", BOTH)])
+
+
+def test_a_sweep_that_has_not_begun(tmp_path: Path) -> None:
+    html = page([written(tmp_path, [])])
+    for text in ("No trial has begun", "Nothing has been trained."):
+        assert text in html
+    assert 'id="curves"' not in html
+
+
+def test_ten_thousand_epochs_are_thinned_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweep.render.report.html.POINTS", 200)
+    events = [event for n in range(20) for event in trial(n, {"x": n}, [0.1] * 50, Status.COMPLETED)]
+    html = page([written(tmp_path, events)])
+    assert "Of each trial 10 epochs at most are drawn" in html
+    assert "without loss" in html
+
+
+def test_the_library_is_the_published_one() -> None:
+    folder = resources.files("sweep.render.report")
+    assert hashlib.sha256(folder.joinpath("echarts.min.js").read_bytes()).hexdigest() == ECHARTS
+    assert "Apache License" in folder.joinpath("echarts.LICENSE").read_text()
+    for name in SCRIPTS:
+        text = folder.joinpath(name).read_text(encoding="utf-8")
+        assert "</script" not in text.lower()
+        assert name == "echarts.min.js" or len(text.splitlines()) < 400

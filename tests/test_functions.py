@@ -1,0 +1,318 @@
+"""Functions as trainables, driven by a worker as classes are."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.contract import Assignment, Diverged
+from sweep.errors import TrainableError
+from sweep.events import Status
+from sweep.functions import FunctionTrainable, Reporter
+from sweep.hyperparameters import Hyperparameters
+
+JOB = Job("s", "__main__:train", (), Path(), "loss", maximize=False, checkpoint_every_s=0.0)
+
+
+@pytest.fixture
+def worker_of(tmp_path: Path) -> Callable[[Any], Worker]:
+    return lambda function: Worker(replace(JOB, results_folder=tmp_path, given=function))
+
+
+def order(trial: int = 0, epochs: int = 4, decide: tuple[int, ...] = (), **params: Any) -> Order:
+    return Order(Assignment(trial=trial, params=params, seed=7, epochs=epochs, objective="loss"), decide)
+
+
+def finished(worker: Worker, given: Order) -> Progress:
+    worker.take(given)
+    while (progress := worker.step()).end is None:
+        pass
+    return progress
+
+
+def counting(told: list[str]) -> Callable[[Hyperparameters, Reporter], None]:
+    """A function that notes what becomes of it."""
+
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        done = int((report.restored / "n").read_text()) if report.restored else 0
+        told.append(f"from {done}")
+        try:
+            for epoch in range(done + 1, 100):
+                if not report(loss=1 / epoch, checkpoint=lambda folder, n=epoch: (folder / "n").write_text(str(n))):
+                    told.append(f"no after {epoch}")
+                    return
+        finally:
+            told.append("clean")
+
+    return train
+
+
+def test_a_trial_is_trained_step_by_step_to_its_end(worker_of: Callable[[Any], Worker]) -> None:
+    told: list[str] = []
+    worker = worker_of(counting(told))
+    worker.take(order(decide=(1, 3)))
+    assert [epoch.epoch for epoch in worker.step().epochs] == [1]
+    assert told == ["from 0"]
+    assert [epoch.epoch for epoch in worker.step().epochs] == [2, 3]
+    last = worker.step()
+    assert [epoch.metrics for epoch in last.epochs] == [{"loss": 0.25}]
+    assert last.end is not None
+    assert (last.end.status, last.end.facts.checkpoint) == (Status.COMPLETED, "checkpoints/00000/epoch-000004")
+    assert told == ["from 0", "no after 4", "clean"]
+    assert threading.active_count() == 1 or not any(t.name == "trial-0" and t.is_alive() for t in threading.enumerate())
+
+
+def test_a_pruned_function_stops_in_its_report_before_the_next_trial_begins(
+    worker_of: Callable[[Any], Worker],
+) -> None:
+    told: list[str] = []
+    worker = worker_of(counting(told))
+    worker.take(order(decide=(1,)))
+    worker.step()
+    worker.take(order(trial=1))
+    assert told == ["from 0", "no after 1", "clean"]
+    assert worker.step().epochs[0].trial == 1
+
+
+def test_a_worker_that_is_closed_lets_go_of_its_function(worker_of: Callable[[Any], Worker]) -> None:
+    told: list[str] = []
+    worker = worker_of(counting(told))
+    worker.take(order(decide=(2,)))
+    worker.step()
+    worker.close()
+    assert told[-1] == "clean"
+
+
+def test_a_stopped_function_goes_on_from_what_it_saved(worker_of: Callable[[Any], Worker], tmp_path: Path) -> None:
+    told: list[str] = []
+    worker = worker_of(counting(told))
+    worker.take(order(decide=(2,)))
+    worker.step()
+    replace(JOB, results_folder=tmp_path).stop_file.touch()
+    stopped = worker.step().end
+    assert stopped is not None
+    assert (stopped.status, stopped.facts.checkpoint) == (Status.INTERRUPTED, "checkpoints/00000/epoch-000003")
+    replace(JOB, results_folder=tmp_path).stop_file.unlink()
+    progress = finished(worker_of(counting(told)), order())
+    assert progress.end is not None
+    assert progress.end.status is Status.COMPLETED
+    assert told[-3:] == ["from 3", "no after 4", "clean"]
+
+
+def test_a_function_that_saves_nothing_begins_anew_without_a_word(
+    worker_of: Callable[[Any], Worker], tmp_path: Path
+) -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        while report(loss=1 / (report.epoch + 1)):
+            pass
+
+    progress = finished(worker_of(train), order())
+    assert progress.end is not None
+    assert (progress.end.facts.checkpoint, progress.notices) == (None, ())
+    assert not list(tmp_path.rglob("epoch-*"))
+
+
+def test_a_function_that_saves_and_does_not_restore_is_told_so(worker_of: Callable[[Any], Worker]) -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        while report(loss=1.0, checkpoint=lambda folder: (folder / "x").touch()):
+            pass
+
+    worker = worker_of(train)
+    worker.take(order(decide=(2,)))
+    worker.step()
+    worker.close()
+    progress = finished(worker_of(train), order(epochs=5))
+    assert progress.end is not None
+    assert progress.end.status is Status.FAILED
+    assert "trial 0 goes on after epoch 2, and its function has not read report.restored" in progress.end.reason
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "text"])
+def test_a_checkpoint_may_be_a_file_or_a_folder(worker_of: Callable[[Any], Worker], tmp_path: Path, kind: str) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "weights").write_text("w")
+    given: Any = {"folder": own, "file": own / "weights", "text": str(own)}[kind]
+    progress = finished(worker_of(lambda hp, report: report(loss=1.0, checkpoint=given)), order(epochs=1))
+    assert progress.end is not None
+    kept = tmp_path / str(progress.end.facts.checkpoint)
+    assert (kept / "weights").read_text() == "w"
+
+
+def raises(error: BaseException) -> Callable[[Any, Reporter], None]:
+    def train(hp: Any, report: Reporter) -> None:
+        report(loss=1.0)
+        raise error
+
+    return train
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "reason"),
+    [
+        (ValueError("no such thing"), Status.FAILED, "ValueError: no such thing"),
+        (Diverged("the loss is NaN"), Status.DIVERGED, "the loss is NaN"),
+        (MemoryError("no room"), Status.OOM, "MemoryError: no room"),
+        (OutOfMemoryError("CUDA out of memory"), Status.OOM, "OutOfMemoryError: CUDA out of memory"),
+        (KeyboardInterrupt(), Status.FAILED, "KeyboardInterrupt: "),
+        (SystemExit(3), Status.FAILED, "SystemExit: 3"),
+    ],
+)
+def test_what_a_function_raises_ends_its_trial_as_for_classes(
+    worker_of: Callable[[Any], Worker], error: BaseException, status: Status, reason: str
+) -> None:
+    worker = worker_of(raises(error))
+    progress = finished(worker, order())
+    assert progress.end is not None
+    assert (progress.end.status, progress.end.reason) == (status, reason)
+    if status is Status.FAILED:
+        assert "in train" in str(progress.end.error)
+    assert [epoch.epoch for epoch in progress.epochs] == [1]
+    assert finished(worker, order(trial=1, epochs=1)).epochs[0].trial == 1
+
+
+def test_a_function_that_splits_its_batches_is_tried_again_with_smaller_parts(
+    worker_of: Callable[[Any], Worker],
+) -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        if report.accumulate < 4:
+            raise MemoryError("no room")
+        while report(loss=1 / report.accumulate):
+            pass
+
+    progress = finished(worker_of(train), order(batch_size=8))
+    assert progress.end is not None
+    assert (progress.end.status, progress.end.facts.accumulate) == (Status.COMPLETED, 4)
+    assert progress.epochs[0].metrics == {"loss": 0.25}
+
+
+def test_nan_ends_a_trial_as_diverged(worker_of: Callable[[Any], Worker]) -> None:
+    told: list[bool] = []
+
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        told.append(report(loss=np.float32(2)))
+        told.append(report(loss=float("nan")))
+
+    progress = finished(worker_of(train), order())
+    assert progress.end is not None
+    assert (progress.end.status, progress.end.reason) == (Status.DIVERGED, "loss is nan in epoch 2")
+    assert told == [True, False]
+
+
+def test_a_function_that_reports_on_though_it_was_told_to_stop_is_ended(worker_of: Callable[[Any], Worker]) -> None:
+    told: list[str] = []
+
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        try:
+            while True:
+                report(loss=1.0)
+        except Exception:
+            told.append("caught")
+        finally:
+            told.append("clean")
+
+    progress = finished(worker_of(train), order())
+    assert len(progress.epochs) == 4
+    assert (told, progress.notices) == (["clean"], ())
+
+
+def test_what_it_raises_when_it_is_told_to_end_is_a_notice(worker_of: Callable[[Any], Worker]) -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        while report(loss=1.0):
+            pass
+        raise OSError("cannot clean up")
+
+    progress = finished(worker_of(train), order(epochs=1))
+    assert progress.end is not None
+    assert progress.end.status is Status.COMPLETED
+    assert progress.notices == ("trial 0: its function raised OSError when it was told to end: cannot clean up",)
+
+
+@pytest.mark.parametrize(
+    ("function", "metrics"),
+    [
+        (lambda hp: 0.25, {"loss": 0.25}),
+        (lambda hp: np.float64(0.25), {"loss": 0.25}),
+        (lambda hp, report: {"loss": 0.25, "accuracy": 1}, {"loss": 0.25, "accuracy": 1.0}),
+        (lambda hp, report: report({"loss": 0.25, "of/x": 2}), {"loss": 0.25, "of/x": 2.0}),
+    ],
+)
+def test_a_function_may_return_what_it_would_report(
+    worker_of: Callable[[Any], Worker], function: Callable[..., object], metrics: dict[str, float]
+) -> None:
+    progress = finished(worker_of(function), order())
+    assert [epoch.metrics for epoch in progress.epochs] == [metrics]
+    assert progress.end is not None
+    assert (progress.end.status, progress.end.reason) == (Status.COMPLETED, "the trainable stopped after epoch 1")
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda hp, report: None, "returned without having reported an epoch"),
+        (lambda hp, report: report(), "report() got no metric"),
+        (lambda hp, report: report(loss=None), "report(): loss is None, expected a number"),
+        (lambda hp, report: report(loss="0.5"), "report(): loss is '0.5', expected a number"),
+        (lambda hp, report: report(loss=np.zeros(3)), "expected a number"),
+        (lambda hp, report: report(loss=1, checkpoint="nowhere"), "report(checkpoint='nowhere'): no such file"),
+        (lambda hp, report: hp["x"], "the trial has no parameter 'x'; it has: batch_size"),
+    ],
+)
+def test_mistakes_of_a_function_fail_its_trial_with_the_reason(
+    worker_of: Callable[[Any], Worker], function: Callable[..., object], message: str
+) -> None:
+    end = finished(worker_of(function), order(batch_size=8)).end
+    assert end is not None
+    assert end.status is Status.FAILED
+    assert message in end.reason
+
+
+def test_the_report_knows_the_trial_and_takes_what_has_a_column_of_its_own(
+    worker_of: Callable[[Any], Worker],
+) -> None:
+    seen: list[object] = []
+
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        seen.extend([report.trial, report.seed, report.epochs, report.epoch, report.restored, report.devices.cpus])
+        report(loss=1.0, learning_rate=0.1, examples_per_s=5)
+        seen.append(report.epoch)
+
+    (epoch,) = finished(worker_of(train), order(trial=3)).epochs
+    assert seen == [3, 7, 4, 0, None, 1, 1]
+    assert (epoch.learning_rate, epoch.examples_per_s, epoch.metrics) == (0.1, 5.0, {"loss": 1.0})
+
+
+def test_the_generators_of_a_process_begin_each_trial_with_its_seed(worker_of: Callable[[Any], Worker]) -> None:
+    worker = worker_of(lambda hp: float(np.random.random()))
+    first, second = (finished(worker, order(trial=trial)).epochs[0].metrics for trial in (0, 1))
+    assert first == second
+
+
+def test_data_named_by_an_attribute_is_known_before_it_begins() -> None:
+    def train(hp: Hyperparameters, report: Reporter) -> None:
+        pass
+
+    train.data = "digits 2024"  # type: ignore[attr-defined]
+    trainable = FunctionTrainable(train)
+    trainable.begin(Assignment(trial=0, params={}, seed=0, epochs=1))
+    assert trainable.facts().data == "digits 2024"
+
+
+def test_a_function_that_cannot_be_called_so_is_refused() -> None:
+    with pytest.raises(TrainableError, match=r"three\(a, b, c\) cannot be called as three\(hp, report\)"):
+        FunctionTrainable(three)
+
+
+def three(a: object, b: object, c: object) -> None:
+    pass

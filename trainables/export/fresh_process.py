@@ -1,0 +1,127 @@
+"""A program of its own: loads exported models as somebody would who has nothing of this project, and predicts.
+
+It is run by its path with a request in JSON, may import nothing of this project, and cannot: neither package is found
+in it, unless the author's own layers, whose modules the request names, are part of a model.
+"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+BLOCKED = ("sweep", "trainables")
+
+
+class _Blocked:
+    """Finds none of this project's packages."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> None:
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def main(request_file: str) -> None:
+    """Write ``<format>.npz`` with the outputs of each format, flat, or ``<format>.txt`` with what went wrong."""
+    request = json.loads(Path(request_file).read_text())
+    folder = Path(request_file).parent
+    sys.path[:] = request["path"]
+    for one in request["models"]:
+        try:
+            _predict(one, request, folder)
+        except Exception as error:  # whatever the loading of a model raises is told
+            lines = str(error).strip().splitlines() or [""]
+            (folder / f"{one['format']}.txt").write_text(f"{type(error).__name__}: {lines[0]}\n" + "\n".join(lines[1:]))
+
+
+def _predict(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None:
+    import numpy as np
+
+    with np.load(folder / "inputs.npz", allow_pickle=False) as file:
+        leaves = [file[f"{i:03d}"] for i in range(len(request["names"]))]
+    run = {"keras": _keras, "saved_model": _saved_model, "onnx": _onnx}[one["format"]](one, request)
+    size, step = len(leaves[0]), request["batch_size"]
+    parts = [run([leaf[start : start + step] for leaf in leaves]) for start in range(0, size, step)]
+    outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
+    np.savez(folder / f"{one['format']}.npz", **named)
+
+
+def _tensorflow() -> Any:
+    import tensorflow as tf
+
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    return tf
+
+
+def _keras(one: dict[str, Any], request: dict[str, Any]) -> Any:
+    tf = _tensorflow()
+    import keras
+
+    own = {}
+    for module, names in one["own"].items():
+        found = importlib.import_module(module)
+        own.update({registered: getattr(found, name) for registered, name in names.items() if hasattr(found, name)})
+    options = {"safe_mode": False} if one["code"] else {}
+    model = keras.models.load_model(one["file"], custom_objects=own or None, **options)
+    function = tf.function(lambda x: model(x, training=False), autograph=False, reduce_retracing=True)
+
+    def run(leaves: list[Any]) -> list[Any]:
+        tensors = [tf.constant(leaf) for leaf in leaves]
+        return [output.numpy() for output in keras.tree.flatten(function(_packed(request["structure"], tensors)))]
+
+    return run
+
+
+def _saved_model(one: dict[str, Any], request: dict[str, Any]) -> Any:
+    tf = _tensorflow()
+    loaded = tf.saved_model.load(one["file"])  # kept alive by the function
+    served = loaded.signatures["serving_default"]
+
+    def run(leaves: list[Any], loaded: Any = loaded) -> list[Any]:
+        given = zip(request["names"], leaves, request["dtypes"], strict=True)
+        found = served(**{name: tf.cast(tf.constant(leaf), dtype) for name, leaf, dtype in given})
+        return [found[name].numpy() for name in sorted(found, key=_natural)]
+
+    return run
+
+
+def _onnx(one: dict[str, Any], request: dict[str, Any]) -> Any:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(3)
+    session = onnxruntime.InferenceSession(one["file"], providers=["CPUExecutionProvider"])
+    kept = [found.name for found in session.get_inputs()]  # one that the model does not look at is left out
+
+    def run(leaves: list[Any]) -> list[Any]:
+        given = zip(request["names"], leaves, request["dtypes"], strict=True)
+        found = session.run(None, {name: leaf.astype(dtype) for name, leaf, dtype in given if name in kept})
+        return list(found)
+
+    return run
+
+
+def _natural(name: str) -> tuple[str, int]:
+    head, _, number = name.rpartition("_")
+    return (head, int(number)) if number.isdecimal() else (name, 0)
+
+
+def _packed(structure: Any, leaves: list[Any]) -> Any:
+    """The leaves in the structure that a model is called with."""
+    match structure:
+        case int(index):
+            return leaves[index]
+        case {"dict": content}:
+            return {key: _packed(value, leaves) for key, value in content.items()}
+        case {"tuple": content}:
+            return tuple(_packed(value, leaves) for value in content)
+        case {"list": content}:
+            return [_packed(value, leaves) for value in content]
+    raise ValueError(f"{structure!r} is no structure of inputs")
+
+
+if __name__ == "__main__":
+    if "--with-own" not in sys.argv:
+        sys.meta_path.insert(0, _Blocked)  # all that an import asks of it
+    main(sys.argv[1])

@@ -1,0 +1,237 @@
+"""Writes a plain Keras model in the formats that others read, and says how each is loaded."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.models.functional import Functional
+
+from sweep.contract import NotExportable
+from trainables.export import onnx_file
+
+FILES = {"keras": "model.keras", "saved_model": "saved_model", "onnx": "model.onnx"}
+_KERAS = ("keras", "builtins")
+
+
+@dataclass(frozen=True)
+class Written:
+    """One format on disk."""
+
+    format: str
+    path: Path
+    usage: str
+    own: dict[str, dict[str, str]] = field(
+        default_factory=dict
+    )  # the author's classes: registered name: name, by module
+    holds_code: bool = False  # Lambda layers: Python code in the file
+    hint: str = ""  # what to do if it does not load or predicts something else
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The inputs of a model: flat names and types, and the structure that it is called with."""
+
+    names: list[str]
+    dtypes: list[str]
+    structure: Any  # as `fresh_process` packs it
+    specs: list[Any]
+
+
+def signature(model: keras.Model, example: Any) -> Signature:
+    """What a model is called with; ``example``: inputs for it, a batch of one."""
+    inputs = model._inputs_struct if isinstance(model, Functional) else example
+    leaves = keras.tree.flatten(inputs)
+    names = _names(inputs, "") if len(leaves) > 1 else ["inputs"]
+    numbers = iter(range(len(leaves)))
+    dtypes = [keras.backend.standardize_dtype(leaf.dtype) for leaf in leaves]
+    described = iter(zip(leaves, dtypes, names, strict=True))
+
+    def spec(_: Any) -> tf.TensorSpec:
+        leaf, dtype, name = next(described)
+        return tf.TensorSpec([None, *leaf.shape[1:]], dtype, name)
+
+    specs = keras.tree.map_structure(spec, inputs)
+    return Signature(names, dtypes, _structure(inputs, numbers), [specs])
+
+
+def served(model: keras.Model, given: Signature) -> keras.Model:
+    """The model as it predicts; `export` of Keras 3.15 leaves on what trains by default, such as RandomFlip."""
+    names = iter(given.names)
+    (specs,) = given.specs
+    inputs = keras.tree.map_structure(
+        lambda spec: keras.Input(spec.shape[1:], dtype=spec.dtype.name, name=next(names)), specs
+    )
+    return keras.Model(inputs, model(inputs, training=False), name=f"{model.name}_served")
+
+
+def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Written:
+    """One format. Raises NotExportable where Keras or a converter cannot."""
+    path = folder / FILES[kind]
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of Keras and converters about NumPy, not for their users
+            match kind:
+                case "keras":
+                    return _write_keras(model, path)
+                case "saved_model":
+                    served(model, given).export(str(path), verbose=False, input_signature=given.specs)
+                    return Written(kind, path, _loads_saved_model(given))
+                case _:
+                    return _write_onnx(model, path, given)
+    except NotExportable:
+        raise
+    except Exception as error:  # of Keras, of the author's get_config, of a converter
+        line = next(iter(str(error).strip().splitlines()), "")
+        raise NotExportable(f"{path.name} cannot be written: {type(error).__name__}: {line}{_hint(kind)}") from error
+
+
+def check_formats(formats: Any) -> None:
+    """Raise NotExportable for a format that is unknown, or that needs what is not installed."""
+    for kind in formats:
+        if kind not in FILES:
+            raise NotExportable(f"the format {kind!r} is unknown, expected {', '.join(FILES)}")
+    if "onnx" in formats:
+        missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
+        if missing:
+            raise NotExportable(
+                f'model.onnx needs {", ".join(missing)}, which is not installed: pip install "sweep[onnx]"'
+            )
+
+
+def _write_keras(model: keras.Model, path: Path) -> Written:
+    model.save(path)
+    with zipfile.ZipFile(path) as archive:
+        config = json.loads(archive.read("config.json"))
+    own: dict[str, dict[str, str]] = {}
+    code = False
+    for module, name, registered in _classes(config):
+        if name == "__lambda__":
+            code = True
+        elif module and module.partition(".")[0] not in _KERAS:
+            own.setdefault(module, {})[registered or name] = name
+    for module, names in own.items():
+        if module == "__main__":
+            raise NotExportable(
+                f"model.keras cannot be loaded elsewhere: {', '.join(names.values())} is defined in a script or "
+                "notebook; put it into a module of its own, or leave out the format: --format saved_model"
+            )
+    arguments = ['"model.keras"']
+    if own:
+        pairs = ", ".join(f'"{registered}": {name}' for names in own.values() for registered, name in names.items())
+        arguments.append(f"custom_objects={{{pairs}}}")
+    if code:
+        arguments.append("safe_mode=False")
+    imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
+    usage = "\n".join(["import keras", *imports, f"model = keras.models.load_model({', '.join(arguments)})", _PREDICT])
+    return Written("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
+
+
+def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
+    narrow = sorted({layer.compute_dtype for layer in model._flatten_layers() if hasattr(layer, "compute_dtype")})
+    narrow = [dtype for dtype in narrow if dtype in ("float16", "bfloat16")]
+    if narrow:
+        raise NotExportable(
+            f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
+            "use saved_model, or train with training.precision float32"
+        )
+    onnx_file.write(served(model, given), path, given.specs)
+    return Written("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
+
+
+def _classes(config: Any) -> Iterator[tuple[str | None, str, str | None]]:
+    """Module, name and registered name of all objects in a saved model's configuration."""
+    if isinstance(config, dict):
+        name = config.get("class_name")
+        if isinstance(name, str):
+            function = name == "function"
+            of_function = config.get("config") if function else None
+            shown = of_function if isinstance(of_function, str) else name
+            registered = (
+                None if function and config.get("registered_name") == "function" else config.get("registered_name")
+            )
+            yield config.get("module"), shown, registered
+        for value in config.values():
+            yield from _classes(value)
+    elif isinstance(config, list):
+        for value in config:
+            yield from _classes(value)
+
+
+def _names(inputs: Any, path: str) -> list[str]:
+    """A name for each leaf, in the order of `keras.tree.flatten`."""
+    if isinstance(inputs, dict):
+        pairs = [(str(key), inputs[key]) for key in sorted(inputs)]
+    elif isinstance(inputs, list | tuple):
+        pairs = [(f"input_{i}", value) for i, value in enumerate(inputs)]
+    else:
+        return [re.sub(r"\W", "_", path)]
+    return [name for key, value in pairs for name in _names(value, f"{path}_{key}" if path else key)]
+
+
+def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
+    if isinstance(inputs, dict):
+        return {"dict": {key: _structure(inputs[key], numbers) for key in sorted(inputs)}}
+    if isinstance(inputs, list | tuple):
+        kind = "list" if isinstance(inputs, list) else "tuple"
+        return {kind: [_structure(value, numbers) for value in inputs]}
+    return next(numbers)
+
+
+_PREDICT = "predictions = model.predict(x)"
+_LAMBDAS = (
+    "; the code of a Lambda layer finds nothing of the module that it was written in; make it a layer class with "
+    "@keras.saving.register_keras_serializable(), or use --format saved_model"
+)
+
+
+def _wanting(own: Mapping[str, Mapping[str, str]]) -> str:
+    """What classes of the author's need so that Keras can load them."""
+    names = [f"{module}.{name}" for module, found in own.items() for name in found.values()]
+    which = f"{', '.join(names[:3])}: each" if names else "a layer"
+    return (
+        f"; {which} needs a get_config() that its __init__ takes, and the numbers that it keeps must be weights of it; "
+        "or use --format saved_model"
+    )
+
+
+def _hint(kind: str) -> str:
+    if kind == "keras":
+        return _wanting({})
+    if kind == "onnx":
+        return "; not all that TensorFlow computes has a counterpart there; use saved_model"
+    return ""
+
+
+def _loads_saved_model(given: Signature) -> str:
+    arguments = ", ".join(f"{name}=tf.constant({_variable(name)})" for name in given.names)
+    return "\n".join(
+        [
+            "import tensorflow as tf",
+            'served = tf.saved_model.load("saved_model").signatures["serving_default"]',
+            f"predictions = served({arguments})",
+        ]
+    )
+
+
+def _loads_onnx(given: Signature) -> str:
+    arguments = ", ".join(f'"{name}": {_variable(name)}' for name in given.names)
+    return "\n".join(
+        [
+            "import onnxruntime",
+            'session = onnxruntime.InferenceSession("model.onnx")',
+            f"predictions = session.run(None, {{{arguments}}})",
+        ]
+    )
+
+
+def _variable(name: str) -> str:
+    return "x" if name == "inputs" else name

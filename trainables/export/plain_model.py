@@ -1,0 +1,152 @@
+"""A trained model by itself: as its author's `model` makes it, with none of what the loop needs in it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from keras.src.models.functional import Functional
+
+from sweep.contract import NotExportable
+from trainables.devices import precision
+from trainables.loop import building
+from trainables.loop.trial import Trial
+from trainables.numbers.live import Settled
+from trainables.recipe.author import Author
+from trainables.replicas import keras_corrections, random_layers
+from trainables.state import origins
+from trainables.state.origins import Record
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A model that owes nothing to the loop."""
+
+    model: keras.Model
+    unknown: tuple[str, ...]  # variables in it of which Keras does not know, so that its own format leaves them out
+
+
+def rebuilt(author: Author, trial: Trial) -> Plain:
+    """The author's model, made once more outside of any strategy, with the weights that the trial is validated with.
+
+    ``author`` must be as `data` has left it. Layers compute as they were trained (a mixed policy stays, for another one
+    gives other predictions); outputs are float32. Raises NotExportable where it cannot take the weights over.
+    """
+    record = Record(trial.assignment.seed)
+    author.live = Settled(trial.hp)
+    with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
+        with random_layers.following_the_trial():
+            model = building.build_model(author, trial.hp, trial.assignment.seed)
+            model = _of_its_own(model, trial, record)
+        keras_corrections.outputs_in_float32(model)
+        model = _as_keras_own(model)
+    with averaged(trial):
+        unknown = _take_over(trial, model, record)
+    return Plain(_giving_float32(model, author.first_example), unknown)
+
+
+@contextmanager
+def averaged(trial: Trial) -> Iterator[None]:
+    """The trial's model with its averaged weights inside the block, where it is validated with such."""
+    average = getattr(trial.program, "average", None)
+    if average is None:
+        yield
+        return
+    average.swap()
+    try:
+        yield
+    finally:
+        average.swap()
+
+
+def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:
+    """Assign all state of the trial's model: weights, seeds, and the variables, named, that Keras does not know."""
+    trained = trial.program.model
+    pairs = [*_paired(trained.variables, model.variables)]
+    theirs = _untracked(trial.program.parts.made, trained)
+    mine = _untracked(record.made, model)
+    pairs += _paired(theirs[: len(mine)], mine)  # the model's were made before those of losses and optimizers
+    for source, target in pairs:
+        if _raw(source) is not _raw(target):
+            target.assign(np.asarray(_first(source, trial)))
+    return tuple(str(variable.name).partition(":")[0] for variable in mine)
+
+
+def _paired(trained: Any, fresh: Any) -> list[tuple[Any, Any]]:
+    alike = len(trained) == len(fresh) and all(
+        tuple(a.shape) == tuple(b.shape) for a, b in zip(trained, fresh, strict=True)
+    )
+    if not alike:
+        raise NotExportable(
+            f"model() makes {len(fresh)} variables now, and made {len(trained)} when the trial was prepared; "
+            "it must give the same model whenever it is called with the same hyperparameters"
+        )
+    return list(zip(trained, fresh, strict=True))
+
+
+def _untracked(made: Any, model: keras.Model) -> list[Any]:
+    tracked = {id(_raw(variable)) for variable in model.variables}
+    return [raw for raw in made if id(raw) not in tracked]
+
+
+def _first(variable: Any, trial: Trial) -> Any:
+    return trial.placement.strategy.experimental_local_results(_raw(variable))[0]
+
+
+def _raw(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+def _of_its_own(model: keras.Model, trial: Trial, record: Record) -> keras.Model:
+    """The model, or a copy where its author keeps layers from one call to the next, which are the trial's own then."""
+    trained = {id(_raw(variable)) for variable in trial.program.model.variables}
+    if not any(id(_raw(variable)) in trained for variable in model.variables):
+        return model
+    record.made.clear()  # of the model that is left
+    try:
+        return keras.models.clone_model(model)
+    except Exception as error:  # a subclassed model, or a layer without a configuration
+        raise NotExportable(
+            f"model() gives layers that it keeps, and they cannot be copied ({error}); make them anew at each call"
+        ) from error
+
+
+def _as_keras_own(model: keras.Model) -> keras.Model:
+    """A functional model of a class of the author's that computes nothing else, as one of Keras's."""
+    kind = type(model)
+    if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
+        return keras.Model(model.input, model.output, name=model.name)
+    return model
+
+
+def _giving_float32(model: keras.Model, example: tuple[Any, ...]) -> keras.Model:
+    """The model, or where that gives narrower floats one around it."""
+    given = keras.tree.map_structure(_symbolic, example[0])
+    outputs = keras.tree.flatten(model(given))
+    if all(str(output.dtype) not in ("float16", "bfloat16") for output in outputs):
+        return model
+    inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example[0])
+    wide = keras.tree.map_structure(
+        lambda tensor: keras.layers.Activation("linear", dtype="float32")(tensor), model(inputs)
+    )
+    return keras.Model(inputs, wide, name=f"{model.name}_float32")
+
+
+def _symbolic(leaf: Any) -> keras.KerasTensor:
+    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))
+
+
+@contextmanager
+def _draws_kept() -> Iterator[None]:
+    """Leave Python's and NumPy's random numbers as they are for whoever asks for a model."""
+    state, numpy_state = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
