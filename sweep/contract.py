@@ -21,6 +21,7 @@ __all__ = [
     "Exported",
     "Exporting",
     "Facts",
+    "Fold",
     "NotExportable",
     "OutOfMemory",
     "Params",
@@ -40,6 +41,15 @@ class Devices:
     simulated: bool = False  # logical CPU devices stand in for the GPUs
 
 
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """The part of the examples that a trial of a cross-validation leaves out of training and validates with."""
+
+    number: int  # from 0
+    of: int  # folds
+    seed: int  # of the cut: all folds of one seed together are the examples, each once
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
     """One trial, as a trainable gets it."""
@@ -54,6 +64,7 @@ class Assignment:
     maximize: bool = False  # whether a larger objective is better
     shared: Path | None = None  # a folder of this node that all workers of the sweep share; None: share nothing
     profile: Path | None = None  # keep a profile of a few steps here
+    fold: Fold | None = None  # of a cross-validation, which cuts the examples anew
     accumulate: int = 1  # micro-batches to split each batch into, on top of the trial's own: it did not fit
 
 

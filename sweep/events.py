@@ -41,6 +41,7 @@ class TrialStarted:
     repeat: int
     time: float  # seconds since 1970, UTC, as everywhere here
     driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
+    fold: int | None = None  # of a cross-validation, from 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ SMALL = {
     "budget": ["budget.epochs=2"],
     "conditions": ["run_cap=3"],
     "epochs": ["parameters.epochs.values=[1, 2]", "parameters.warmup_epochs.value=0"],
+    "folds": ["folds=3", "run_cap=1"],
     "gpus": ["resources.gpus=0", "training.strategy=auto"],
     "hyperband": ["epochs=2", "early_terminate.max_iter=3", "early_terminate.s=1", "run_cap=3"],
     "median": ["epochs=2", "early_terminate.min_iter=1", "early_terminate.min_trials=1"],
@@ -64,7 +65,7 @@ def test_an_example_trains(name: str, results: Path) -> None:
     assert set(trials["status"]) <= {"completed", "pruned", "interrupted"}
     assert "completed" in set(trials["status"])
     expected = spec.trials()
-    assert expected is None or spec.metrics[0].target is not None or len(trials) == expected * spec.repeats
+    assert expected is None or spec.metrics[0].target is not None or len(trials) == expected * spec.trials_each
     for row in trials.to_dict("records"):
         columns = {name: row.get(f"param.{name}") for name in spec.space.names}
         params = {name: value for name, value in columns.items() if value is not None and value == value}

@@ -11,14 +11,15 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data import class_weights, fingerprint, joining, node_cache
-from trainables.data.chunks import Split, split, updates
+from trainables.data import class_weights, fingerprint, folds, joining, node_cache
+from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
+from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
@@ -33,7 +34,7 @@ from trainables.loop.trial import Trial
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
-from trainables.recipe import optimizers, plateau, refusals, schedules
+from trainables.recipe import features, optimizers, plateau, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.updates import Batch, Update
 from trainables.state import attributes, checkpoint, origins, owned
@@ -42,6 +43,10 @@ from trainables.state.origins import Record
 __all__ = ["Batch", "KerasTrainable", "Update"]
 
 VALIDATION_BATCH = 256
+
+PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
+Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
+"""Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
 
 class KerasTrainable(Author):
@@ -52,8 +57,7 @@ class KerasTrainable(Author):
 
     def __init__(self) -> None:
         self._programs = Programs()
-        self._data: tuple[Placement, Reads, Split, Split | None] | None = None
-        self._whole = False  # whether that is all data, joined for training
+        self._data: Loaded | None = None
         self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
         self._seen: attributes.Traces = {}  # and its present values
         self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
@@ -82,18 +86,21 @@ class KerasTrainable(Author):
         )
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
-        whole = bool(options.get("all_data", False))
-        train, validation = self._load(hp, placement, assignment.shared, whole=whole)
+        with precision.policy(dtype):
+            train, validation = self._splits(hp, placement, assignment)
         stopwatch.lap("data")
         batch_size = _batch_size(hp, placement)
+        if isinstance(train, BatchSplit):
+            train.check(batch_size)
         with placement.strategy.scope(), precision.policy(dtype):
             splits = train, validation
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
-        per_epoch = updates(train.size, batch_size)
+        per_epoch = train.updates(batch_size)
         reads: Reads = {}
         with hp.recording(reads):
+            train.visits = Visits.of(hp)
             schedule = self.schedule(hp)
             peak = _peak(hp, batch_size, structure, program)
             validation_batch = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
@@ -108,7 +115,7 @@ class KerasTrainable(Author):
             validation=validation,
             batch_size=batch_size,
             validation_batch_size=max(validation_batch // assignment.accumulate, 1),
-            reads=(self._data[1] if self._data else {}, structure.reads, reads),
+            reads=(self._data[2] if self._data else {}, structure.reads, reads),
             peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, per_epoch),
@@ -216,23 +223,39 @@ class KerasTrainable(Author):
             self.live = live
             self._set_attributes(attributes)
 
-    def _load(
-        self, hp: Hyperparameters, placement: Placement, shared: Path | None, *, whole: bool
-    ) -> tuple[Split, Split | None]:
-        if whole:
+    def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
+        """The data of a trial, which are those of the last one unless it reads other parameters."""
+        cut, held = _cut(assignment), self._data
+        fold = assignment.fold if cut == FOLDS else None
+        if cut == WHOLE:
             refusals.check_unjudged(hp)
-        known = self._data is not None and self._whole is whole
-        if known and self._data is not None and self._data[0] is placement and hp.agree(self._data[1]):
-            return self._data[2:]
-        self._whole = whole
-        self._data = None  # two data sets at once may not fit
+        if held is None or held[:2] != (placement, cut) or not hp.agree(held[2]):
+            del held  # two data sets at once may not fit
+            held = self._data = self._load(hp, placement, assignment)
+        train, validation = held[3:]
+        if fold is None:
+            return train, validation
+        if not isinstance(train, ArraySplit) or not isinstance(validation, ArraySplit):
+            raise TypeError("folds are cut from arrays")
+        rows = folds.cut(train.arrays[1], train.size, fold.number, fold.of, fold.seed)
+        return train.part(rows[0]), validation.part(rows[1])
+
+    def _load(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
+        """Run the author's `data`, or map what another worker of the node has got from it."""
+        self._data = None
         if self._bare is not None:
             self._set_attributes(self._bare)
         before = attributes.of(self, _OWN)
         (train_data, validation_data), reads = node_cache.shared(
-            shared, hp, lambda: self.data(hp), lambda: attributes.changed(before, attributes.of(self, _OWN))
+            assignment.shared,
+            hp,
+            lambda: features.in_place(self, hp, placement.devices[0]),
+            lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
-        if whole:  # one set, of which nothing is held out
+        cut = _cut(assignment)
+        if cut == FOLDS:
+            train_data, validation_data = folds.whole(train_data, validation_data), None
+        elif cut == WHOLE:  # one set, of which nothing is held out
             train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
@@ -240,15 +263,16 @@ class KerasTrainable(Author):
         self._left |= attributes.changed(before, after)
         self._seen = {name: after.get(name) for name in self._left}
         self._bare = self._attributes()
-        train = split(class_weights.apply(train_data, weights), placement.strategy, "training data")
-        validation = None
-        if validation_data is not None:
-            validation = split(validation_data, placement.strategy, "validation data")
+        strategy, validation = placement.strategy, None
+        train = split(class_weights.apply(train_data, weights), strategy, "training data")
+        if cut == FOLDS:
+            validation = split(train_data, strategy, "validation data") if weights else train
+        elif validation_data is not None:
+            validation = split(validation_data, strategy, "validation data")
         self._fingerprint = fingerprint.of(train, validation)
         self.first_example, self.some_targets = train.example(), train.some_targets()
         self.validates = validation is not None
-        self._data = placement, reads, train, validation
-        return train, validation
+        return placement, cut, reads, train, validation
 
     def _prepare(
         self,
@@ -262,7 +286,8 @@ class KerasTrainable(Author):
     ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
-        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example))
+        cut = data[0].changes_shape
+        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example), cut)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
@@ -337,6 +362,13 @@ class KerasTrainable(Author):
 
 
 _OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates"}
+
+
+def _cut(assignment: Assignment) -> str:
+    """How the examples are cut into those that train and those that validate."""
+    if assignment.training.get("all_data", False):
+        return WHOLE
+    return PARTS if assignment.fold is None else FOLDS
 
 
 def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:

@@ -97,6 +97,8 @@ _ABSENT = object()
 
 def _repeats(info: Mapping[str, object]) -> int:
     match info:
+        case {"spec": {"repeats": int(repeats), "folds": int(folds)}}:
+            return repeats * folds
         case {"spec": {"repeats": int(repeats)}}:
             return repeats
     return 1

@@ -38,7 +38,7 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     folder, spec = reopened.folder, reopened.spec
     found = listing.listed(folder)
     configurations = spec.trials()
-    total = None if configurations is None else configurations * spec.repeats
+    total = None if configurations is None else configurations * spec.trials_each
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
         click.echo(document({**dataclasses.asdict(found), "total": total, "written": written}))

@@ -26,7 +26,9 @@ def show_plan(plan: Plan, target: Console) -> None:
     spec, share = plan.spec, plan.devices
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True, highlight=False)
     each = f"{share.cpus:g} CPU" + (f", {share.gpus:g} GPU" if share.gpus else "")
-    repeats = f" ({spec.repeats} repeats of each configuration)" if spec.repeats > 1 else ""
+    times = [f"{spec.folds} folds"] if spec.folds else []
+    times += [f"{spec.repeats} repeats"] if spec.repeats > 1 else []
+    repeats = f" ({' and '.join(times)} of each configuration)" if times else ""
     lines = {
         "trials": f"{_trials(plan)}{repeats}",
         "constraints": _constraints(plan),

@@ -24,7 +24,7 @@ class Limits:
         self._target = spec.metrics[0].target
         self._budget = spec.budget
         caps = [cap for cap in (spec.run_cap, spec.budget.trials) if cap is not None]
-        self.cap = min(caps) * spec.repeats if caps else None  # trials to start, of all sessions
+        self.cap = min(caps) * spec.trials_each if caps else None  # trials to start, of all sessions
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
         self._gpus = gpus

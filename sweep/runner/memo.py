@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from sweep.backends import checkpoint_folders
 from sweep.errors import StoreError
@@ -22,6 +23,8 @@ from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, Trial
 from sweep.space.domains import key
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
+
+_Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
 VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
 """Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
@@ -75,9 +78,9 @@ class Memo:
     """The completed trials of other sweeps that were trained as those of this sweep are."""
 
     def __init__(self, folder: ResultsFolder, info: Mapping[str, object], notice: Callable[[str], None]) -> None:
-        self._folder = ResultsFolder(folder.path.absolute())
+        self._folder, self._folds = ResultsFolder(folder.path.absolute()), _of_spec(info, "folds")
         self._notice = notice
-        self._entries: dict[tuple[str, bool, int], list[_Entry]] = {}  # of trials that differ in their epochs alone
+        self._entries: dict[_Key, list[_Entry]] = {}  # of trials that differ in their epochs alone
         self._unusable: set[Path] = set()  # checkpoints
         self._told: set[tuple[str, str]] = set()
         for other in folders(self._folder.path.parent):
@@ -100,7 +103,7 @@ class Memo:
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
         """The epochs of a trial like this one, which has ``done`` some; or the first of them and a checkpoint."""
         hindrances: list[tuple[_Entry, str]] = []  # the longest shorter trial's first
-        entries = self._entries.get(_key(started.params, started.seed), [])
+        entries = self._entries.get(_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
             if entry.length != epochs and done and not done < entry.length < epochs:
                 continue
@@ -191,27 +194,27 @@ class Memo:
 
     def _index(self, folder: ResultsFolder, info: Mapping[str, object], *, comparable: bool) -> None:
         """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
-        started: dict[int, tuple[Params, int]] = {}
+        started: dict[int, TrialStarted] = {}
         entries: dict[int, _Entry] = {}
         start = 0
         for event, end in store_log.read_with_ends(folder.log):
             start, begun = end, start
             match event:
                 case TrialStarted():
-                    started[event.trial] = event.params, event.seed
+                    started[event.trial] = event
                     entries[event.trial] = _Entry(folder.log, folder.name, event.trial)
                 case EpochReported() if event.trial in entries:
                     if event.epoch == len(entries[event.trial].epochs) + 1:
                         entries[event.trial].epochs.append(begun)
                 case TrialEnded() if event.trial in entries and event.status is not Status.INTERRUPTED:
                     entry = entries.pop(event.trial)
-                    params, seed = started.pop(event.trial)
-                    length = params.get("epochs", _epochs(info))
-                    judged = params.get("lr_schedule") == "plateau"
+                    begun_as = started.pop(event.trial)
+                    length = begun_as.params.get("epochs", _of_spec(info, "epochs"))
+                    judged = begun_as.params.get("lr_schedule") == "plateau"
                     whole = event.status is Status.COMPLETED and not event.at_target
                     if whole and isinstance(length, int) and (comparable or not judged):
                         entry.end, entry.length = begun, length
-                        self._entries.setdefault(_key(params, seed), []).append(entry)
+                        self._entries.setdefault(_key(begun_as, _of_spec(info, "folds")), []).append(entry)
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
@@ -219,10 +222,11 @@ def changed(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
     return _identity(before) != _identity(now)
 
 
-def _key(params: Params, seed: int) -> tuple[str, bool, int]:
-    """The same for trials that differ in their number of epochs alone."""
-    rest = {name: value for name, value in params.items() if name != "epochs"}
-    return key(rest), "epochs" in params, seed
+def _key(started: TrialStarted, folds: object) -> _Key:
+    """The same for trials that differ in their number of epochs alone; folds are those of as many."""
+    rest = {name: value for name, value in started.params.items() if name != "epochs"}
+    fold = None if started.fold is None else (started.fold, folds)
+    return key(rest), "epochs" in started.params, started.seed, fold
 
 
 def _link(source: Path, target: Path) -> None:
@@ -241,9 +245,9 @@ def _link_file(source: str, target: str) -> None:
         shutil.copyfile(source, target)
 
 
-def _epochs(info: Mapping[str, object]) -> object:
+def _of_spec(info: Mapping[str, object], name: str) -> object:
     spec = info["spec"]
-    return spec.get("epochs") if isinstance(spec, Mapping) else None
+    return spec.get(name) if isinstance(spec, Mapping) else None
 
 
 def _doubt(info: Mapping[str, object]) -> str | None:

@@ -113,7 +113,7 @@ def plan(
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
-    trials = None if configurations is None else configurations * spec.repeats
+    trials = None if configurations is None else configurations * spec.trials_each
     searcher = choosing.searcher(spec, folders)
     learn(searcher)
     began = time.monotonic()
@@ -124,7 +124,7 @@ def plan(
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, known = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
-    priced = ENDLESS * spec.repeats if spec.endless else trials
+    priced = ENDLESS * spec.trials_each if spec.endless else trials
     course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
     if isinstance(spec.early_terminate, Own):
         decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))

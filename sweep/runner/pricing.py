@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from sweep.contract import Assignment, Devices
+from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import StoreError, TrainableError
 from sweep.events import EpochReported, Params, TrialEnded
 from sweep.functions import FunctionTrainable
@@ -167,6 +167,7 @@ def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Ass
         devices=devices,
         training=spec.training,
         objective=spec.objectives[0].name,
+        fold=Fold(0, spec.folds, spec.seed) if spec.folds else None,
     )
 
 

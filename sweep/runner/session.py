@@ -206,7 +206,7 @@ def _session(
     pulse: Pulse | None,
 ) -> Outcome:
     info = folder.read_info()
-    searcher = choosing.searcher(spec, job.import_folders, spec.repeats)
+    searcher = choosing.searcher(spec, job.import_folders, spec.trials_each)
     warm_start.learn(searcher, info, view.say)
     scheduler = choosing.scheduler(spec, job.import_folders)
     keeper = CheckpointKeeper(folder.path, spec)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sweep.backends.worker import Order
-from sweep.contract import Assignment, Devices
+from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
 from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted
 from sweep.spec import Spec
@@ -33,18 +33,20 @@ class Terms:
             training=self._spec.training,
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
+            fold=fold(self._spec, started),
         )
         return Order(assignment, decisions, to_beat, known_data)
 
     def start(self, number: int, params: Params) -> TrialStarted:
         """A trial that begins now."""
-        repeat = number % self._spec.repeats
+        repeat, fold = divmod(number % self._spec.trials_each, self._spec.folds or 1)
         return TrialStarted(
             trial=number,
             trial_id=f"{self._spec.name}-{number:05d}",
             params=params,
             seed=self._spec.seed + repeat,
             repeat=repeat,
+            fold=fold if self._spec.folds else None,
             time=time.time(),
         )
 
@@ -78,3 +80,10 @@ class Terms:
                         f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
                     )
         return None
+
+
+def fold(spec: Spec, started: TrialStarted) -> Fold | None:
+    """The part of the examples that a trial of a cross-validation leaves out; folds of one repeat are one cut."""
+    if spec.folds is None or started.fold is None:
+        return None
+    return Fold(started.fold, spec.folds, started.seed)

@@ -17,7 +17,7 @@ from sweep.spec.blocks import Budget, Checkpoint, Metric, Resources, StopWhen
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A sweep. Its numbers of trials count configurations, each of which is trained ``repeats`` times."""
+    """A sweep. Its numbers of trials count configurations, each of which is trained `trials_each` times."""
 
     name: str  # also the name of the results folder
     description: str
@@ -29,6 +29,7 @@ class Spec:
     early_terminate: EarlyTermination
     run_cap: int | None
     repeats: int
+    folds: int | None
     seed: int
     training: Mapping[str, Value]
     resources: Resources
@@ -51,6 +52,11 @@ class Spec:
     def trials(self) -> int | None:
         """The number of configurations to try, None where only time or epochs bound it."""
         return self._trials
+
+    @property
+    def trials_each(self) -> int:
+        """The trials of a configuration: each fold of each repeat."""
+        return self.repeats * (self.folds or 1)
 
     @property
     def endless(self) -> bool:
@@ -79,6 +85,7 @@ class Spec:
             "early_terminate": stopping.to_dict(self.early_terminate),
             "run_cap": self.run_cap,
             "repeats": self.repeats,
+            "folds": self.folds,
             "seed": self.seed,
             "training": dict(self.training),
             "resources": self.resources.model_dump(mode="json"),

@@ -113,6 +113,7 @@ class _Resolution:
             early_terminate=rule,
             run_cap=file.run_cap,
             repeats=file.repeats,
+            folds=file.folds,
             seed=file.seed,
             training=file.training.described(),
             resources=file.resources,

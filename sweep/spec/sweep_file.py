@@ -40,6 +40,7 @@ StartWith: TypeAlias = Annotated[
     tuple[Annotated[dict[str, JsonValue], Field(min_length=1)], ...],
     Field(strict=False, examples=[[{"learning_rate": 1e-3}]]),
 ]
+Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
 LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
@@ -98,6 +99,12 @@ class SweepFile(Block):
     )
     run_cap: Count | None = Field(None, description="Number of configurations to try.")
     repeats: Count = Field(1, description="Trainings per configuration, each with its own seed.")
+    folds: Folds | None = Field(
+        None,
+        description="Cross-validation: each configuration is trained once for each fold, which is left out of training "
+        "and validates; repeats cut anew.",
+        examples=[5],
+    )
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="Seed of the search and of all trials.")
     training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
     resources: Resources = Field(

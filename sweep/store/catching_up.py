@@ -24,7 +24,7 @@ from sweep.store.values import numbers
 
 _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
-_HEAD = frozenset({"sweep", "trial", "trial_id", "repeat", "seed", "status", "status_reason"})
+_HEAD = frozenset({"sweep", "trial", "trial_id", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
 _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 

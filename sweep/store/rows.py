@@ -17,7 +17,7 @@ TRIAL_TEXTS = (
     *("trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
-TRIAL_INTEGERS = ("trial", "repeat", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
+TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 _UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
@@ -63,6 +63,7 @@ class TrialRows:
         self.texts["status_reason"].set(row, "")
         for name, value in (("trial", event.trial), ("repeat", event.repeat), ("seed", event.seed)):
             self.integers[name].set(row, value)
+        self.integers["fold"].set(row, event.fold)
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
         self._paused.set(row, self.pauses_s)

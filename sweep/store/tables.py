@@ -142,6 +142,7 @@ class TableBuilder:
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "repeat": whole["repeat"],
+            "fold": whole["fold"],
             "seed": whole["seed"],
             "status": texts["status"],
             "status_reason": texts["status_reason"],

@@ -55,6 +55,7 @@ def test_only_what_is_missing_is_trained(project: Path) -> None:
         lambda text: text + "seed: 1\n",
         lambda text: text.replace("epochs: 4", "epochs: 3"),
         lambda text: text + "training: {precision: float32}\n",
+        lambda text: text + "folds: 3\n",
         lambda text: text.replace("parameters: {a:", "parameters: {b: {value: 1}, a:"),
     ],
 )
@@ -62,6 +63,17 @@ def test_a_training_that_differs_is_trained(project: Path, change: object) -> No
     run(project)
     watcher = Watcher()
     run(project, change(SECOND), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+
+
+def test_a_fold_is_answered_by_the_same_fold_of_as_many(project: Path) -> None:
+    run(project, FILE + "folds: 2\n")
+    watcher = Watcher()
+    run(project, SECOND + "folds: 2\nrepeats: 2\n", watcher, memo=True)
+    found = answered(watcher)
+    assert [found[number] for number in range(4)] == ["curves/0", "curves/1", None, None]
+    watcher = Watcher()
+    run(project, SECOND.replace("second", "third") + "folds: 3\n", watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
 
 

@@ -21,6 +21,7 @@ sweep: string
 trial: int64
 trial_id: string
 repeat: int64
+fold: int64
 seed: int64
 status: string
 status_reason: string
@@ -101,7 +102,7 @@ def test_a_row_tells_what_became_of_a_trial():
     first, second = told(STORY)
     moment = datetime.fromtimestamp
     assert first == {
-        **{"sweep": "first", "trial": 0, "trial_id": "t0", "repeat": 0, "seed": 0},
+        **{"sweep": "first", "trial": 0, "trial_id": "t0", "repeat": 0, "fold": None, "seed": 0},
         **{"status": "completed", "status_reason": ""},
         **{"param.learning_rate": 1e-3, "param.batch_size": 32, "param.nesterov": True},
         **{"param.optimizer": "sgd", "param.layers": "[8, 4]"},

@@ -40,12 +40,13 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
     model = building.build_model(author, hp, trial.seed)
     if not model.compiled:
         loss, measured = author.loss(hp, model), author.metrics(hp, model)
-        model.compile(author.optimizer(hp), loss, metrics=measured, jit_compile=False)
+        weighed = author.weighted_metrics(hp, model)
+        model.compile(author.optimizer(hp), loss, metrics=measured, weighted_metrics=weighed, jit_compile=False)
     model.optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
     x, y, *weight = class_weights.apply(data, author.class_weights(hp, class_weights.labels_of(data)))
     size, batch, history = len(keras.tree.flatten(x)[0]), int(trial.params["batch_size"]), []
     for epoch in range(1, trial.epochs + 1):
-        order = permutation(size, trial.seed, epoch)
+        order = permutation(size, trial.seed if trial.params.get("shuffle", True) else None, epoch)
         a, b, *c = _rows((x, y, *weight), order)
         seen = model.fit(a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0).history
         v, w, *u = held_out

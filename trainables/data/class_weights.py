@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.sources import DataError, Stream
+from trainables.data.sources import Buckets, DataError, Stream
 
 
 def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
@@ -30,6 +30,9 @@ def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
 
 def labels_of(data: Any) -> Any:
     """All labels of a data set, None where they are a stream."""
+    if isinstance(data, Buckets):
+        labels = [part[1] for part in data.parts]
+        return np.concatenate(labels) if all(np.ndim(part) == 1 for part in labels) else None
     return data[1] if isinstance(data, tuple) and len(data) > 1 else None
 
 
@@ -40,6 +43,10 @@ def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
     """
     if not weights:
         return data
+    if isinstance(data, Buckets):
+        return Buckets(tuple(apply(part, weights) for part in data.parts))
+    if not isinstance(data, tuple | tf.data.Dataset | Stream):
+        raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
     labels = np.array(sorted(weights), np.int64)
     values = np.array([*(weights[int(label)] for label in labels), 1.0], np.float32)
 

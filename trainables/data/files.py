@@ -56,7 +56,7 @@ def tfrecords(
     def parsed(record: tf.Tensor) -> tuple[Any, ...]:
         return example(tf.io.parse_single_example(record, dict(features)))
 
-    return Stream(ordered, size)
+    return Stream(ordered, size, lambda buffer: tfrecords(pattern, features, example, buffer))
 
 
 def _count_records(file: str) -> int:

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from trainables.data import text
+from trainables.data.batches import BatchSplit
+from trainables.data.buckets import BucketSplit
 from trainables.data.chunks import ArraySplit, Split, StreamSplit
 
 LARGEST_BYTES = 2 * 2**30
@@ -31,11 +34,12 @@ def of(*splits: Split | None) -> str | None:
         for block in _blocks(data):
             if block is None:
                 return None
-            left -= block.nbytes
-            if left < 0:
-                return None
-            total.update(f"{block.dtype} {block.shape}".encode())
-            total.update(block.view(np.uint8).data if block.ndim and block.size else block.tobytes())
+            for part in text.content(block):
+                left -= part.nbytes
+                if left < 0:
+                    return None
+                total.update(f"{part.dtype} {part.shape}".encode())
+                total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
     return total.hexdigest()
 
 
@@ -54,6 +58,11 @@ def _blocks(data: Split) -> Iterator[np.ndarray[Any, Any] | None]:
                 rows = max(BLOCK_BYTES // max(leaf.nbytes // len(leaf), 1), 1)
                 for start in range(0, len(leaf), rows):
                     yield np.ascontiguousarray(leaf[start : start + rows])
+        case BucketSplit():
+            for part in data.parts:
+                yield from _blocks(part)
+        case BatchSplit():
+            yield np.frombuffer(data.digest, np.uint8)
         case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
             yield None
         case StreamSplit():

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.sources import DataError, Rows, Stream
+from trainables.data.sources import Buckets, DataError, Rows, Stream
 
 
 def joined(train: Any, validation: Any) -> Any:
@@ -22,6 +22,10 @@ def joined(train: Any, validation: Any) -> Any:
         return train.concatenate(validation)
     if isinstance(train, Stream):
         return _joined_streams(train, validation)
+    if isinstance(train, Buckets):
+        return Buckets((*train.parts, *validation.parts))
+    if kinds[0] != "arrays":
+        raise DataError(f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}")
     if len(train) != len(validation):
         weights = "training" if len(train) > len(validation) else "validation"
         raise DataError(f"all_data joins data of one kind, and only the {weights} data has sample weights")
@@ -32,7 +36,7 @@ def joined(train: Any, validation: Any) -> Any:
 
 
 def _kind(data: Any) -> str:
-    return "arrays" if isinstance(data, tuple | list) else type(data).__name__
+    return "arrays" if isinstance(data, tuple | list) and not isinstance(data, Buckets) else type(data).__name__
 
 
 def _joined_arrays(first: Any, second: Any) -> Any:

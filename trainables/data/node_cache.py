@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads, from_json, to_json
-from trainables.data.sources import DataError, Rows
+from trainables.data.sources import Buckets, DataError, Rows
 
 Loaded: TypeAlias = tuple[Any, Any]
 """Training data and validation data or None, as a trainable's ``data`` returns them."""
@@ -172,6 +172,8 @@ def _described(data: Any, numbers: Iterator[int]) -> Any:
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():
             return {"list": [_described(part, numbers) for part in data]}
+        case Buckets():
+            return {"buckets": _described(data.parts, numbers)}
         case tuple():
             return {"tuple": [_described(part, numbers) for part in data]}
         case _:
@@ -186,6 +188,8 @@ def _mapped(part: Any, home: Path) -> Any:
             return np.load(home / f"{part}.npy", mmap_mode="c")
         case {"dict": items}:
             return {name: _mapped(item, home) for name, item in items.items()}
+        case {"buckets": parts}:
+            return Buckets(_mapped(parts, home))
         case {"list": items}:
             return [_mapped(item, home) for item in items]
         case _:

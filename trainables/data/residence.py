@@ -55,6 +55,8 @@ def aliasable(leaf: Any) -> bool:
 
 def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     """An uninitialised array that `place` need not copy for a CPU device."""
+    if dtype.hasobject:
+        return np.empty(shape, dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     raw = np.empty(size + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
@@ -62,7 +64,9 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def nbytes(leaf: Any) -> int:
-    """Bytes of an array, or of what looks like one."""
+    """Bytes of an array, or of what looks like one; of texts those of their characters."""
+    if np.dtype(leaf.dtype).hasobject:
+        return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
 
 SHUFFLE_BUFFER = 10_000
 
@@ -28,6 +30,12 @@ class Rows:
         return self.shape[0]
 
 
+class Buckets(NamedTuple):
+    """Examples of different shapes in parts of one shape each: no batch is of more than one part."""
+
+    parts: tuple[Any, ...]  # (x, y) or (x, y, sample_weight) each
+
+
 @dataclass(frozen=True)
 class Stream:
     """Examples that can only be read one after the other.
@@ -38,14 +46,43 @@ class Stream:
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
+    buffered: Callable[[int], Stream] | None = None  # the same with a shuffle buffer of so many examples
 
     def map(self, function: Callable[..., Any]) -> Stream:
         """The same examples, each changed by ``function(x, y, ...)``."""
-        return Stream(lambda seed, epoch: self.ordered(seed, epoch).map(function, tf.data.AUTOTUNE), self.size)
+        again = self.buffered
+        return Stream(
+            lambda seed, epoch: self.ordered(seed, epoch).map(function, tf.data.AUTOTUNE),
+            self.size,
+            None if again is None else lambda buffer: again(buffer).map(function),
+        )
 
 
-def from_dataset(dataset: tf.data.Dataset) -> Stream:
-    """A `tf.data.Dataset` of single examples, shuffled in a buffer of 10,000; raises DataError if it is endless."""
+@dataclass(frozen=True)
+class Visits:
+    """In which order the epochs of a trial visit its training examples."""
+
+    shuffle: bool = True  # False: as they were given, epoch after epoch
+    buffer: int | None = None  # of a stream's shuffle; None: its own
+
+    @classmethod
+    def of(cls, hp: Hyperparameters) -> Visits:
+        """As ``shuffle`` and ``shuffle_buffer`` say; raises ValueError or TypeError."""
+        shuffle = hp.flag("shuffle", default=True)
+        if "shuffle_buffer" not in hp:
+            return cls(shuffle)
+        buffer = hp.integer("shuffle_buffer")
+        if buffer < 1:
+            raise ValueError(f"shuffle_buffer is {buffer}, expected at least 1")
+        if not shuffle:
+            raise ValueError(
+                "shuffle is false and there is a shuffle_buffer, which would have no effect; leave out one"
+            )
+        return cls(shuffle, buffer)
+
+
+def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stream:
+    """A `tf.data.Dataset` of single examples, shuffled in a buffer of so many; raises DataError if it is endless."""
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY:
         raise DataError("an endless dataset, expected one epoch of it; use take(n)")
@@ -56,9 +93,9 @@ def from_dataset(dataset: tf.data.Dataset) -> Stream:
     def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
-        return dataset.shuffle(min(known or SHUFFLE_BUFFER, SHUFFLE_BUFFER), seed=mixed(seed, epoch))
+        return dataset.shuffle(min(known or buffer, buffer), seed=mixed(seed, epoch))
 
-    return Stream(ordered, known)
+    return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:

@@ -21,11 +21,11 @@ from trainables.loop.fit_program import FitProgram
 from trainables.loop.program import Program
 from trainables.loop.update import Graph, Recipe
 from trainables.numbers.draws import Draws
-from trainables.recipe import optimizers, refusals
+from trainables.recipe import features, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import origins, owned, scope
+from trainables.state import origins, owned, scope, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
 
@@ -49,9 +49,13 @@ def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
     random.seed(seed)
     np.random.seed(seed)
     keras_corrections.number_layers_anew()
-    model = author.model(hp)
+    with weights.read_once():
+        model = author.model(hp)
     if not isinstance(model, keras.Model):
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
+    if type(author).features is not Author.features and not features.are_cached(author, hp):
+        front = features.in_front(author, hp)
+        model = model if front is None else features.joined(front, model, author.first_example[0])
     if not model.built and type(model).call is not keras.Model.call:
         model(keras.tree.map_structure(_symbolic, author.first_example[0]))
     _freeze(model, hp)
@@ -80,6 +84,9 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             optimizer = optimizer or author.optimizer(hp)
         if compiled is None:
             options = stepping.options(author, hp, model)
+            weighted = author.weighted_metrics(hp, model)
+            if weighted is not None:
+                options["weighted_metrics"] = weighted
             loss_weights = author.loss_weights(hp)
         else:
             options, loss_weights = compiled, {}
@@ -207,7 +214,11 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
     if type(model).compile is not keras.Model.compile:  # it has what it needs, in its own way
         return {"optimizer": next((v for v in vars(model).values() if isinstance(v, keras.optimizers.Optimizer)), None)}
     kind = type(author)
-    both = [name for name in ("optimizer", "loss", "metrics") if getattr(kind, name) is not getattr(Author, name)]
+    both = [
+        name
+        for name in ("optimizer", "loss", "metrics", "weighted_metrics")
+        if getattr(kind, name) is not getattr(Author, name)
+    ]
     if both:
         raise refusals.Refused(
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
@@ -237,4 +248,4 @@ def _freeze(model: keras.Model, hp: Hyperparameters) -> None:
 
 
 def _symbolic(leaf: Any) -> keras.KerasTensor:
-    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=str(leaf.dtype))
+    return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.chunks import Split, updates
+from trainables.data.chunks import BatchSplit, BucketSplit, Split
 from trainables.loop import profile
 from trainables.loop.program import Trained, scalars
 from trainables.loop.update import Recipe
@@ -74,6 +74,9 @@ class FitProgram:
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model, replicas = self.model, strategy.num_replicas_in_sync
+        for data in (train, validation):
+            if data is not None:
+                _refuse_data(data, replicas)
         refusals.check_fit(model, replicas, validates=validation is not None)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
@@ -146,12 +149,12 @@ class FitProgram:
 
         one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
-        count = updates(data.size, batch_size)
+        count = data.updates(batch_size)
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
 
     def _batches(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> Iterator[Any]:
-        update = (epoch - 1) * updates(data.size, batch_size)
+        update = (epoch - 1) * data.updates(batch_size)
         for chunk in data.chunks(batch_size, seed, epoch):
             tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
@@ -241,6 +244,15 @@ class _Passed(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         self._callback.on_train_batch_end(batch, logs)
+
+
+def _refuse_data(data: Split, replicas: int) -> None:
+    texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
+    if isinstance(data, BucketSplit) and len(data.parts) > 1:
+        raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
+    if replicas > 1 and (texts or isinstance(data, BatchSplit)):
+        what = "texts" if texts else "the batches of a PyDataset"
+        raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:

@@ -59,12 +59,12 @@ class Program:
 
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
-        empty = self._arguments(next(train.chunks(1, None, 0)), np.zeros(0), batch_size=1, seed=0, first=0)
-        self.train_chunk(*empty, self._graph.zeros(training=True))
+        kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in train.kinds()]
+        self._trace(self.train_chunk, kinds, training=True, loose=train.changes_shape)
         if validation is not None:
-            chunk, none = next(validation.chunks(1, None, 0)), tf.constant(0)
-            zeros = self._graph.zeros(training=False)
-            self.evaluate_chunk(chunk.tensors, tf.constant(chunk.order), none, none, none, none, zeros)
+            none = tf.constant(0)
+            kinds = [(kind.tensors, tf.constant(kind.order), *[none] * 4) for kind in validation.kinds()]
+            self._trace(self.evaluate_chunk, kinds, training=False, loose=validation.changes_shape)
         if any(self._graph.measures(training=training) for training in (True, False)):
             self._read_metrics()
         scale = self.loss_scale.variables if self.loss_scale else []
@@ -81,6 +81,12 @@ class Program:
                 additivity.check(model, self._graph.losses, examples, self.state.rewind)
                 additivity.check_metrics(model, strategy, examples, read, self.state.rewind)
             self._graph.check(examples, self.state.rewind)
+
+    def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
+        """One trace, of the shapes that all kinds of chunks have in common; ``loose``: their lengths are not."""
+        if loose:
+            function.get_concrete_function(*common(kinds), self._graph.zeros(training=training))
+        function(*kinds[0], self._graph.zeros(training=training))
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""
@@ -130,7 +136,7 @@ class Program:
     def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
         """The loss and metrics over a whole data set, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
-        sums, done = self._graph.zeros(training=False), epoch * updates(data.size, batch_size)
+        sums, done = self._graph.zeros(training=False), epoch * data.updates(batch_size)
         average = self.average
         if average:
             average.swap()
@@ -158,6 +164,18 @@ class Program:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         found = self._read_metrics() if self._graph.measures(training=training) else {}
         return scalars({name: value.numpy() for name, value in found.items()})
+
+
+def common(kinds: Sequence[Any]) -> Any:
+    """The types of arguments, each dimension unknown that is not the same in all kinds, and of vectors always."""
+
+    def of(*values: Any) -> Any:
+        first, *rest = (tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else v._type_spec for v in values)
+        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order, and its rates
+            return tf.TensorSpec([None], first.dtype)
+        return first.most_specific_common_supertype(rest)
+
+    return tf.nest.map_structure(of, *kinds)
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -51,6 +51,14 @@ class Author:
         """
         raise NotImplementedError(f"{type(self).__name__} defines no model(self, hp)")
 
+    def features(self, hp: Hyperparameters) -> keras.Model | None:
+        """A frozen model in front of the one that is trained: `model` then takes its outputs as inputs.
+
+        It is applied to the arrays of `data` once per node and set of parameters that it reads, without dropout and the
+        like. Where `augment` is overridden, or ``cache_features`` is false, it is part of the graph instead.
+        """
+        return None
+
     def loss(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Anything that `Model.compile` takes; by default crossentropy for labels and squared error for numbers.
 
@@ -62,6 +70,10 @@ class Author:
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
         return losses.default_metrics(self.some_targets, model)
+
+    def weighted_metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
+        """Metrics that take the sample weights, as the argument of `Model.compile`; by default none."""
+        return None
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""

@@ -51,7 +51,8 @@ class Slice:
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
         """The sum over the global batch of what each slice counts under ``name``."""
-        count = self.counts[name] = tf.stop_gradient(count)
+        own = count if self.real is None else tf.where(self.real, count, tf.zeros_like(count))
+        count = self.counts[name] = tf.stop_gradient(own)
         if self.totals is not None:
             return self.totals[name]
         return sum_over_replicas([count])[0]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import chunks, residence
+from trainables.data import ahead, chunks, residence
 from trainables.data.chunks import ArraySplit, DataError, Split
 from trainables.data.node_cache import shared
 
@@ -86,7 +86,7 @@ def test_batches_do_not_depend_on_where_the_data_lies(
     (mapped, _), _ = shared(folder, Hyperparameters({}), lambda: (arrays, None))
     mirrored = chunks.split(mapped, _two(), "training data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "CHUNK_BYTES", chunk_rows * 26)
+        patch.setattr(ahead, "CHUNK_BYTES", chunk_rows * 26)
         splits = [
             ArraySplit(arrays, ONE, resident_bytes=0),
             chunks.split(mapped, ONE, "training data"),
@@ -104,7 +104,7 @@ def _read_only(leaf: np.memmap[Any, Any]) -> Any:
 
 
 def test_large_data_comes_in_chunks_of_whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainables.data.chunks.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
     large = ArraySplit((X, Y), ONE, resident_bytes=8)
     assert [len(chunk.order) for chunk in large.chunks(4, 3, 1)] == [4, 4, 2]
 
@@ -180,7 +180,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
                 second_is_made.set()
             return X[rows]
 
-    monkeypatch.setattr("trainables.data.chunks.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
     split = ArraySplit((Watched(), Y), ONE, resident_bytes=0)
     split.example()
     chunks = split.chunks(4, 3, 1)
@@ -196,7 +196,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
 
 
 def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainables.data.chunks.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
     x = X.copy()
     gone = weakref.ref(x)
     split = ArraySplit((x, Y), ONE, resident_bytes=0)
@@ -282,10 +282,11 @@ def test_batches_that_were_taken_apart_are_examples() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ((np.array([["a"], ["b"]]), np.zeros(2)), "an array of texts, expected numbers; .*StringLookup"),
-        ((np.array(["a", "b"], object), np.zeros(2)), "an array of texts"),
-        (tf.data.Dataset.from_tensor_slices((["a", "b"], [0, 1])), "a dataset of texts, .*TextVectorization"),
-        ((np.array([[1], [1, 2]], object), np.zeros(2)), r"pad them: keras\.utils\.pad_sequences"),
+        ((np.zeros(2), np.array([["a"], ["b"]])), "an array of texts as targets or weights, .*StringLookup"),
+        ((np.zeros(2), np.array(["a", "b"], object)), "an array of texts"),
+        ((np.array(["a", None], object), np.zeros(2)), r"None \(NoneType\) in row 1 of an array of texts"),
+        (tf.data.Dataset.from_tensor_slices(([0, 1], ["a", "b"])), "a dataset with texts as targets .*StringLookup"),
+        ((np.array([[1], [1, 2]], object), np.zeros(2)), r"pad them: trainables\.data\.sequences\.buckets"),
     ],
 )
 def test_texts_and_rows_of_several_lengths_say_the_way_out(wrong: Any, message: str) -> None:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from small import Small, assignment, train
 
 from trainables.data.joining import joined
-from trainables.data.sources import DataError, Rows, Stream
+from trainables.data.sources import Buckets, DataError, Rows, Stream
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras
@@ -72,3 +72,11 @@ def test_a_trial_on_all_data_has_no_validation() -> None:
     assert train(trainable, assignment(epochs=1))[-1].metrics == both[-1].metrics
     with pytest.raises(Refused, match="lr_schedule plateau waits for the validation"):
         trainable.begin(assignment(training={"all_data": True}, lr_schedule="plateau"))
+
+
+def test_buckets_are_joined_and_batches_are_not() -> None:
+    part = (np.zeros((2, 3)), np.zeros(2))
+    assert len(joined(Buckets((part,)), Buckets((part, part))).parts) == 3
+    batches = type("Batches", (), {})
+    with pytest.raises(DataError, match="a Batches"):
+        joined(batches(), batches())

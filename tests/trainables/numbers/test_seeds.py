@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from trainables.numbers.seeds import seeded
+
+
+def test_draws_inside_are_not_seen_outside() -> None:
+    random.seed(1)
+    np.random.seed(1)
+    expected = random.random(), np.random.random()
+    random.seed(1)
+    np.random.seed(1)
+    with seeded(5):
+        inside = random.random(), np.random.random()
+    assert (random.random(), np.random.random()) == expected != inside
+    with seeded(5):
+        assert (random.random(), np.random.random()) == inside

@@ -1,0 +1,82 @@
+"""Chunks of an epoch, each made while the one before trains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+from trainables.data import residence
+
+CHUNK_BYTES = 64 * 2**20
+GATHER_ROWS = 4096
+
+Epoch: TypeAlias = tuple[int, int | None, int]  # batch size, seed, number
+Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Examples on the devices and the order to visit them in."""
+
+    tensors: Any  # per replica under a mirrored strategy
+    order: Order
+
+
+class Ahead:
+    """Has the next chunk made while the present one is used, and a shuffled epoch's first after the last before it.
+
+    ``make(batch_size, seed, epoch)`` may not hold the split: a circle would keep its data in memory.
+    """
+
+    def __init__(self, make: Callable[[int, int | None, int], Iterator[Chunk]]) -> None:
+        self._make = make
+        self._pool = ThreadPoolExecutor(1, "data")
+        self._begun: tuple[Epoch, Iterator[Chunk], Future[Chunk | None]] | None = None
+
+    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
+        _, chunks, coming = self._begin((batch_size, seed, epoch))
+        self._begun = None
+        while (chunk := coming.result()) is not None:
+            coming = self._pool.submit(next, chunks, None)
+            yield chunk
+            del chunk
+        if seed is not None:
+            self._begun = self._begin((batch_size, seed, epoch + 1))
+
+    def _begin(self, epoch: Epoch) -> tuple[Epoch, Iterator[Chunk], Future[Chunk | None]]:
+        if self._begun is not None and self._begun[0] == epoch:
+            return self._begun
+        self._begun = None
+        chunks = self._make(*epoch)
+        return epoch, chunks, self._pool.submit(next, chunks, None)
+
+
+def updates(size: int, batch_size: int) -> int:
+    """Optimizer updates of one epoch, the last partial batch included."""
+    return -(-size // batch_size)
+
+
+def chunk_rows(row_bytes: int, batch_size: int) -> int:
+    """Rows of one chunk: whole batches."""
+    return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
+
+
+def take(leaf: Any, rows: Order) -> np.ndarray[Any, Any]:
+    """Rows of an array in this order, read in ascending order, which is kind to memory maps and disks."""
+    target = residence.empty((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
+    places = np.argsort(rows, kind="stable")
+    for start in range(0, len(rows), GATHER_ROWS):
+        some = places[start : start + GATHER_ROWS]
+        target[some] = leaf[rows[some]]
+    return target
+
+
+def in_order(arrays: Any, strategy: tf.distribute.Strategy) -> Chunk:
+    """A chunk of arrays that nobody else holds, visited as they are."""
+    count = len(tf.nest.flatten(arrays)[0])
+    return Chunk(residence.put(arrays, strategy, given_away=True), np.arange(count, dtype=np.int32))

@@ -1,0 +1,167 @@
+"""Batches by their index: a `keras.utils.PyDataset`, which makes them in threads or processes of its own."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainables.data import checks, residence, text
+from trainables.data.ahead import Chunk, in_order, updates
+from trainables.data.sources import DataError, Visits, mixed, permutation
+from trainables.numbers.seeds import seeded
+
+
+class BatchSplit:
+    """The batches of a `PyDataset`, whole; an epoch visits them in an order drawn from (seed, epoch).
+
+    They are read once beforehand, to know how many examples there are. What ``on_epoch_end`` changes is made anew from
+    the data set as it was given, with `random` and `np.random` seeded from (seed, epoch), so that an epoch is the same
+    whichever were trained before.
+    """
+
+    changes_shape = True
+
+    def __init__(self, dataset: keras.utils.PyDataset, strategy: tf.distribute.Strategy) -> None:
+        self._strategy, self._read = strategy, _Reader(dataset)
+        self.visits = Visits()
+        count = dataset.num_batches
+        if not count:
+            raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
+        total = hashlib.blake2b(digest_size=16)
+        self._sizes: list[int] = []
+        kinds: dict[str, Any] = {}
+        with seeded(0):
+            for batch in self._read.batches(dataset, range(count)):
+                self._sizes.append(len(tf.nest.flatten(batch)[0]))
+                kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
+                for leaf in tf.nest.flatten(batch):
+                    total.update(f"{leaf.dtype} {leaf.shape}".encode())
+                    for part in text.content(leaf):
+                        total.update(np.ascontiguousarray(part).tobytes())
+        self._kinds = list(kinds.values())
+        with seeded(1):
+            again = _examples(dataset[0])
+        if not all(map(np.array_equal, tf.nest.flatten(self._kinds[0]), tf.nest.flatten(again))):
+            raise DataError("batch 0 of the PyDataset is another one when it is asked again; draw in augment() instead")
+        self.digest = total.digest()
+        self.size = sum(self._sizes)
+
+    def check(self, batch_size: int) -> None:
+        """Raise DataError where the batches are not those of the trial's batch size."""
+        largest = max(self._sizes)
+        if (largest != batch_size and len(self._sizes) > 1) or largest > batch_size:
+            raise DataError(
+                f"training data: a PyDataset with batches of {largest}, the batch size is {batch_size}; make them of "
+                'hp.integer("batch_size", 32) examples'
+            )
+
+    def updates(self, batch_size: int) -> int:
+        """Batches of an epoch."""
+        return sum(updates(size, batch_size) for size in self._sizes)
+
+    def kinds(self) -> list[Chunk]:
+        """A chunk of each kind of shapes, as the loop will meet them."""
+        return [in_order(batch, self._strategy) for batch in self._kinds]
+
+    def example(self) -> Any:
+        """The first example, as a batch of one."""
+        return self.examples(1)
+
+    def examples(self, count: int) -> Any:
+        """The first examples of the first batch."""
+        return tf.nest.map_structure(lambda leaf: text.as_tensor(leaf[:count]), self._kinds[0])
+
+    def some_targets(self) -> Any:
+        """The targets of the first batch."""
+        return self._kinds[0][1]
+
+    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
+        """One epoch, a batch a chunk."""
+        order = permutation(len(self._sizes), seed if self.visits.shuffle else None, epoch)
+        for batch in self._read.batches(self._read.at(seed, epoch), order):
+            yield in_order(batch, self._strategy)
+
+
+class _Reader:
+    """Reads batches of a data set at any epoch, some ahead of their use."""
+
+    def __init__(self, dataset: keras.utils.PyDataset) -> None:
+        kind = type(dataset)
+        self._turns = kind.on_epoch_end is not keras.utils.PyDataset.on_epoch_end
+        self._given = dataset
+        self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
+        self._pool: tuple[Executor, keras.utils.PyDataset] | None = None
+
+    def at(self, seed: int | None, epoch: int) -> keras.utils.PyDataset:
+        """The data set as it is in an epoch (from 1); without a seed as it was given."""
+        if seed is None or not self._turns:
+            return self._given
+        dataset, (its_seed, done) = self._present
+        if its_seed != seed or done > epoch - 1:
+            dataset, done = copy.deepcopy(self._given), 0
+        for before in range(done + 1, epoch):
+            with seeded(mixed(seed, before)):
+                dataset.on_epoch_end()
+        self._present = dataset, (seed, epoch - 1)
+        return dataset
+
+    def batches(self, dataset: keras.utils.PyDataset, numbers: Any) -> Iterator[Any]:
+        """These batches in this order."""
+        if dataset.workers <= 1 and not dataset.use_multiprocessing:
+            yield from (_examples(dataset[int(number)]) for number in numbers)
+            return
+        pool = self._pool_of(dataset)
+        coming: deque[Future[Any]] = deque()
+        for number in numbers:
+            task: Callable[[int], Any] = _held_batch if dataset.use_multiprocessing else dataset.__getitem__
+            coming.append(pool.submit(task, int(number)))
+            if len(coming) > max(dataset.max_queue_size, dataset.workers):
+                yield _examples(coming.popleft().result())
+        yield from (_examples(future.result()) for future in coming)
+
+    def _pool_of(self, dataset: keras.utils.PyDataset) -> Executor:
+        if self._pool is not None and (self._pool[1] is dataset and not (self._turns and dataset.use_multiprocessing)):
+            return self._pool[0]
+        if self._pool is not None:
+            self._pool[0].shutdown(wait=False)
+        pool: Executor
+        if dataset.use_multiprocessing:  # a fork of a process that runs TensorFlow may hang
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))
+        else:
+            pool = ThreadPoolExecutor(dataset.workers, "batches")
+        self._pool = pool, dataset
+        return pool
+
+
+_held: list[keras.utils.PyDataset] = []  # in a process of a pool
+
+
+def _hold(dataset: keras.utils.PyDataset) -> None:
+    _held[:] = [dataset]
+
+
+def _held_batch(number: int) -> Any:
+    return _held[0][number]
+
+
+def _examples(batch: Any) -> Any:
+    if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
+        raise DataError(f"a PyDataset of {type(batch).__name__}, expected batches (x, y) or (x, y, sample_weight)")
+    return tf.nest.map_structure(_owned, checks.arrays_of(tuple(batch)))
+
+
+def _owned(leaf: Any) -> Any:
+    """A copy that a device may keep: the next batch may be written into the same memory."""
+    own = residence.empty(leaf.shape, leaf.dtype)
+    own[...] = leaf
+    return own

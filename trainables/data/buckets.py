@@ -1,0 +1,112 @@
+"""Examples of different lengths: batches of one bucket each, whose lengths are the bucket's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from trainables.data import residence
+from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take
+from trainables.data.arrays import ArraySplit, Placed
+from trainables.data.sources import Buckets, DataError, Visits, permutation
+
+
+class BucketSplit:
+    """Buckets of examples; the loop's graphs are traced once, for all of their lengths.
+
+    An epoch shuffles the examples of each bucket and then the batches of all, both from (seed, epoch). The last
+    batch of each bucket may be a partial one.
+    """
+
+    changes_shape = True
+
+    def __init__(self, buckets: Buckets, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
+        self.parts = [ArraySplit(part, strategy, resident_bytes) for part in buckets.parts]
+        if not self.parts:
+            raise DataError("no bucket, expected at least one")
+        for part in self.parts[1:]:
+            if _kind(part.arrays) != _kind(self.parts[0].arrays):
+                raise DataError(f"buckets of {_kind(self.parts[0].arrays)} and {_kind(part.arrays)}, expected one kind")
+        self.size = sum(part.size for part in self.parts)
+        self._visits = Visits()
+        leaves = [leaf for part in self.parts for leaf in part.leaves()]
+        arrays = [part.arrays for part in self.parts]
+        self._placed = [Placed(each, strategy, residence.fits(leaves, strategy, resident_bytes)) for each in arrays]
+        self._ahead = Ahead(partial(_gathered, arrays, strategy))
+
+    @property
+    def visits(self) -> Visits:
+        """The order of its epochs; raises DataError for a buffer, which arrays need not."""
+        return self._visits
+
+    @visits.setter
+    def visits(self, visits: Visits) -> None:
+        self.parts[0].visits = visits
+        self._visits = visits
+
+    def updates(self, batch_size: int) -> int:
+        """Batches of an epoch."""
+        return sum(part.updates(batch_size) for part in self.parts)
+
+    def kinds(self) -> list[Chunk]:
+        """A chunk of each kind of shapes, as the loop will meet them."""
+        return [next(part.chunks(1, None, 0)) for part in self.parts]
+
+    def example(self) -> Any:
+        """The first example of the first bucket, as a batch of one."""
+        return self.examples(1)
+
+    def examples(self, count: int) -> Any:
+        """The first examples of the first bucket."""
+        return self.parts[0].examples(count)
+
+    def some_targets(self) -> Any:
+        """The targets of the first examples of the first bucket."""
+        return self.parts[0].some_targets()
+
+    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
+        """One epoch: batches that follow each other in one bucket are a chunk."""
+        seed = seed if self._visits.shuffle else None
+        if not self._placed[0].fits:
+            return self._ahead.chunks(batch_size, seed, epoch)
+        found = runs([part.size for part in self.parts], batch_size, seed, epoch)
+        return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
+
+
+def runs(sizes: list[int], batch_size: int, seed: int | None, epoch: int) -> Iterator[tuple[int, Order]]:
+    """The buckets and rows of whole batches in the order of an epoch; each but a run's last is of ``batch_size``."""
+    orders = [permutation(size, None if seed is None else seed + i, epoch) for i, size in enumerate(sizes)]
+    batches = [
+        (bucket, order[start : start + batch_size])
+        for bucket, order in enumerate(orders)
+        for start in range(0, len(order), batch_size)
+    ]
+    run: list[Order] = []
+    numbers = permutation(len(batches), seed, epoch)
+    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
+        bucket, rows = batches[number]
+        run.append(rows)
+        if following is None or batches[following][0] != bucket or len(rows) < batch_size:
+            yield bucket, np.concatenate(run)
+            run = []
+
+
+def _gathered(
+    arrays: list[Any], strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, epoch: int
+) -> Iterator[Chunk]:
+    sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
+    for bucket, rows in runs(sizes, batch_size, seed, epoch):
+        row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
+        step = chunk_rows(row_bytes, batch_size)
+        for start in range(0, len(rows), step):
+            some = rows[start : start + step]
+            yield in_order(tf.nest.map_structure(lambda leaf: take(leaf, some), arrays[bucket]), strategy)  # noqa: B023 - used at once
+
+
+def _kind(arrays: Any) -> str:
+    """What must be alike in all buckets, in words."""
+    return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))

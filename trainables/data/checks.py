@@ -1,0 +1,92 @@
+"""Whether what an author's `data` returned can be trained on, and what to do where it cannot."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from trainables.data import text
+from trainables.data.sources import DataError, Rows
+
+PADDING = (
+    "where examples differ in length, pad them: trainables.data.sequences.buckets(rows, y), or in a dataset "
+    "map(lambda x, y: (tf.pad(x, [[0, longest - tf.shape(x)[0]]]), y)), and mask with Embedding(mask_zero=True) or "
+    "Masking()"
+)
+
+
+def arrays_of(arrays: Any) -> Any:
+    """(x, y) or (x, y, sample_weight) as arrays of one length; texts as bytes. Raises DataError."""
+    x, *others = arrays
+    arrays = (
+        tf.nest.map_structure(partial(_as_array, may_be_text=True), x),
+        *(tf.nest.map_structure(_as_array, other) for other in others),
+    )
+    sizes = {len(leaf) for leaf in tf.nest.flatten(arrays)}
+    if len(sizes) != 1 or not min(sizes):
+        raise DataError(f"arrays of {sorted(sizes)} examples, expected one common number above 0")
+    return arrays
+
+
+def _as_array(leaf: Any, *, may_be_text: bool = False) -> Any:
+    """NumPy's arrays and what slices like them as they are; tensors and data frames by their own conversion."""
+    if hasattr(leaf, "numpy") or hasattr(leaf, "to_numpy"):
+        leaf = leaf.numpy() if hasattr(leaf, "numpy") else leaf.to_numpy()
+    sliceable = all(hasattr(leaf, part) for part in ("shape", "dtype", "__getitem__"))
+    if not (sliceable or isinstance(leaf, Rows)) or hasattr(leaf, "toarray"):  # that of a sparse matrix
+        raise DataError(f"a {type(leaf).__name__} within it, expected arrays, or dicts and tuples of arrays")
+    if not leaf.shape:
+        raise DataError("an array without axes, expected one row an example")
+    if text.is_text(leaf):
+        if may_be_text:
+            return text.as_bytes(leaf)
+        raise DataError(
+            "an array of texts as targets or weights, expected numbers; map labels to numbers in data(): names, y = "
+            "np.unique(y, return_inverse=True), or keras.layers.StringLookup"
+        )
+    if leaf.dtype.hasobject:
+        shape = tuple(leaf.shape)
+        raise DataError(f"Python objects of shape {shape}, expected numbers; do the rows differ in shape? {PADDING}")
+    return leaf
+
+
+def specs(element: Any) -> None:
+    """Raise DataError for a dataset whose elements are no examples."""
+    if not isinstance(element, tuple) or not 2 <= len(element) <= 3:
+        raise DataError(
+            f"a dataset of {type(element).__name__} elements, expected tuples (x, y) or (x, y, sample_weight)"
+        )
+    found = tf.nest.flatten(element)
+    shapes = [s.shape for s in found if isinstance(s, tf.TensorSpec)]
+    if len(shapes) < len(found):
+        raise DataError(f"sparse or ragged tensors, expected dense ones of one shape; {PADDING}")
+    if any(spec.dtype == tf.string for spec in tf.nest.flatten(element[1:])):
+        raise DataError(
+            "a dataset with texts as targets or weights, expected numbers; map them in data(): "
+            "dataset.map(lambda x, y: (x, number(y))) with number = keras.layers.StringLookup(...)"
+        )
+    if all(shape.rank and shape[0] is None for shape in shapes):
+        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
+
+
+def unknown(data: Any) -> str:
+    """What is wrong with something that is no data set, in words."""
+    kind = type(data)
+    home = kind.__module__.partition(".")[0]
+    if home == "torch":
+        return (
+            f"a {home} {kind.__name__}, whose batches and order are its own; expected examples: hand over its dataset "
+            "as arrays (np.stack), or as a keras.utils.PyDataset that reads one batch of it for each index"
+        )
+    if home == "datasets":
+        return (
+            f"a {home}.{kind.__name__}, expected trainables.data.huggingface.columns(dataset, inputs=..., target=...)"
+        )
+    if hasattr(data, "__next__") or (hasattr(data, "__iter__") and not hasattr(data, "__len__")):
+        return (
+            f"a {kind.__name__}, which can be read once and in one order; expected arrays, or "
+            "tf.data.Dataset.from_generator(function, output_signature=...), which calls the function for each epoch"
+        )
+    return f"{kind.__name__}, expected (x, y), (x, y, sample_weight) or a tf.data.Dataset of examples"

@@ -1,0 +1,74 @@
+"""A Hugging Face `datasets.Dataset`, for an author's `data`: its columns as inputs and targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainables.data import text
+from trainables.data.sources import DataError, Rows
+
+BLOCK_ROWS = 1024
+
+
+def columns(
+    dataset: Any, inputs: str | Sequence[str], target: str, sample_weight: str | None = None
+) -> tuple[Any, ...]:
+    """The columns of a `datasets.Dataset` as (x, y) or (x, y, sample_weight).
+
+    ``inputs``: one column, or several, which become a dict of arrays by their names. Numbers, lists of one length and
+    pictures of one size are read block by block and written down once; texts become arrays of texts. Raises DataError
+    for other objects, missing columns, nulls and lists of several lengths.
+    """
+    if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
+        raise DataError(f"a {type(dataset).__name__}, expected a datasets.Dataset")
+    if isinstance(dataset, dict):
+        raise DataError(f"a {type(dataset).__name__} with the splits {', '.join(dataset)}; expected one of them")
+    if not hasattr(dataset, "__len__"):
+        raise DataError(f"a {type(dataset).__name__}, which is read as a stream; load it without streaming=True")
+    if not len(dataset):
+        raise DataError("a dataset without a row, expected at least one")
+    names = [inputs] if isinstance(inputs, str) else list(inputs)
+    wanted = [*names, target, *([sample_weight] if sample_weight else [])]
+    missing = [name for name in wanted if name not in dataset.column_names]
+    if missing:
+        raise DataError(
+            f"no column {', '.join(map(repr, missing))} in the dataset; it has: {', '.join(dataset.column_names)}"
+        )
+    found = {name: _column(dataset.select_columns([name]), name) for name in wanted}
+    x = found[inputs] if isinstance(inputs, str) else {name: found[name] for name in names}
+    return (x, *(found[name] for name in wanted[len(names) :]))
+
+
+def _column(dataset: Any, name: str) -> Any:
+    first = _block(dataset, name, 0, 1)
+    if text.is_text(first):
+        return np.concatenate(list(_blocks(dataset, name, first)))
+    return Rows((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
+
+
+def _blocks(dataset: Any, name: str, first: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    for start in range(0, len(dataset), BLOCK_ROWS):
+        block = _block(dataset, name, start, start + BLOCK_ROWS)
+        if block.shape[1:] != first.shape[1:] or block.dtype != first.dtype:
+            raise DataError(
+                f"column {name!r} has rows {start} to {start + len(block)} of shape {block.shape[1:]} and type "
+                f"{block.dtype}, expected {first.shape[1:]} and {first.dtype} as in the first; are some missing?"
+            )
+        yield block
+
+
+def _block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, Any]:
+    if dataset.with_format("arrow")[start:stop].column(name).null_count:
+        raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
+    block = np.asarray(dataset.with_format("numpy")[start:stop][name])
+    if block.dtype.kind in "SUT" or text.is_text(block):
+        return text.as_bytes(block)
+    if block.dtype.hasobject:
+        raise DataError(
+            f"column {name!r} holds lists of several lengths, nulls or other objects; sort sequences into buckets: "
+            f"trainables.data.sequences.buckets(dataset[{name!r}], y)"
+        )
+    return block

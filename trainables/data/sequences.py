@@ -1,0 +1,116 @@
+"""Sequences of different lengths, for an author's `data`: sorted into buckets and padded to the bucket's length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from trainables.data.sources import Buckets, DataError
+
+ROUNDED_TO = 8
+
+
+def buckets(
+    x: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    lengths: Sequence[int] | None = None,
+    count: int = 4,
+    padding: float = 0,
+    y_padding: float | None = None,
+) -> Buckets:
+    """Sequences with their targets, padded at their ends to the shortest of ``lengths`` that holds them.
+
+    ``x``: rows of different lengths (a list of lists or arrays, an array of objects, a `tf.RaggedTensor`), each of
+    shape (length, ...), or a dict of such rows and of arrays. ``y`` and ``sample_weight``: arrays, or one row for each
+    element of the sequence, padded with ``y_padding`` and 0. By default ``count`` lengths hold about as many examples
+    each, rounded up to multiples of 8. Raises DataError.
+
+    Let the model take any length, ``keras.Input((None,))``, and mask what was padded: ``Embedding(mask_zero=True)`` or
+    ``Masking()``.
+    """
+    inputs = {name: _rows(one) for name, one in x.items()} if isinstance(x, Mapping) else {"": _rows(x)}
+    ragged = {name: rows for name, rows in inputs.items() if isinstance(rows, list)}
+    if not ragged:
+        raise DataError("rows of one length, expected a list of sequences; hand over arrays as they are")
+    sizes = np.array([[len(row) for row in rows] for rows in ragged.values()]).max(axis=0)
+    parts = {
+        "targets": (_rows(y), y_padding),
+        **({} if sample_weight is None else {"weights": (_rows(sample_weight), 0)}),
+    }
+    for name, (rows, value) in parts.items():
+        if len(rows) != len(sizes):
+            raise DataError(f"{len(sizes)} sequences and {len(rows)} {name}, expected as many")
+        if isinstance(rows, list):
+            if value is None:
+                raise DataError(
+                    "targets of different lengths without a padding; say y_padding, the label that does not count: the "
+                    "loss's ignore_class, or any where the model masks what was padded"
+                )
+            wrong = next((i for i, row in enumerate(rows) if len(row) != sizes[i]), None)
+            if wrong is not None:
+                raise DataError(
+                    f"{name} of row {wrong} are {len(rows[wrong])}, its sequence has {sizes[wrong]} elements"
+                )
+    bounds = _bounds(sizes, lengths, count)
+    place = np.searchsorted(bounds, sizes)
+    if (place == len(bounds)).any():
+        row = int(np.argmax(sizes))
+        raise DataError(
+            f"row {row} has {sizes[row]} elements, the longest bucket {bounds[-1]}; add a length, or cut rows"
+        )
+    made = []
+    for bucket, length in enumerate(bounds):
+        chosen = np.flatnonzero(place == bucket)
+        if len(chosen):
+            padded = {name: _padded(rows, chosen, int(length), padding) for name, rows in inputs.items()}
+            others = (_padded(rows, chosen, int(length), value or 0) for rows, value in parts.values())
+            made.append((padded if isinstance(x, Mapping) else padded[""], *others))
+    return Buckets(tuple(made))
+
+
+def _bounds(sizes: np.ndarray[Any, Any], lengths: Sequence[int] | None, count: int) -> np.ndarray[Any, Any]:
+    if lengths is not None:
+        if not lengths or min(lengths) < 1:
+            raise DataError(f"bucket lengths {list(lengths)}, expected numbers from 1")
+        return np.unique(lengths)
+    if count < 1:
+        raise DataError(f"{count} buckets, expected at least one")
+    quantiles = np.quantile(sizes, np.arange(1, count + 1) / count, method="higher")
+    return np.unique(np.maximum(-(-quantiles // ROUNDED_TO), 1) * ROUNDED_TO).astype(int)
+
+
+def _rows(given: Any) -> Any:
+    """A list of arrays where rows may differ in length, else an array of one row an example."""
+    if hasattr(given, "numpy"):
+        given = given.numpy()  # of a ragged tensor: an array of arrays
+    elif hasattr(given, "to_numpy"):
+        given = given.to_numpy()
+    if isinstance(given, np.ndarray) and not given.dtype.hasobject:
+        return given
+    rows = [np.asarray(row) for row in given]
+    if not rows:
+        raise DataError("no rows, expected at least one")
+    if all(row.ndim == 0 for row in rows):
+        return np.asarray(given)
+    inner = {(row.ndim, row.shape[1:]) for row in rows if row.size}
+    if len(inner) > 1 or any(row.dtype.hasobject for row in rows):
+        raise DataError(f"rows of shapes {sorted(inner)[:3]}, expected ones that differ in their first axis alone")
+    if rows[0].dtype.kind in "SU":
+        raise DataError("rows of texts, expected numbers; map them with keras.layers.StringLookup or TextVectorization")
+    return rows
+
+
+def _padded(rows: Any, chosen: np.ndarray[Any, Any], length: int, value: float) -> np.ndarray[Any, Any]:
+    if not isinstance(rows, list):
+        return np.asarray(rows[chosen])
+    kind = np.result_type(*{row.dtype for row in rows if row.size} or {np.dtype(np.int32)})
+    kind = np.dtype(np.float32 if kind.kind == "f" else np.int32 if kind.kind in "iu" else kind)
+    inner = next((row.shape[1:] for row in rows if row.size), ())
+    array = np.full((len(chosen), length, *inner), value, kind)
+    for target, row in zip(array, chosen, strict=True):
+        target[: len(rows[row])] = rows[row]
+    return array

@@ -1,0 +1,113 @@
+"""A frozen model in front of the trained one: applied to the data once, or in the graph where inputs change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.data import node_cache
+from trainables.data.sources import DataError
+from trainables.numbers.seeds import seeded
+from trainables.recipe.author import Author
+from trainables.recipe.refusals import Refused
+from trainables.state import weights
+
+BATCH = 256
+AUGMENTING = tuple(
+    getattr(keras.layers, name)
+    for name in dir(keras.layers)
+    if name.startswith("Rand") or name in ("AugMix", "CutMix", "MixUp")
+)
+
+
+def are_cached(author: Author, hp: Hyperparameters) -> bool:
+    """Whether the features are the inputs of the trained model: unless inputs are augmented, or a trial says so."""
+    if type(author).features is Author.features:
+        return False
+    return hp.flag("cache_features", default=type(author).augment is Author.augment)
+
+
+def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
+    """The author's frozen model, the same in every trial; None where there is none."""
+    with seeded(0), weights.read_once():
+        model = author.features(hp)
+    if model is None:
+        return None
+    if not isinstance(model, keras.Model):
+        raise TypeError(f"features() returned {type(model).__name__}, expected a keras.Model or None")
+    model.trainable = False
+    for layer in model._flatten_layers():
+        if isinstance(layer, AUGMENTING):
+            raise Refused(
+                f"features() holds {type(layer).__name__} {layer.name!r}, which does nothing outside of training; "
+                "draw in augment() instead"
+            )
+    return model
+
+
+def of(model: keras.Model, data: Any, device: str) -> Any:
+    """A data set with the features of its inputs in their place, as float32; raises DataError, Refused."""
+    if data is None:
+        return None
+    if type(data) is not tuple:
+        raise DataError(
+            f"a {type(data).__name__}, whose features cannot be kept; hand over arrays, or cache_features: false"
+        )
+    x, *others = data
+    x = node_cache.written(x)
+    size = len(tf.nest.flatten(x)[0])
+
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    def computed(batch: Any) -> Any:
+        return tf.nest.map_structure(lambda part: tf.cast(part, tf.float32), model(batch, training=False))
+
+    kept: Any = None
+    for start in range(0, size, BATCH):
+        batch = tf.nest.map_structure(lambda leaf: np.asarray(leaf[start : start + BATCH]), x)  # noqa: B023 - at once
+        with tf.device(device):
+            found = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
+            if kept is None:
+                again = tf.nest.map_structure(lambda part: part.numpy(), computed(batch))
+                if not all(map(np.array_equal, tf.nest.flatten(found), tf.nest.flatten(again))):
+                    raise Refused("features() are random: the same inputs give others when they are computed again")
+                kept = tf.nest.map_structure(lambda part: np.empty((size, *part.shape[1:]), np.float32), found)
+        for target, part in zip(tf.nest.flatten(kept), tf.nest.flatten(found), strict=True):
+            target[start : start + BATCH] = part
+    return (kept, *others)
+
+
+def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
+    """Both as one model of the raw inputs, of which the first stays as it is."""
+    if model.compiled:
+        raise Refused(
+            "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
+        )
+    inputs = tf.nest.map_structure(
+        lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
+    )
+    return keras.Model(inputs, model(_Frozen(front)(inputs)), name=model.name)
+
+
+class _Frozen(keras.layers.Layer):
+    """Calls a model in inference mode, which the ``training`` of an outer functional model would overrule."""
+
+    def __init__(self, front: keras.Model) -> None:
+        super().__init__(trainable=False)
+        self.front = front
+
+    def call(self, inputs: Any) -> Any:
+        """The features."""
+        return self.front(inputs, training=False)
+
+
+def in_place(author: Author, hp: Hyperparameters, device: str) -> Any:
+    """What `data` returns, with the features of its inputs in their place where these are kept."""
+    data = author.data(hp)
+    front = in_front(author, hp) if are_cached(author, hp) else None
+    if front is None or not isinstance(data, tuple):
+        return data
+    return tuple(of(front, part, device) for part in data)
