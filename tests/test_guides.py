@@ -22,8 +22,8 @@ GUIDES = {name: (DOCS / f"from_{name}.md").read_text() for name in ("kerastuner"
 SMALLER = [  # of both sides, for the sake of time
     (r"\b(max_trials|n_trials|num_samples)=12", r"\1=2"),
     (r'"run_cap": 12', '"run_cap": 2'),
-    (r'"epochs": 20', '"epochs": 2'),
-    (r"\bepochs=20", "epochs=2"),
+    (r'"epochs": 20', '"epochs": 4'),
+    (r"\bepochs=20", "epochs=4"),
     (r"(sweep\.run\(.*?|,\n    )trainable=(\w+),?\n?\)", r"\1trainable=\2, inline=True)"),
 ]
 PEERS = pytest.mark.filterwarnings("ignore")  # of the other tools' own
@@ -151,7 +151,7 @@ def test_from_wandb_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("yaml_1_1.yaml").write_text("a: 1e-3\nb: off\n")
     assert load_sweep_config("yaml_1_1.yaml") == {"a": "1e-3", "b": False}  # as the guide says
     command = re.findall(r"^    python -m sweep (.*)$", GUIDES["wandb"], re.MULTILINE)[0].split()
-    small = ["--set", "parameters.epochs.value=2", "--run-cap", "2", "--inline"]
+    small = ["--set", "parameters.epochs.value=4", "--run-cap", "2", "--inline"]
     result = CliRunner().invoke(main, [*command, *small])
     assert result.exit_code == 0, result.output
     ours = sweep.load("sweep")
