@@ -218,6 +218,7 @@ class KerasTrainable(Author):
         trial, attributes, live = self._begun(), self._attributes(), self.live
         self._set_attributes(self._bare or {})
         try:
+            features.check_whole(self, trial.hp)
             return plain_model.rebuilt(self, trial)
         finally:
             self.live = live

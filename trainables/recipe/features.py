@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import NotExportable
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import node_cache
 from trainables.data.sources import DataError
@@ -29,6 +30,15 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     if type(author).features is Author.features:
         return False
     return hp.flag("cache_features", default=type(author).augment is Author.augment)
+
+
+def check_whole(author: Author, hp: Hyperparameters) -> None:
+    """Raise NotExportable where the trained model is what follows the features, and takes no inputs of the author's."""
+    if are_cached(author, hp) and in_front(author, hp) is not None:
+        raise NotExportable(
+            "its features are kept, so that the model is only what follows them; train it with cache_features: false, "
+            "as in python -m sweep retrain NAME --set parameters.cache_features.value=false"
+        )
 
 
 def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
