@@ -48,8 +48,8 @@ def display() -> Callable[[str], None]:
     from IPython.display import HTML
     from IPython.display import display as show
 
-    handle: Any = show(HTML(""), display_id=True)  # type: ignore[no-untyped-call]
-    return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]
+    handle: Any = show(HTML(""), display_id=True)  # type: ignore[no-untyped-call]  # IPython is untyped there
+    return lambda html: handle.update(HTML(html))  # type: ignore[no-untyped-call]  # IPython is untyped there
 
 
 class NotebookView:

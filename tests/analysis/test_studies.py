@@ -117,7 +117,7 @@ def test_what_is_written_for_optuna_works(sweep_of) -> None:
     frame = found.trials_dataframe()
     assert frame["state"].value_counts().to_dict() == {"COMPLETE": 24, "PRUNED": 4, "FAIL": 2}
     assert frame["user_attrs_trial"].tolist() == list(range(30))
-    pytest.importorskip("plotly")
+    pytest.importorskip("plotly", reason="an extra of its own")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("optimization_history", "intermediate_values", "parallel_coordinate", "slice", "timeline", "edf"):

@@ -132,7 +132,7 @@ def test_what_no_module_has_is_known_by_its_text(project: Path) -> None:
         def local(hp: Hyperparameters) -> float:
             return hp.number("x") * width
 
-        local.data = "none"  # type: ignore[attr-defined]
+        local.data = "none"  # type: ignore[attr-defined]  # a function may have attributes
         return local
 
     run(trainable=make(2), name="first")

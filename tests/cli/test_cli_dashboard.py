@@ -15,7 +15,7 @@ from sweep.events import Status, TrialEnded, TrialStarted
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
-pytest.importorskip("optuna_dashboard")
+pytest.importorskip("optuna_dashboard", reason="an extra of its own")
 
 
 def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from sweep.export.dashboard import Server
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
-pytest.importorskip("optuna_dashboard")
+pytest.importorskip("optuna_dashboard", reason="an extra of its own")
 pytestmark = pytest.mark.filterwarnings("default")
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = (
@@ -99,7 +99,7 @@ def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., Res
 @pytest.mark.slow
 @pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Chromium")
 def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
-    playwright = pytest.importorskip("playwright.sync_api")
+    playwright = pytest.importorskip("playwright.sync_api", reason="an extra of its own")
     folder = made([event for number in range(8) for event in trial(number, STATUSES[1 + number % 4])])
     info = folder.read_info()
     folder.write_info({**info, "objectives": info["objectives"][:1]})

@@ -17,7 +17,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
-pytest.importorskip("mlflow")
+pytest.importorskip("mlflow", reason="an extra of its own")
 
 
 @pytest.mark.slow  # a database takes MLflow seconds to make

@@ -21,7 +21,7 @@ from sweep.export.tensorboard import EventFiles, LiveEventFiles
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
-pytest.importorskip("tensorboard")
+pytest.importorskip("tensorboard", reason="an extra of its own")
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from sweep.export import runs, wandb_runs
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
-pytest.importorskip("wandb")
+pytest.importorskip("wandb", reason="an extra of its own")
 BLOCK = 32768
 
 
