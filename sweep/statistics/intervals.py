@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-
-import numpy as np
+from statistics import fmean, stdev
 
 CONFIDENCE = 0.95
 
@@ -24,7 +23,7 @@ def of_mean(values: Sequence[float], confidence: float = CONFIDENCE, shared: flo
     from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
 
     half = float(stdtrit(count - 1, 0.5 + confidence / 2)) * _error(values, shared)
-    mean = float(np.mean(values))
+    mean = fmean(values)
     return mean - half, mean + half
 
 
@@ -32,7 +31,7 @@ def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
     """The two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
     from scipy.special import stdtr
 
-    mean, error = float(np.mean(differences)), _error(differences, shared)
+    mean, error = fmean(differences), _error(differences, shared)
     if not error:
         return 0.0 if mean else 1.0
     return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
@@ -60,4 +59,4 @@ def of_share(hits: float, count: int, confidence: float = CONFIDENCE) -> Interva
 
 def _error(values: Sequence[float], shared: float) -> float:
     """The standard error of a mean."""
-    return float(np.std(values, ddof=1)) * math.sqrt(1 / len(values) + shared)
+    return stdev(values) * math.sqrt(1 / len(values) + shared)

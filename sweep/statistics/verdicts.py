@@ -9,10 +9,12 @@ comparisons made, and that of the largest difference between any two, for any co
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
+from statistics import fmean, stdev
 from typing import TypeVar
 
 import numpy as np
@@ -66,7 +68,7 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
     if not scored:
         return {}
     sign = -1.0 if maximize else 1.0
-    first = min(scored, key=lambda name: sign * float(np.mean([*scored[name].values()]))) if best is None else best
+    first = min(scored, key=lambda name: sign * fmean(scored[name].values())) if best is None else best
     others = [name for name in scored if name != first]
     shared = intervals.shared_by_folds(folds) if folds else 0.0
     beside = {name: _differences(scored[name], scored[first]) for name in others}
@@ -90,15 +92,19 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
     from scipy.special import stdtr
 
     count = len(differences)
-    mean = float(np.mean(differences)) if count else math.nan
-    spread = float(np.std(differences, ddof=1)) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
-    for seeds in range(max(count + 1, LEAST), count + MOST):
+    spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    pairs = comparisons * (comparisons + 1) / 2
+
+    def tells(seeds: int) -> bool:
         lucky = 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) if spread else 0.0
-        if comparisons * max(lucky, 0.0 if shared else signs.least_p(seeds)) <= ALPHA:
-            return seeds - count
-    return None
+        return pairs * lucky <= ALPHA and (bool(shared) or comparisons * signs.least_p(seeds) <= ALPHA)
+
+    within = range(max(count + 1, LEAST), count + MOST)
+    at = bisect_left(within, True, key=tells)
+    return within[at] - count if at < len(within) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ def _seen(differences: Sequence[float], shared: float, more: int | None) -> Comp
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
     low, high = intervals.of_mean(differences, shared=shared) or (None, None)
-    mean = float(np.mean(differences))
+    mean = fmean(differences)
     return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, reason="too few seeds")
 
 
