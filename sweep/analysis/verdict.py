@@ -36,7 +36,7 @@ def words(row: Ranked, ranking: Ranking) -> str:
             return "worse"
         case Verdict.BEST:
             ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
-            return f"best, {ties} tie{'s' * (ties == 1)}" if ties and row.front is None else "best"
+            return f"best, {ties} tie{'s' * (ties > 1)}" if ties and row.front is None else "best"
         case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
             return f"{TOO_FEW} ({row.more} more would tell)"
         case Verdict.UNDECIDED:

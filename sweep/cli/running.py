@@ -157,8 +157,8 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from rich.console import Console
 
-    from sweep.analysis import ranking, trials
-    from sweep.render.tables import ranking_grid, show
+    from sweep.analysis import ranking, trials, verdict
+    from sweep.render.tables import answered, ranking_grid, show
 
     folder, console = outcome.folder, Console()
     ranked = ranking.rank([trials.read(folder)])
@@ -169,6 +169,8 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
+    if ranked.best:
+        lines += answered(ranked, verdict.sentence(ranked))
     if not quiet:
         click.echo("\n" + printable("\n".join(lines)))
     if outcome.fault:

@@ -102,6 +102,13 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
     return _grid(columns)
 
 
+def answered(ranking: Ranking, answer: str) -> Iterator[str]:
+    """What follows a table: how verdicts were reached, and the answer."""
+    if ranking.method:
+        yield f"method   {ranking.method}"
+    yield f"answer   {answer}"
+
+
 def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
     """What the repeats say; nothing of one training each."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
