@@ -39,23 +39,30 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
     from rich.console import Console
 
-    from sweep.analysis import costs, ranking, trials, verdict
+    from sweep.analysis import costs, ranking, trials, verdict, worth
     from sweep.render.costs import lines
     from sweep.render.documents import document
     from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.worth import lines as worth_lines
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read = [(folder, reading.read(folder, () if as_json else costs.COLUMNS)) for folder in folders]
+    wanted = [
+        (*costs.COLUMNS, "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])) for folder in folders
+    ]
+    read = [(folder, reading.read(folder, columns)) for folder, columns in zip(folders, wanted, strict=True)]
     ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
+    worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
-        click.echo(document({**told, "rows": ranked.rows[:limit], "answer": answer}))
+        click.echo(document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths}))
         return
     show(ranking_grid(ranked, limit), Console())
     for folder, one in read:
         for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)
+    for line in worth_lines(worths):
+        click.echo(line)
     click.echo("\n".join(answered(ranked, answer)))
