@@ -39,10 +39,11 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
     from rich.console import Console
 
-    from sweep.analysis import costs, ranking, trials, verdict, worth
+    from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
     from sweep.render.costs import lines
     from sweep.render.documents import document
     from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.worth import held_out_lines
     from sweep.render.worth import lines as worth_lines
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
@@ -55,14 +56,17 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
     worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
+    noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
-        click.echo(document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths}))
+        click.echo(
+            document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths, "held_out": noise})
+        )
         return
     show(ranking_grid(ranked, limit), Console())
     for folder, one in read:
         for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)
-    for line in worth_lines(worths):
+    for line in (*worth_lines(worths), *held_out_lines(noise)):
         click.echo(line)
     click.echo("\n".join(answered(ranked, answer)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from sweep.analysis.held_out import HeldOut
 from sweep.analysis.worth import Found, Rung, Worth
 from sweep.render.figures import score
 
@@ -28,6 +29,15 @@ def lines(worths: Sequence[Worth]) -> Iterator[str]:
         told = [_rung(rung) for rung in one.rungs if rung.of_best is not None]
         if told:
             yield f"{one.sweep}: the best was {', '.join(told)}"
+
+
+def held_out_lines(one: HeldOut | None) -> Iterator[str]:
+    """How far the examples that validated can be trusted."""
+    if one is not None:
+        yield (
+            f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
+            f"{score(one.high)} on others (95 %, Wilson); differences below {one.difference:.2g} may be these examples'"
+        )
 
 
 def _spent(worth: Worth, found: Found, budget: float) -> str:
