@@ -26,7 +26,6 @@ class Trial:
     trial_id: str
     repeat: int
     seed: int
-    fold: int | None
     status: Status
     status_reason: str
     params: Mapping[str, Value]
@@ -35,6 +34,7 @@ class Trial:
     epochs: int
     duration_s: float | None
     checkpoint: str | None
+    fold: int | None = None
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
 
