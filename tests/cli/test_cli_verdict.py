@@ -52,7 +52,7 @@ def test_a_sweep_with_repeats_ends_with_a_verdict(project: Path) -> None:
     Path("told.yaml").write_text(FILE % 8, encoding="utf-8")
     last = call("run", "told.yaml", "--inline").rstrip().splitlines()[-1]
     assert last.startswith("answer   The best was size=")
-    assert "1 of the 2 others tie with it" in last
+    assert "1 of the 2 others ties with it" in last
     assert "It is better than 1 of the 2 others: size=c" in last
     assert "\u202e" not in last
     told = json.loads(call("compare", "told", "--json"))
@@ -71,7 +71,7 @@ def test_a_sweep_with_repeats_ends_with_a_verdict(project: Path) -> None:
     pd.testing.assert_frame_equal(stored, loaded, check_dtype=False)
     call("report", "told")
     page = Path("results/told/report.html").read_text(encoding="utf-8")
-    assert "1 of the 2 others tie with it" in page
+    assert "1 of the 2 others ties with it" in page
     assert "Was the search worth it?" in page
 
 
