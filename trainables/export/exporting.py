@@ -53,7 +53,8 @@ def export(
 
 
 def _described(trial: Trial, model: keras.Model) -> Mapping[str, str]:
-    parts = {"training": trial.train, "validation": trial.validation}
+    held_out = trial.held_out
+    parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
     said = {name: _of_split(split) for name, split in parts.items() if split is not None}
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
