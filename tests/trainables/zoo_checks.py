@@ -54,7 +54,8 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
             a, b, *c = _rows(data, permutation(_size(data), seed, epoch))
             seen = model.fit(a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0).history
         else:
-            some = (next(batches) for _ in range(steps))
+            some = [next(batches) for _ in range(steps)]
+            some = (batch for batch in (*some, *some))  # fit reads ahead, and warns at the end
             seen = model.fit(some, steps_per_epoch=steps, verbose=0).history
         at_once, count = (int(trial.params.get(name, 256)) for name in ("validation_batch_size", "validation_steps"))
         v, w, *u = _rows(held_out, slice(count * at_once))
