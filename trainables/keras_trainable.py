@@ -98,7 +98,7 @@ class KerasTrainable(Author):
         program.state.owner = weakref.ref(self)
         reads: Reads = {}
         with hp.recording(reads):
-            train.visits = Visits.of(hp)
+            train.visit(Visits.of(hp))
             schedule = self.schedule(hp)
             peak = _peak(hp, batch_size, structure, program)
             walk = Walk.of(hp, train, batch_size, assignment.seed)

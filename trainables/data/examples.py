@@ -16,18 +16,14 @@ class Examples:
     changes_shape = False
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
-    _visits = Visits()
+    visits = Visits()
+    """In which order its passes go, see `visit`."""
 
-    @property
-    def visits(self) -> Visits:
-        """The order of its passes; raises DataError for a buffer where there is none that could be set."""
-        return self._visits
-
-    @visits.setter
-    def visits(self, visits: Visits) -> None:
+    def visit(self, visits: Visits) -> None:
+        """Go on in this order; raises DataError for a buffer where there is none that could be set."""
         if visits.buffer is not None:
             raise DataError(f"shuffle_buffer is set, but {self.shuffled}")
-        self._visits = visits
+        self.visits = visits
 
     def updates(self, batch_size: int) -> int:
         """Batches of a pass."""

@@ -30,21 +30,16 @@ class StreamSplit(Examples):
         self.size = size
         self._ahead = Ahead(partial(_read, stream, self.size, strategy))
 
-    @property
-    def visits(self) -> Visits:
-        """The order of its epochs; raises DataError for a buffer where the stream has none that could be set."""
-        return self._visits
-
-    @visits.setter
-    def visits(self, visits: Visits) -> None:
-        if visits.buffer != self._visits.buffer:
+    def visit(self, visits: Visits) -> None:
+        """Go on in this order; raises DataError for a buffer where the stream has none that could be set."""
+        if visits.buffer != self.visits.buffer:
             stream = self._stream
             if visits.buffer is not None:
                 if stream.buffered is None:
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ahead = Ahead(partial(_read, stream, self.size, self._strategy))
-        self._visits = visits
+        self.visits = visits
 
     @property
     def nbytes(self) -> int:
