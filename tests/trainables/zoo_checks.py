@@ -56,7 +56,7 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
         else:
             some = [next(batches) for _ in range(steps)]
             some = (batch for batch in (*some, *some))  # fit reads ahead, and warns at the end
-            seen = model.fit(some, steps_per_epoch=steps, verbose=0).history
+            seen = model.fit(some, steps_per_epoch=steps, shuffle=False, verbose=0).history
         at_once, count = (int(trial.params.get(name, 256)) for name in ("validation_batch_size", "validation_steps"))
         v, w, *u = _rows(held_out, slice(count * at_once))
         held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
