@@ -44,12 +44,14 @@ class Sample:
     steady: bool  # whether it predicts the same again: else it draws random numbers
 
 
-def sample(trial: Trial) -> Sample:
-    """The loop's predictions for the first examples of the validation data, or of the training data without such."""
+def sample(trial: Trial, raw_inputs: Any = None) -> Sample:
+    """The loop's predictions for the first examples of the validation data, or of the training data without such.
+
+    ``raw_inputs``: what files are given in the place of the trial's inputs, example by example.
+    """
     held_out = trial.held_out
-    split, batch_size = (
-        (trial.walk.data, VALIDATION_BATCH) if held_out is None else (held_out.split, held_out.part_size)
-    )
+    split = trial.walk.data if held_out is None else held_out.split
+    batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
     inputs = _first(split)
     size = len(keras.tree.flatten(inputs)[0])
     of = "" if size == split.size else f"the first {size:,} of "
@@ -57,6 +59,8 @@ def sample(trial: Trial) -> Sample:
     with averaged(trial), exact_products():
         first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
+    if raw_inputs is not None:
+        inputs = tf.nest.map_structure(lambda leaf: leaf[:size], raw_inputs)
     return Sample(name, inputs, first, batch_size, steady)
 
 
