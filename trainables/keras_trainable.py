@@ -20,6 +20,7 @@ from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data import class_weights, fingerprint, folds, joining, node_cache
 from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
 from trainables.data.sources import Visits
+from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
@@ -41,8 +42,6 @@ from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
 
 __all__ = ["Batch", "KerasTrainable", "Update"]
-
-VALIDATION_BATCH = 256
 
 PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
@@ -97,13 +96,13 @@ class KerasTrainable(Author):
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
-        per_epoch = train.updates(batch_size)
         reads: Reads = {}
         with hp.recording(reads):
-            train.visits = Visits.of(hp)
+            train.visit(Visits.of(hp))
             schedule = self.schedule(hp)
             peak = _peak(hp, batch_size, structure, program)
-            validation_batch = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
+            walk = Walk.of(hp, train, batch_size, assignment.seed)
+            held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate)
         self._trial = Trial(
             assignment=assignment,
             hp=hp,
@@ -111,15 +110,12 @@ class KerasTrainable(Author):
             dtype=dtype,
             structure=structure,
             program=program,
-            train=train,
-            validation=validation,
-            batch_size=batch_size,
-            validation_batch_size=max(validation_batch // assignment.accumulate, 1),
+            walk=walk,
+            held_out=held_out,
             reads=(self._data[2] if self._data else {}, structure.reads, reads),
             peak=peak,
             schedule=schedule,
-            warmup=schedules.warmup_updates(hp, per_epoch),
-            updates_per_epoch=per_epoch,
+            warmup=schedules.warmup_updates(hp, walk.per_epoch),
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement),
@@ -175,8 +171,7 @@ class KerasTrainable(Author):
                 "`training: {loop: fit}`"
             )
         with trial.placement.strategy.scope():
-            size, seed = trial.batch_size, trial.assignment.seed
-            yield from rate_finder.losses(trial.program, trial.train, rates, batch_size=size, seed=seed)
+            yield from rate_finder.losses(trial.program, trial.walk, rates)
 
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""
@@ -311,7 +306,7 @@ class KerasTrainable(Author):
                     self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
                 )
                 stopwatch.lap("build")
-                built.compile(*data, placement.strategy)  # tracing runs `augment`
+                built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         structure = replace(
             key,

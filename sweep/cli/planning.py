@@ -54,7 +54,7 @@ def plan(
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
-            return pricing.earlier(results, spec.trainable, simulate_gpus)
+            return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 

@@ -13,7 +13,7 @@ from statistics import median
 
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import StoreError, TrainableError
-from sweep.events import EpochReported, Params, TrialEnded
+from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.space import termination
@@ -106,11 +106,18 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None)
 
 
-def earlier(results: Path, trainable: str, simulated_gpus: int | None) -> Timing | None:
+EPOCH_LENGTH = "steps_per_epoch"
+
+
+def earlier(
+    results: Path, trainable: str, simulated_gpus: int | None, sample: Sequence[Params] = ({},)
+) -> Timing | None:
     """The times of the most recent sweep of the same trainable, by the beginning of its log.
 
-    Rehearsals with simulated GPUs are only told from rehearsals with as many.
+    Rehearsals with simulated GPUs are only told from rehearsals with as many, and epochs from those that have as many
+    updates as the ``sample`` says.
     """
+    lengths = [params.get(EPOCH_LENGTH) for params in sample]
     logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
     for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
         try:
@@ -123,7 +130,8 @@ def earlier(results: Path, trainable: str, simulated_gpus: int | None) -> Timing
             events, _ = store_log.read_from(folder.log, 0)
         except StoreError:  # damaged, which is for those to say who read it for its own sake
             continue
-        epochs = [event.time_s for event in events if isinstance(event, EpochReported)]
+        length = {event.trial: event.params.get(EPOCH_LENGTH) for event in events if isinstance(event, TrialStarted)}
+        epochs = [e.time_s for e in events if isinstance(e, EpochReported) and length.get(e.trial) in lengths]
         overheads = {
             event.trial: sum(event.facts.overhead_s.values())
             for event in events

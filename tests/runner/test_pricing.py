@@ -12,7 +12,7 @@ import pytest
 
 from sweep.contract import Devices
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Facts, Status, TrialEnded
+from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
 from sweep.schedulers.build import build as build_scheduler
@@ -103,7 +103,14 @@ def test_price(more: str, trials: int | None, expected: Price) -> None:
 
 
 def past(
-    results: Path, name: str, trainable: str, *, when: float, epoch_s: float, simulated: int | None = None
+    results: Path,
+    name: str,
+    trainable: str,
+    *,
+    when: float,
+    epoch_s: float,
+    simulated: int | None = None,
+    params: Params | None = None,
 ) -> None:
     info = {"spec": {"trainable": trainable}, "simulated_gpus": simulated}
     folder = ResultsFolder.create(results, name, "", info)
@@ -112,8 +119,9 @@ def past(
         TrialEnded(trial=n, status=Status.COMPLETED, reason="", time=0.0, facts=Facts(overhead_s={"build": s, "x": 1}))
         for n, s in enumerate([9.0, 1.0, 1.0])
     ]
+    began = TrialStarted(trial=0, trial_id="a", params=params or {}, seed=0, repeat=0, time=0.0)
     with Log(folder.log) as log:
-        log.append([*epochs, *ends])
+        log.append([began, *epochs, *ends])
     os.utime(folder.log, (when, when))
 
 
@@ -129,6 +137,15 @@ def test_times_of_the_latest_sweep_of_the_same_trainable(tmp_path: Path) -> None
     assert pricing.earlier(tmp_path, "timed:Model", 4) == Timing(8.0, 2.0, 8.0, "sweep rehearsal")
     assert pricing.earlier(tmp_path, "timed:Nobody", None) is None
     assert pricing.earlier(tmp_path / "absent", "timed:Model", None) is None
+
+
+def test_epochs_of_another_length_are_no_measure(tmp_path: Path) -> None:
+    past(tmp_path, "passes", "timed:Model", when=1e9, epoch_s=60.0)
+    past(tmp_path, "parts", "timed:Model", when=2e9, epoch_s=0.5, params={"steps_per_epoch": 100})
+    assert pricing.earlier(tmp_path, "timed:Model", None) == Timing(60.0, 2.0, 8.0, "sweep passes")
+    found = pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 100}])
+    assert found == Timing(0.5, 2.0, 8.0, "sweep parts")
+    assert pricing.earlier(tmp_path, "timed:Model", None, [{"steps_per_epoch": 7}]) is None
 
 
 MODEL = """

@@ -1,4 +1,4 @@
-"""Every model of docs/sources.md trains."""
+"""Every model of docs/sources.md and docs/long_epochs.md trains."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from small import assignment, train
 from trainables.keras_trainable import KerasTrainable
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-PAGE = Path(__file__).parents[2] / "docs" / "sources.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("sources.md", "long_epochs.md")]
+BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: re.findall(r"class (\w+)\(KerasTrainable\)", block)[0])
@@ -24,8 +24,10 @@ def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("datasets", reason="an extra of its own")
     module = types.ModuleType("block")
     monkeypatch.setitem(sys.modules, "block", module)
-    exec(compile(block, str(PAGE), "exec"), vars(module))
+    exec(compile(block, "page", "exec"), vars(module))
     (kind,) = (k for k in vars(module).values() if isinstance(k, type) and KerasTrainable in k.__bases__)
-    (epoch,) = train(kind(), assignment(epochs=1))
+    long = {"steps_per_epoch": 20, "validation_steps": 1} if kind.__name__ == "Words" else {}
+    (epoch,) = train(kind(), assignment(epochs=1, **long))
+    assert epoch.measures.get("passes", 20 / 13) == 20 / 13
     assert np.isfinite(epoch.metrics["loss"])
     assert "weighed" in epoch.metrics or kind.__name__ != "Weighed"

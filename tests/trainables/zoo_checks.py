@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -43,19 +45,37 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
         weighed = author.weighted_metrics(hp, model)
         model.compile(author.optimizer(hp), loss, metrics=measured, weighted_metrics=weighed, jit_compile=False)
     model.optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
-    x, y, *weight = class_weights.apply(data, author.class_weights(hp, class_weights.labels_of(data)))
-    size, batch, history = len(keras.tree.flatten(x)[0]), int(trial.params["batch_size"]), []
+    data = tuple(class_weights.apply(data, author.class_weights(hp, class_weights.labels_of(data))))
+    batch, steps, history = int(trial.params["batch_size"]), trial.params.get("steps_per_epoch"), []
+    seed = trial.seed if trial.params.get("shuffle", True) else None
+    batches = _batches(data, batch, seed)
     for epoch in range(1, trial.epochs + 1):
-        order = permutation(size, trial.seed if trial.params.get("shuffle", True) else None, epoch)
-        a, b, *c = _rows((x, y, *weight), order)
-        seen = model.fit(a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0).history
-        v, w, *u = held_out
-        held = model.evaluate(v, w, 256, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
+        if steps is None:
+            a, b, *c = _rows(data, permutation(_size(data), seed, epoch))
+            seen = model.fit(a, b, batch, sample_weight=c[0] if c else None, shuffle=False, verbose=0).history
+        else:
+            some = [next(batches) for _ in range(steps)]
+            some = (batch for batch in (*some, *some))  # fit reads ahead, and warns at the end
+            seen = model.fit(some, steps_per_epoch=steps, shuffle=False, verbose=0).history
+        at_once, count = (int(trial.params.get(name, 256)) for name in ("validation_batch_size", "validation_steps"))
+        v, w, *u = _rows(held_out, slice(count * at_once))
+        held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
         values = {name: found[-1] for name, found in seen.items()} | {
             f"val_{name}": found for name, found in held.items()
         }
         history.append({name: np.asarray(value, np.float64) for name, value in values.items()})
     return history, [np.asarray(v) for v in model.variables]
+
+
+def _batches(data: Any, batch: int, seed: int | None) -> Iterator[Any]:
+    for number in itertools.count(1):
+        order = permutation(_size(data), seed, number)
+        for start in range(0, len(order), batch):
+            yield _rows(data, order[start : start + batch])
+
+
+def _size(data: Any) -> int:
+    return len(keras.tree.flatten(data)[0])
 
 
 def _rows(data: Any, order: Any) -> Any:

@@ -6,9 +6,11 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 import zoo_data
 from keras import layers
 from zoo import Animal, OnImages, entry
+from zoo_models import BatchNorm
 
 from trainables.data import sequences
 
@@ -17,6 +19,26 @@ WORDS = ["red", "green", "blue", "ochre", "teal"]
 
 @entry(fast=True, params={"shuffle": False})
 class Unshuffled(Animal):
+    pass
+
+
+@entry(params={"shuffle": False, "steps_per_epoch": 3})
+class UnshuffledLong(Animal):
+    pass
+
+
+@entry(fast=True, params={"steps_per_epoch": 7, "validation_steps": 2, "validation_batch_size": 8})
+class Across(Animal):
+    """Epochs of 7 updates over passes of 5 or 3, with a momentum, and part of the validation."""
+
+
+@entry(params={"steps_per_epoch": 2, "swa_from": 2}, fit="fit does not validate with averages")
+class AveragedWithin(BatchNorm):
+    pass
+
+
+@entry(params={"steps_per_epoch": 2}, training={"loop": "fit"}, replicas="cannot weigh the last batch")
+class AcrossInFit(Animal):
     pass
 
 
@@ -144,11 +166,35 @@ class Batches(keras.utils.PyDataset):
         np.random.shuffle(self.rows)
 
 
+class Streamed(Animal):
+    """Datasets, mapped; shuffled in a buffer."""
+
+    def data(self, hp: Any) -> Any:
+        return tuple(tf.data.Dataset.from_tensor_slices(part).map(lambda x, y: (x * 2, y)) for part in super().data(hp))
+
+
+@entry(
+    fast=True, params={"steps_per_epoch": 3}, fit="it takes no datasets of examples; test_long_epochs.py compares it"
+)
+class AcrossStreams(Streamed):
+    pass
+
+
 @entry(fast=True, fit="fit lets it draw from the process; tests/trainables/data/test_batches.py compares it")
 class InBatches(Animal):
     def data(self, hp: Any) -> Any:
         (x, y), held_out = zoo_data.points()
         return Batches(x, y, hp.integer("batch_size", 32), workers=2), Batches(*held_out, 7)
+
+
+@entry(params={"steps_per_epoch": 2}, fit="fit lets it draw from the process")
+class AcrossBatches(InBatches):
+    pass
+
+
+@entry(params={"steps_per_epoch": 4}, fit="its batches are of one bucket each")
+class AcrossBuckets(InBuckets):
+    pass
 
 
 class OnFeatures(OnImages):

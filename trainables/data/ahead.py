@@ -1,4 +1,4 @@
-"""Chunks of an epoch, each made while the one before trains."""
+"""Chunks of a pass, each made while the one before trains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trainables.data import residence
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
 
-Epoch: TypeAlias = tuple[int, int | None, int]  # batch size, seed, number
+Pass: TypeAlias = tuple[int, int | None, int, int]  # batch size, seed, number, batches left out at its beginning
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
@@ -28,36 +28,36 @@ class Chunk:
 
 
 class Ahead:
-    """Has the next chunk made while the present one is used, and a shuffled epoch's first after the last before it.
+    """Has the next chunk made while the present one is used, and a shuffled pass's first after the last before it.
 
-    ``make(batch_size, seed, epoch)`` may not hold the split: a circle would keep its data in memory.
+    ``make(batch_size, seed, number, skipped)`` may not hold the split: a circle would keep its data in memory.
     """
 
-    def __init__(self, make: Callable[[int, int | None, int], Iterator[Chunk]]) -> None:
+    def __init__(self, make: Callable[[int, int | None, int, int], Iterator[Chunk]]) -> None:
         self._make = make
         self._pool = ThreadPoolExecutor(1, "data")
-        self._begun: tuple[Epoch, Iterator[Chunk], Future[Chunk | None]] | None = None
+        self._begun: tuple[Pass, Iterator[Chunk], Future[Chunk | None]] | None = None
 
-    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        _, chunks, coming = self._begin((batch_size, seed, epoch))
+    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
+        _, chunks, coming = self._begin((batch_size, seed, number, skipped))
         self._begun = None
         while (chunk := coming.result()) is not None:
             coming = self._pool.submit(next, chunks, None)
             yield chunk
             del chunk
         if seed is not None:
-            self._begun = self._begin((batch_size, seed, epoch + 1))
+            self._begun = self._begin((batch_size, seed, number + 1, 0))
 
-    def _begin(self, epoch: Epoch) -> tuple[Epoch, Iterator[Chunk], Future[Chunk | None]]:
-        if self._begun is not None and self._begun[0] == epoch:
+    def _begin(self, which: Pass) -> tuple[Pass, Iterator[Chunk], Future[Chunk | None]]:
+        if self._begun is not None and self._begun[0] == which:
             return self._begun
         self._begun = None
-        chunks = self._make(*epoch)
-        return epoch, chunks, self._pool.submit(next, chunks, None)
+        chunks = self._make(*which)
+        return which, chunks, self._pool.submit(next, chunks, None)
 
 
 def updates(size: int, batch_size: int) -> int:
-    """Optimizer updates of one epoch, the last partial batch included."""
+    """Optimizer updates of one pass, the last partial batch included."""
     return -(-size // batch_size)
 
 

@@ -12,13 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import checks, node_cache, residence, text
-from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take, updates
-from trainables.data.sources import DataError, Visits, permutation
+from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take
+from trainables.data.examples import Examples
+from trainables.data.sources import permutation
 
 TARGET_BYTES = 4 * 2**20
 
 
-class ArraySplit:
+class ArraySplit(Examples):
     """Examples in arrays: (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be.
 
     `part` gives some of them, which then share the arrays and what lies on the devices.
@@ -27,52 +28,17 @@ class ArraySplit:
     def __init__(self, arrays: Any, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
         self.arrays = node_cache.written(checks.arrays_of(arrays))
         leaves = tf.nest.flatten(self.arrays)
-        self._visits = Visits()
+        self.size = len(leaves[0])
         self._rows: Order | None = None  # those that are visited; None: all
         self._placed = Placed(self.arrays, strategy, residence.fits(leaves, strategy, resident_bytes))
         self._ahead = Ahead(partial(gathered, self.arrays, strategy, None))
 
-    @property
-    def size(self) -> int:
-        """How many examples there are."""
-        return len(tf.nest.flatten(self.arrays)[0]) if self._rows is None else len(self._rows)
-
-    @property
-    def visits(self) -> Visits:
-        """The order of its epochs; raises DataError for a buffer, which arrays need not."""
-        return self._visits
-
-    @visits.setter
-    def visits(self, visits: Visits) -> None:
-        if visits.buffer is not None:
-            raise DataError(
-                "shuffle_buffer is set, but the data are arrays, which are shuffled as a whole; leave it out"
-            )
-        self._visits = visits
-
-    @property
-    def changes_shape(self) -> bool:
-        """Whether the chunks of another split with the same program may have other shapes."""
-        return self._rows is not None
-
     def part(self, rows: Order) -> ArraySplit:
         """These rows alone; shapes, example and targets stay those of the whole."""
         part = copy.copy(self)
-        part._rows = rows
+        part._rows, part.size, part.changes_shape = rows, len(rows), True
         part._ahead = Ahead(partial(gathered, self.arrays, self._placed.strategy, rows))
         return part
-
-    def updates(self, batch_size: int) -> int:
-        """Batches of an epoch."""
-        return updates(self.size, batch_size)
-
-    def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them."""
-        return [next(self.chunks(1, None, 0))]
-
-    def example(self) -> Any:
-        """The first example, as a batch of one."""
-        return self.examples(1)
 
     def leaves(self) -> list[Any]:
         """All arrays, flat."""
@@ -88,13 +54,11 @@ class ArraySplit:
         count = max(TARGET_BYTES // max(row, 1), 1)
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), self.arrays[1])
 
-    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        """One epoch; the order is a permutation drawn from (seed, epoch), or as it is without a seed."""
-        seed = seed if self._visits.shuffle else None
-        if self._placed.fits:
-            order = permutation(self.size, seed, epoch)
-            return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
-        return self._ahead.chunks(batch_size, seed, epoch)
+    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+        if not self._placed.fits:
+            return self._ahead.chunks(batch_size, seed, number, skipped)
+        order = permutation(self.size, seed, number)[skipped * batch_size :]
+        return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
 
 
 @dataclass
@@ -114,13 +78,19 @@ class Placed:
 
 
 def gathered(
-    arrays: Any, strategy: tf.distribute.Strategy, those: Order | None, batch_size: int, seed: int | None, epoch: int
+    arrays: Any,
+    strategy: tf.distribute.Strategy,
+    those: Order | None,
+    batch_size: int,
+    seed: int | None,
+    number: int,
+    skipped: int,
 ) -> Iterator[Chunk]:
     leaves = tf.nest.flatten(arrays)
-    order = permutation(len(leaves[0]) if those is None else len(those), seed, epoch)
+    order = permutation(len(leaves[0]) if those is None else len(those), seed, number)
     if those is not None:
         order = those[order]
     rows = chunk_rows(sum(map(residence.nbytes, leaves)) // len(leaves[0]), batch_size)
-    for start in range(0, len(order), rows):
+    for start in range(skipped * batch_size, len(order), rows):
         part = order[start : start + rows]
         yield in_order(tf.nest.map_structure(lambda leaf: take(leaf, part), arrays), strategy)  # noqa: B023 - used at once

@@ -16,23 +16,24 @@ import tensorflow as tf
 
 from trainables.data import checks, residence, text
 from trainables.data.ahead import Chunk, in_order, updates
-from trainables.data.sources import DataError, Visits, mixed, permutation
+from trainables.data.examples import Examples
+from trainables.data.sources import DataError, mixed, permutation
 from trainables.numbers.seeds import seeded
 
 
-class BatchSplit:
-    """The batches of a `PyDataset`, whole; an epoch visits them in an order drawn from (seed, epoch).
+class BatchSplit(Examples):
+    """The batches of a `PyDataset`, whole; a pass visits them in an order drawn from (seed, pass).
 
     They are read once beforehand, to know how many examples there are. What ``on_epoch_end`` changes is made anew from
-    the data set as it was given, with `random` and `np.random` seeded from (seed, epoch), so that an epoch is the same
-    whichever were trained before.
+    the data set as it was given, with `random` and `np.random` seeded from (seed, pass), so that a pass is the same
+    whichever came before.
     """
 
     changes_shape = True
+    shuffled = "the batches of a PyDataset are visited in an order of their own; leave it out"
 
     def __init__(self, dataset: keras.utils.PyDataset, strategy: tf.distribute.Strategy) -> None:
         self._strategy, self._read = strategy, _Reader(dataset)
-        self.visits = Visits()
         count = dataset.num_batches
         if not count:
             raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
@@ -65,16 +66,12 @@ class BatchSplit:
             )
 
     def updates(self, batch_size: int) -> int:
-        """Batches of an epoch."""
+        """Batches of a pass."""
         return sum(updates(size, batch_size) for size in self._sizes)
 
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
         return [in_order(batch, self._strategy) for batch in self._kinds]
-
-    def example(self) -> Any:
-        """The first example, as a batch of one."""
-        return self.examples(1)
 
     def examples(self, count: int) -> Any:
         """The first examples of the first batch."""
@@ -84,10 +81,10 @@ class BatchSplit:
         """The targets of the first batch."""
         return self._kinds[0][1]
 
-    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        """One epoch, a batch a chunk."""
-        order = permutation(len(self._sizes), seed if self.visits.shuffle else None, epoch)
-        for batch in self._read.batches(self._read.at(seed, epoch), order):
+    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
+        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk."""
+        order = permutation(len(self._sizes), seed if self.visits.shuffle else None, number)[skipped:]
+        for batch in self._read.batches(self._read.at(seed, number), order):
             yield in_order(batch, self._strategy)
 
 
@@ -101,17 +98,17 @@ class _Reader:
         self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
         self._pool: tuple[Executor, keras.utils.PyDataset] | None = None
 
-    def at(self, seed: int | None, epoch: int) -> keras.utils.PyDataset:
-        """The data set as it is in an epoch (from 1); without a seed as it was given."""
+    def at(self, seed: int | None, number: int) -> keras.utils.PyDataset:
+        """The data set as it is in a pass (from 1), which it takes for an epoch; without a seed as it was given."""
         if seed is None or not self._turns:
             return self._given
         dataset, (its_seed, done) = self._present
-        if its_seed != seed or done > epoch - 1:
+        if its_seed != seed or done > number - 1:
             dataset, done = copy.deepcopy(self._given), 0
-        for before in range(done + 1, epoch):
+        for before in range(done + 1, number):
             with seeded(mixed(seed, before)):
                 dataset.on_epoch_end()
-        self._present = dataset, (seed, epoch - 1)
+        self._present = dataset, (seed, number - 1)
         return dataset
 
     def batches(self, dataset: keras.utils.PyDataset, numbers: Any) -> Iterator[Any]:
@@ -131,9 +128,7 @@ class _Reader:
     def _pool_of(self, dataset: keras.utils.PyDataset) -> Executor:
         if self._pool is not None and (self._pool[1] is dataset and not (self._turns and dataset.use_multiprocessing)):
             return self._pool[0]
-        if self._pool is not None:
-            self._pool[0].shutdown(wait=False)
-        pool: Executor
+        pool: Executor  # the one before ends with the last pass that reads from it
         if dataset.use_multiprocessing:  # a fork of a process that runs TensorFlow may hang
             context = multiprocessing.get_context("spawn")
             pool = ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))

@@ -12,13 +12,14 @@ import tensorflow as tf
 from trainables.data import residence
 from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take
 from trainables.data.arrays import ArraySplit, Placed
-from trainables.data.sources import Buckets, DataError, Visits, permutation
+from trainables.data.examples import Examples
+from trainables.data.sources import Buckets, DataError, permutation
 
 
-class BucketSplit:
+class BucketSplit(Examples):
     """Buckets of examples; the loop's graphs are traced once, for all of their lengths.
 
-    An epoch shuffles the examples of each bucket and then the batches of all, both from (seed, epoch). The last
+    A pass shuffles the examples of each bucket and then the batches of all, both from (seed, epoch). The last
     batch of each bucket may be a partial one.
     """
 
@@ -32,33 +33,18 @@ class BucketSplit:
             if _kind(part.arrays) != _kind(self.parts[0].arrays):
                 raise DataError(f"buckets of {_kind(self.parts[0].arrays)} and {_kind(part.arrays)}, expected one kind")
         self.size = sum(part.size for part in self.parts)
-        self._visits = Visits()
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
         self._placed = [Placed(each, strategy, residence.fits(leaves, strategy, resident_bytes)) for each in arrays]
         self._ahead = Ahead(partial(_gathered, arrays, strategy))
 
-    @property
-    def visits(self) -> Visits:
-        """The order of its epochs; raises DataError for a buffer, which arrays need not."""
-        return self._visits
-
-    @visits.setter
-    def visits(self, visits: Visits) -> None:
-        self.parts[0].visits = visits
-        self._visits = visits
-
     def updates(self, batch_size: int) -> int:
-        """Batches of an epoch."""
+        """Batches of a pass."""
         return sum(part.updates(batch_size) for part in self.parts)
 
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them."""
         return [next(part.chunks(1, None, 0)) for part in self.parts]
-
-    def example(self) -> Any:
-        """The first example of the first bucket, as a batch of one."""
-        return self.examples(1)
 
     def examples(self, count: int) -> Any:
         """The first examples of the first bucket."""
@@ -68,27 +54,28 @@ class BucketSplit:
         """The targets of the first examples of the first bucket."""
         return self.parts[0].some_targets()
 
-    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        """One epoch: batches that follow each other in one bucket are a chunk."""
-        seed = seed if self._visits.shuffle else None
+    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+        """Batches that follow each other in one bucket are a chunk."""
         if not self._placed[0].fits:
-            return self._ahead.chunks(batch_size, seed, epoch)
-        found = runs([part.size for part in self.parts], batch_size, seed, epoch)
+            return self._ahead.chunks(batch_size, seed, number, skipped)
+        found = runs([part.size for part in self.parts], batch_size, seed, number, skipped)
         return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
 
 
-def runs(sizes: list[int], batch_size: int, seed: int | None, epoch: int) -> Iterator[tuple[int, Order]]:
-    """The buckets and rows of whole batches in the order of an epoch; each but a run's last is of ``batch_size``."""
-    orders = [permutation(size, None if seed is None else seed + i, epoch) for i, size in enumerate(sizes)]
+def runs(
+    sizes: list[int], batch_size: int, seed: int | None, number: int, skipped: int = 0
+) -> Iterator[tuple[int, Order]]:
+    """The buckets and rows of whole batches in the order of a pass; each but a run's last is of ``batch_size``."""
+    orders = [permutation(size, None if seed is None else seed + i, number) for i, size in enumerate(sizes)]
     batches = [
         (bucket, order[start : start + batch_size])
         for bucket, order in enumerate(orders)
         for start in range(0, len(order), batch_size)
     ]
     run: list[Order] = []
-    numbers = permutation(len(batches), seed, epoch)
-    for number, following in zip(numbers, [*numbers[1:], None], strict=True):
-        bucket, rows = batches[number]
+    places = permutation(len(batches), seed, number)[skipped:]
+    for place, following in zip(places, [*places[1:], None], strict=True):
+        bucket, rows = batches[place]
         run.append(rows)
         if following is None or batches[following][0] != bucket or len(rows) < batch_size:
             yield bucket, np.concatenate(run)
@@ -96,10 +83,10 @@ def runs(sizes: list[int], batch_size: int, seed: int | None, epoch: int) -> Ite
 
 
 def _gathered(
-    arrays: list[Any], strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, epoch: int
+    arrays: list[Any], strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, number: int, skipped: int
 ) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
-    for bucket, rows in runs(sizes, batch_size, seed, epoch):
+    for bucket, rows in runs(sizes, batch_size, seed, number, skipped):
         row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
         step = chunk_rows(row_bytes, batch_size)
         for start in range(0, len(rows), step):

@@ -1,7 +1,7 @@
 """A trial's examples: checked, counted, and cut into chunks that a compiled loop runs through.
 
-A chunk is a part of an epoch that lies on the devices. Data that fits is one chunk, placed once and
-visited in a fresh order each epoch; larger arrays and streams come as a sequence of chunks, each read
+A chunk is a part of a pass that lies on the devices. Data that fits is one chunk, placed once and
+visited in a fresh order in each pass; larger arrays and streams come as a sequence of chunks, each read
 and placed while the one before trains. The loop does not know the difference.
 """
 

@@ -35,14 +35,14 @@ def tfrecords(
     """The TFRecord shards that match a glob pattern, uncompressed.
 
     ``features`` are those of `tf.io.parse_single_example`, ``example`` maps them to (x, y) or (x, y,
-    sample_weight), many at a time. An epoch visits the shards in an order of its own, eight side by side, and
+    sample_weight), many at a time. A pass visits the shards in an order of its own, eight side by side, and
     shuffles in a buffer of this many examples. Raises DataError for missing and damaged files.
     """
     shards = _files(pattern)
     size = sum(map(_count_records, shards))
 
-    def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
-        files = [shards[i] for i in permutation(len(shards), seed, epoch)]
+    def ordered(seed: int | None, number: int) -> tf.data.Dataset:
+        files = [shards[i] for i in permutation(len(shards), seed, number)]
         records = tf.data.Dataset.from_tensor_slices(files).interleave(
             tf.data.TFRecordDataset,
             cycle_length=1 if seed is None else INTERLEAVED,
@@ -50,13 +50,13 @@ def tfrecords(
             deterministic=True,
         )
         if seed is not None:  # before parsing: the buffer holds the smaller form
-            records = records.shuffle(min(size, buffer), seed=mixed(seed, epoch))
-        return records.map(parsed, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            records = records.shuffle(min(size, buffer), seed=mixed(seed, number))
+        return records
 
     def parsed(record: tf.Tensor) -> tuple[Any, ...]:
         return example(tf.io.parse_single_example(record, dict(features)))
 
-    return Stream(ordered, size, lambda buffer: tfrecords(pattern, features, example, buffer))
+    return Stream(ordered, size, lambda buffer: tfrecords(pattern, features, example, buffer), (parsed,))
 
 
 def _count_records(file: str) -> int:

@@ -51,11 +51,11 @@ def _joined_streams(first: Stream, second: Stream) -> Stream:
     one, other = first.size, second.size
     known = one is not None and other is not None
 
-    def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
-        parts = [part.ordered(seed, epoch) for part in (first, second)]
+    def ordered(seed: int | None, number: int) -> tf.data.Dataset:
+        parts = [part.read(seed, number) for part in (first, second)]
         if seed is None:
             return parts[0].concatenate(parts[1])
         weights = [float(one or 1), float(other or 1)] if known else None  # both end at about the same time
-        return tf.data.Dataset.sample_from_datasets(parts, weights, seed=(seed + epoch) & 0x7FFFFFFF)
+        return tf.data.Dataset.sample_from_datasets(parts, weights, seed=(seed + number) & 0x7FFFFFFF)
 
     return Stream(ordered, one + other if one is not None and other is not None else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,29 +40,36 @@ class Buckets(NamedTuple):
 class Stream:
     """Examples that can only be read one after the other.
 
-    ``ordered(seed, epoch)`` is one epoch of single examples: shuffled as far as the source allows from
-    (seed, epoch), or as they lie where the seed is None. ``size`` None: not known without counting.
+    ``ordered(seed, number)`` is one pass over single examples: shuffled as far as the source allows from
+    (seed, number), or as they lie where the seed is None. ``size`` None: not known without counting. ``maps``: what
+    each example then goes through, so that those that are only passed over need not.
     """
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
     buffered: Callable[[int], Stream] | None = None  # the same with a shuffle buffer of so many examples
+    maps: tuple[Callable[..., Any], ...] = ()
+
+    def read(self, seed: int | None, number: int, skipped: int = 0) -> tf.data.Dataset:
+        """One pass without its first ``skipped`` examples, which are read all the same."""
+        dataset = self.ordered(seed, number)
+        dataset = dataset.skip(skipped) if skipped else dataset
+        for function in self.maps:
+            dataset = dataset.map(function, tf.data.AUTOTUNE, deterministic=True)
+        return dataset
 
     def map(self, function: Callable[..., Any]) -> Stream:
         """The same examples, each changed by ``function(x, y, ...)``."""
         again = self.buffered
-        return Stream(
-            lambda seed, epoch: self.ordered(seed, epoch).map(function, tf.data.AUTOTUNE),
-            self.size,
-            None if again is None else lambda buffer: again(buffer).map(function),
-        )
+        buffered = None if again is None else lambda buffer: again(buffer).map(function)
+        return replace(self, buffered=buffered, maps=(*self.maps, function))
 
 
 @dataclass(frozen=True)
 class Visits:
-    """In which order the epochs of a trial visit its training examples."""
+    """In which order a trial visits its training examples, pass after pass."""
 
-    shuffle: bool = True  # False: as they were given, epoch after epoch
+    shuffle: bool = True  # False: as they were given, in each pass
     buffer: int | None = None  # of a stream's shuffle; None: its own
 
     @classmethod
@@ -85,15 +92,15 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     """A `tf.data.Dataset` of single examples, shuffled in a buffer of so many; raises DataError if it is endless."""
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY:
-        raise DataError("an endless dataset, expected one epoch of it; use take(n)")
+        raise DataError("an endless dataset, expected one pass over its examples; use take(n)")
     if _is_batched(dataset):
         raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
     known = None if size == tf.data.UNKNOWN_CARDINALITY else size
 
-    def ordered(seed: int | None, epoch: int) -> tf.data.Dataset:
+    def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
-        return dataset.shuffle(min(known or buffer, buffer), seed=mixed(seed, epoch))
+        return dataset.shuffle(min(known or buffer, buffer), seed=mixed(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
 
@@ -113,13 +120,13 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
     return False
 
 
-def mixed(seed: int, epoch: int) -> int:
+def mixed(seed: int, number: int) -> int:
     """One number from both, for generators that take one."""
-    return int(np.random.SeedSequence([seed, epoch]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
 
 
-def permutation(size: int, seed: int | None, epoch: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """The order of an epoch, the same on every machine; as it is without a seed."""
+def permutation(size: int, seed: int | None, number: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    """The order of a pass, the same on every machine; as it is without a seed."""
     if seed is None:
         return np.arange(size, dtype=np.int32)
-    return np.random.Generator(np.random.Philox(mixed(seed, epoch))).permutation(size).astype(np.int32)
+    return np.random.Generator(np.random.Philox(mixed(seed, number))).permutation(size).astype(np.int32)

@@ -11,18 +11,16 @@ import tensorflow as tf
 
 from trainables.data import checks, text
 from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, chunk_rows, in_order, updates
+from trainables.data.examples import Examples
 from trainables.data.sources import DataError, Stream, Visits
 
 
-class StreamSplit:
+class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
-
-    changes_shape = False
 
     def __init__(self, stream: Stream, strategy: tf.distribute.Strategy) -> None:
         self._stream, self._strategy = stream, strategy
-        self._visits = Visits()
-        first = stream.ordered(None, 0)
+        first = stream.read(None, 0)
         checks.specs(first.element_spec)
         size = stream.size
         if size is None:
@@ -32,74 +30,61 @@ class StreamSplit:
         self.size = size
         self._ahead = Ahead(partial(_read, stream, self.size, strategy))
 
-    @property
-    def visits(self) -> Visits:
-        """The order of its epochs; raises DataError for a buffer where the stream has none that could be set."""
-        return self._visits
-
-    @visits.setter
-    def visits(self, visits: Visits) -> None:
-        if visits.buffer != self._visits.buffer:
+    def visit(self, visits: Visits) -> None:
+        """Go on in this order; raises DataError for a buffer where the stream has none that could be set."""
+        if visits.buffer != self.visits.buffer:
             stream = self._stream
             if visits.buffer is not None:
                 if stream.buffered is None:
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
             self._ahead = Ahead(partial(_read, stream, self.size, self._strategy))
-        self._visits = visits
-
-    def updates(self, batch_size: int) -> int:
-        """Batches of an epoch."""
-        return updates(self.size, batch_size)
-
-    def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them."""
-        return [next(self.chunks(1, None, 0))]
-
-    def example(self) -> Any:
-        """The first example, as a batch of one."""
-        return self.examples(1)
+        self.visits = visits
 
     @property
     def nbytes(self) -> int:
         """Bytes of all examples, as far as their shapes are known."""
-        return self.size * _row_bytes(self._stream.ordered(None, 0))
+        return self.size * _row_bytes(self._stream.read(None, 0))
 
     def blocks(self) -> Iterator[list[Any]]:
         """All examples as they lie, some at a time, their arrays flat."""
         with tf.device("/cpu:0"):
-            batches = self._stream.ordered(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
+            batches = self._stream.read(None, 0).batch(GATHER_ROWS).as_numpy_iterator()
             while (arrays := _next(batches)) is not None:
                 yield list(tf.nest.flatten(arrays))
 
     def examples(self, count: int) -> Any:
         """The first examples, at most this many; texts as a tensor."""
-        found = next(iter(self._stream.ordered(None, 0).take(count).batch(count).as_numpy_iterator()))
+        found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(text.as_tensor, found))
 
-    def some_targets(self) -> Any:
-        """The targets of the first example."""
-        return self.example()[1]
-
-    def chunks(self, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
-        """One epoch; shuffled as far as the source allows from (seed, epoch), or as it is without a seed."""
-        return self._ahead.chunks(batch_size, seed if self.visits.shuffle else None, epoch)
+    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+        return self._ahead.chunks(batch_size, seed, number, skipped)
 
 
 def _read(
-    stream: Stream, size: int, strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, epoch: int
+    stream: Stream,
+    size: int,
+    strategy: tf.distribute.Strategy,
+    batch_size: int,
+    seed: int | None,
+    number: int,
+    skipped: int,
 ) -> Iterator[Chunk]:
+    seen = skipped * batch_size
     with tf.device("/cpu:0"):
-        dataset = stream.ordered(seed, epoch)
+        dataset = stream.read(seed, number, seen)
         rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
         examples = iter(dataset.batch(rows))
-    seen = 0
     while (arrays := _next(examples)) is not None:
         chunk = in_order(arrays, strategy)
         seen += len(chunk.order)
+        if seen > size:
+            break
         yield chunk
     if seen != size:
-        raise DataError(f"an epoch of {seen} examples, expected {size} as counted; is the dataset random?")
+        found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
+        raise DataError(f"a pass of {found} as counted; is the dataset random?")
 
 
 def _row_bytes(dataset: tf.data.Dataset) -> int:

@@ -51,8 +51,8 @@ def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats
 
 
 def _described(trial: Trial, plain: Plain) -> Mapping[str, str]:
-    model = plain.model
-    parts = {"training": trial.train, "validation": trial.validation}
+    model, held_out = plain.model, trial.held_out
+    parts = {"training": trial.walk.data, "validation": None if held_out is None else held_out.split}
     said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 

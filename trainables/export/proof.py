@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from sweep.contract import NotExportable
 from trainables.data.chunks import Split
+from trainables.data.walk import VALIDATION_BATCH
 from trainables.export import fresh_process
 from trainables.export.model_files import Signature, Written
 from trainables.export.plain_model import averaged
@@ -48,34 +49,30 @@ def sample(trial: Trial, raw_inputs: Any = None) -> Sample:
 
     ``raw_inputs``: what files are given in the place of the trial's inputs, example by example.
     """
-    held_out = trial.validation is not None
-    split = trial.validation if trial.validation is not None else trial.train
+    held_out = trial.held_out
+    split = trial.walk.data if held_out is None else held_out.split
+    batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
     inputs = _first(split)
     size = len(keras.tree.flatten(inputs)[0])
     of = "" if size == split.size else f"the first {size:,} of "
-    name = f"{of}{split.size:,} {'validation' if held_out else 'training'} examples"
+    name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
     with averaged(trial), exact_products():
-        first, again = (_predicted(trial, inputs, trial.validation_batch_size, batch) for batch in (0, 10**6))
+        first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
     if raw_inputs is not None:
         inputs = tf.nest.map_structure(lambda leaf: leaf[:size], raw_inputs)
-    return Sample(name, inputs, first, trial.validation_batch_size, steady)
+    return Sample(name, inputs, first, batch_size, steady)
 
 
 def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     """The validation's metrics once more, and the variables that evaluating changes; the state is left as it was."""
-    if trial.validation is None:
+    if trial.held_out is None:
         return {}, ()
     state = trial.program.state
     before = state.arrays()
     try:
         with trial.placement.strategy.scope():
-            found = trial.program.evaluate(
-                trial.validation,
-                batch_size=trial.validation_batch_size,
-                seed=trial.assignment.seed,
-                epoch=trial.epoch,
-            )
+            found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch)
         after = state.arrays()
     finally:
         state.assign(before)

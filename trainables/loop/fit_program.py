@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.chunks import BatchSplit, BucketSplit, Split
+from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
+from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
 from trainables.loop.program import Trained, scalars
 from trainables.loop.update import Recipe
@@ -71,7 +72,9 @@ class FitProgram:
         self._strategy = strategy
         self._augment = augment
 
-    def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
+    def compile(
+        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
+    ) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model, replicas = self.model, strategy.num_replicas_in_sync
         for data in (train, validation):
@@ -92,24 +95,21 @@ class FitProgram:
             additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
 
     def train_epoch(
-        self,
-        data: Split,
-        rates: np.ndarray[Any, Any],
-        *,
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        profile_into: Path | None = None,
+        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
-        """One `fit` call."""
+        """One `fit` call. It reads ahead for itself, so each epoch begins anew where the one before ended."""
         self.state.will_train()
-        replicas = self._strategy.num_replicas_in_sync
-        if data.size % batch_size % replicas:
+        replicas, size, batch_size = self._strategy.num_replicas_in_sync, walk.data.size, walk.batch_size
+        if size % batch_size % replicas:
             raise NotInFit(
                 f"training.loop is fit with {replicas} replicas, which cannot weigh the last batch of "
-                f"{data.size % batch_size} examples rightly; use loop: own, or a batch_size that divides {data.size}"
+                f"{size % batch_size} examples rightly; use loop: own, or a batch_size that divides {size}"
             )
-        batches = self._dataset(data, batch_size, seed, epoch, augment=True)
+        seen: list[int] = []
+        first, count = (epoch - 1) * len(rates), len(rates)
+        batches = self._dataset(
+            walk.data, lambda: self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen), count, augment=True
+        )
         with profile.kept(profile_into):
             history = self.model.fit(
                 batches,
@@ -121,7 +121,7 @@ class FitProgram:
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
-        return Trained(metrics, finite, 0.0)
+        return Trained(metrics, finite, 0.0, sum(seen[:count]))
 
     def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
         """Tell the callbacks of a finished epoch, its validation included; why they end the trial, or nothing."""
@@ -133,33 +133,37 @@ class FitProgram:
                 callback.on_train_end()
         return "a Keras callback has set stop_training" if stops else ""
 
-    def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> dict[str, float]:
         """One `evaluate` call."""
         self.state.will_train()
-        batches = self._dataset(data, batch_size, None, 0, augment=False)
+        batches = self._dataset(
+            data.split, lambda: self._batches(data.chunks(), data.batch_size, None, 0), data.updates, augment=False
+        )
         results = self.model.evaluate(batches, verbose=0, return_dict=True)
         return scalars(results)
 
     def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
 
-    def _dataset(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> tf.data.Dataset:
-        def batches() -> Iterator[Any]:
-            return self._batches(data, batch_size, seed, epoch, augment=augment)
-
+    def _dataset(
+        self, data: Split, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
+    ) -> tf.data.Dataset:
         one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
-        count = data.updates(batch_size)
         dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
 
-    def _batches(self, data: Split, batch_size: int, seed: int | None, epoch: int, *, augment: bool) -> Iterator[Any]:
-        update = (epoch - 1) * data.updates(batch_size)
-        for chunk in data.chunks(batch_size, seed, epoch):
+    def _batches(
+        self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, seen: list[int] | None = None
+    ) -> Iterator[Any]:
+        """Batches from an update on, augmented where there is a seed; their sizes go into ``seen``."""
+        for chunk in chunks:
             tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
-                yield self._batch(tensors, rows, seed if augment else None, update)
+                if seen is not None:
+                    seen.append(len(rows))
+                yield self._batch(tensors, rows, seed, update)
                 update += 1
 
     def _example(self, data: Split, *, augment: bool = True) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
@@ -33,6 +34,7 @@ class Trained:
     metrics: dict[str, float]
     finite: bool  # all losses, gradients and weights
     wait_s: float  # spent waiting for data
+    examples: int
 
 
 class Program:
@@ -57,14 +59,19 @@ class Program:
         """The averaged weights with which the model is evaluated at present, if any."""
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
-    def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
-        """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
+    def compile(
+        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
+    ) -> None:
+        """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
+
+        ``loose``: parts of chunks will come.
+        """
         kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in train.kinds()]
-        self._trace(self.train_chunk, kinds, training=True, loose=train.changes_shape)
+        self._trace(self.train_chunk, kinds, training=True, loose=loose or train.changes_shape)
         if validation is not None:
             none = tf.constant(0)
             kinds = [(kind.tensors, tf.constant(kind.order), *[none] * 4) for kind in validation.kinds()]
-            self._trace(self.evaluate_chunk, kinds, training=False, loose=validation.changes_shape)
+            self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.measures(training=training) for training in (True, False)):
             self._read_metrics()
         scale = self.loss_scale.variables if self.loss_scale else []
@@ -99,20 +106,14 @@ class Program:
         return True
 
     def train_epoch(
-        self,
-        data: Split,
-        rates: np.ndarray[Any, Any],
-        *,
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        profile_into: Path | None = None,
+        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
         """Train one epoch (from 1), one rate per update."""
         self.state.will_train()
-        first, done, finite = (epoch - 1) * len(rates), 0, True
+        batch_size, seed = walk.batch_size, walk.seed
+        first, done, seen, finite = (epoch - 1) * len(rates), 0, 0, True
         sums = self._graph.zeros(training=True)
-        chunks = _Timed(data.chunks(batch_size, seed, epoch))
+        chunks = _Timed(walk.epoch(epoch))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
@@ -120,12 +121,12 @@ class Program:
             with profile.kept(profile_into if kept else None):
                 sums, all_finite = self.train_chunk(*arguments, sums)
                 finite = bool(all_finite)
-            done += count
+            done, seen = done + count, seen + len(chunk.order)
             if not finite:
                 break
         if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
-            self.by_epoch.count(data.chunks(batch_size, seed, epoch), batch_size, seed, first)
-        return Trained({**self._metrics(training=True), **_means(sums, data.size)}, finite, chunks.waited_s)
+            self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
+        return Trained({**self._metrics(training=True), **_means(sums, seen)}, finite, chunks.waited_s, seen)
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
@@ -133,21 +134,22 @@ class Program:
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return float(sums["loss"]) / min(batch_size, len(chunk.order)) if bool(finite) else float("nan")
 
-    def evaluate(self, data: Split, *, batch_size: int, seed: int, epoch: int) -> dict[str, float]:
-        """The loss and metrics over a whole data set, with the averaged weights where there are such."""
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> dict[str, float]:
+        """The loss and metrics over validation data, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
-        sums, done = self._graph.zeros(training=False), epoch * data.updates(batch_size)
+        sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
+        done = epoch * data.split.updates(batch_size)
         average = self.average
         if average:
             average.swap()
-        for chunk in data.chunks(batch_size, None, 0):
+        for chunk in data.chunks():
             count = updates(len(chunk.order), batch_size)
             order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
             sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
-            done += count
+            done, seen = done + count, seen + len(chunk.order)
         if average:
             average.swap()
-        return {**self._metrics(training=False), **_means(sums, data.size)}
+        return {**self._metrics(training=False), **_means(sums, seen)}
 
     def _averages(self) -> list[Any]:
         return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data.chunks import Split
+from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop.cache import Structure
@@ -33,15 +33,12 @@ class Trial:
     dtype: str
     structure: Structure
     program: Program | FitProgram
-    train: Split
-    validation: Split | None
-    batch_size: int  # global
-    validation_batch_size: int
+    walk: Walk
+    held_out: HeldOut | None
     reads: tuple[Reads, ...]  # all that was read of `hp` in making it
     peak: float | None  # None: the author's optimizer has a schedule of its own
     schedule: schedules.Schedule
     warmup: int  # updates
-    updates_per_epoch: int
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
@@ -70,21 +67,21 @@ class Trial:
             return False
         if self.peak is None:  # who knows what the author's schedule was told
             return False
-        updates = self.epoch * self.updates_per_epoch
-        return not schedules.foresees(self.schedule, updates=updates, count=self.updates_per_epoch, warmup=self.warmup)
+        updates = self.epoch * self.walk.per_epoch
+        return not schedules.foresees(self.schedule, updates=updates, count=self.walk.per_epoch, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """The learning rate of each update of the next epoch; of an optimizer's own schedule the last one alone."""
         if self.peak is None:
-            rates = np.full(self.updates_per_epoch, np.nan, np.float32)
-            last = (self.epoch + 1) * self.updates_per_epoch - 1
+            rates = np.full(self.walk.per_epoch, np.nan, np.float32)
+            last = (self.epoch + 1) * self.walk.per_epoch - 1
             rates[-1] = optimizers.scheduled_rate(self.program.parts.optimizer, last)
             return rates
         return schedules.rates(
             self.schedule,
             peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
             epoch=self.epoch + 1,
-            count=self.updates_per_epoch,
+            count=self.walk.per_epoch,
             epochs=self.assignment.epochs,
             warmup=self.warmup,
         )
@@ -96,12 +93,10 @@ class Trial:
         trained = self._train(rates, epoch)
         train_s = time.perf_counter() - began
         metrics = trained.metrics
-        if self.validation is not None and trained.finite:
+        if self.held_out is not None and trained.finite:
             with self.placement.strategy.scope():
-                held_out = self.program.evaluate(
-                    self.validation, batch_size=self.validation_batch_size, seed=self.assignment.seed, epoch=epoch
-                )
-            metrics = metrics | {f"val_{name}": value for name, value in held_out.items()}
+                found = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
+            metrics = metrics | {f"val_{name}": value for name, value in found.items()}
         time_s = time.perf_counter() - began
         self.epoch, self.train_s = epoch, self.train_s + time_s
         if not trained.finite:
@@ -119,13 +114,14 @@ class Trial:
             time=time.time(),
             time_s=time_s,
             learning_rate=float(rates[-1]),
-            examples_per_s=self.train.size / train_s,
+            examples_per_s=trained.examples / train_s,
             measures={
                 "step_s": (train_s - trained.wait_s) / len(rates),
                 "data_wait_s": trained.wait_s,
                 "validation_s": time_s - train_s,
                 "compile_s": self.stopwatch.laps.get("compile", 0.0) if epoch == 1 else 0.0,
-                **({"validation_examples": float(self.validation.size)} if epoch == 1 and self.validation else {}),
+                **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
+                **({} if self.walk.steps is None else {"passes": self.walk.passes(epoch)}),
                 **self.gauges.end(),
             },
         )
@@ -159,17 +155,11 @@ class Trial:
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-            return self.program.train_epoch(
-                self.train,
-                rates,
-                batch_size=self.batch_size,
-                seed=self.assignment.seed,
-                epoch=epoch,
-                profile_into=self.assignment.profile if epoch == 1 else None,
-            )
+            profile_into = self.assignment.profile if epoch == 1 else None
+            return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
-        objective = self.assignment.objective or ("val_loss" if self.validation is not None else "loss")
+        objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
         value = metrics.get(objective)
         if value is not None:
             self.waited.hear(value)

@@ -64,7 +64,7 @@ def test_batches_stay_whole_and_their_order_is_drawn_from_seed_and_epoch() -> No
     straight = [Y[:4].tolist(), Y[4:8].tolist(), Y[8:].tolist()]
     assert seen(data, None, 0) == straight
     assert seen(data, 3, 2) == [straight[i] for i in permutation(3, 3, 2)]
-    data.visits = Visits(shuffle=False)
+    data.visit(Visits(shuffle=False))
     assert seen(data, 3, 2) == straight
 
 

@@ -24,7 +24,7 @@ def test_a_label_without_weight_counts_one(shape: tuple[int, ...], *, streamed: 
     labels = LABELS.reshape(shape)
     if streamed:
         stream = from_dataset(tf.data.Dataset.from_tensor_slices((X, labels)))
-        found = np.array([w for *_, w in class_weights.apply(stream, WEIGHTS).ordered(None, 0).as_numpy_iterator()])
+        found = np.array([w for *_, w in class_weights.apply(stream, WEIGHTS).read(None, 0).as_numpy_iterator()])
     else:
         found = class_weights.apply((X, labels), WEIGHTS)[2]
     np.testing.assert_array_equal(found, np.reshape(EXPECTED, shape))

@@ -115,7 +115,7 @@ def test_balanced_classes_weigh_the_same() -> None:
 
     trainable = Rare()
     train(trainable, assignment(class_weights="balanced", epochs=1))
-    _, labels, weight = trainable._begun().train.arrays
+    _, labels, weight = trainable._begun().walk.data.arrays
     sums = [float(weight[labels == label].sum()) for label in range(3)]
     np.testing.assert_allclose(sums, len(labels) / 3, rtol=1e-5)
 
@@ -138,7 +138,7 @@ def test_batch_size_per_replica_is_the_other_way_to_say_it() -> None:
     import dataclasses
 
     train(two, dataclasses.replace(assignment(2, epochs=1), params={**rest, "per_replica_batch_size": 8}))
-    assert two._begun().batch_size == 16
+    assert two._begun().walk.batch_size == 16
     with pytest.raises(ValueError, match="both set"):
         train(two, assignment(2, per_replica_batch_size=8))
 

@@ -1,0 +1,56 @@
+"""What all kinds of data sets have in common: examples that are visited batch by batch, pass after pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainables.data.ahead import Chunk, updates
+from trainables.data.sources import DataError, Visits
+
+
+class Examples:
+    """A data set, cut into the chunks of a pass; kinds of it say how in `_pass`."""
+
+    size: int  # how many examples there are
+    changes_shape = False
+    """Whether the chunks of another data set with the same program may have other shapes."""
+    shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
+    visits = Visits()
+    """In which order its passes go, see `visit`."""
+
+    def visit(self, visits: Visits) -> None:
+        """Go on in this order; raises DataError for a buffer where there is none that could be set."""
+        if visits.buffer is not None:
+            raise DataError(f"shuffle_buffer is set, but {self.shuffled}")
+        self.visits = visits
+
+    def updates(self, batch_size: int) -> int:
+        """Batches of a pass."""
+        return updates(self.size, batch_size)
+
+    def kinds(self) -> list[Chunk]:
+        """A chunk of each kind of shapes, as the loop will meet them."""
+        return [next(self.chunks(1, None, 0))]
+
+    def example(self) -> Any:
+        """The first example, as a batch of one."""
+        return self.examples(1)
+
+    def examples(self, count: int) -> Any:
+        """The first examples, at most this many; texts as a tensor."""
+        raise NotImplementedError
+
+    def some_targets(self) -> Any:
+        """The targets of the first examples, some megabytes of them where that is cheap."""
+        return self.example()[1]
+
+    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
+        """One pass (from 1) without its first ``skipped`` batches; without a seed, the examples as they lie.
+
+        The order depends on (seed, number) alone.
+        """
+        return self._pass(batch_size, seed if self.visits.shuffle else None, number, skipped)
+
+    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+        raise NotImplementedError
