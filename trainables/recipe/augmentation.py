@@ -128,13 +128,16 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
 
 
 def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:
-    """Fill the pixels whose centres lie in [low, high) of (row, column), per image."""
+    return tf.where(rectangle(images, low, high), tf.cast(fill, images.dtype), images)
+
+
+def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """The pixels whose centres lie in [low, high) of (row, column), per image: (examples, height, width, 1)."""
     height, width = _sides(images)
     rows, columns = tf.range(height) + 0.5, tf.range(width) + 0.5
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
     across = (columns >= low[:, 1:]) & (columns < high[:, 1:])
-    inside = down[:, :, None, None] & across[:, None, :, None]
-    return tf.where(inside, tf.cast(fill, images.dtype), images)
+    return down[:, :, None, None] & across[:, None, :, None]
 
 
 def _signed(draws: Draws, strength: Any) -> tf.Tensor:

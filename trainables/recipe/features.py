@@ -13,6 +13,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import node_cache
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeded
+from trainables.recipe import mixing
 from trainables.recipe.author import Author
 from trainables.recipe.refusals import Refused
 from trainables.state import weights
@@ -29,7 +30,8 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """Whether the features are the inputs of the trained model: unless inputs are augmented, or a trial says so."""
     if type(author).features is Author.features:
         return False
-    return hp.flag("cache_features", default=type(author).augment is Author.augment)
+    changed = type(author).augment is not Author.augment or mixing.changes_inputs(hp)
+    return hp.flag("cache_features", default=not changed)
 
 
 def check_whole(author: Author, hp: Hyperparameters) -> None:

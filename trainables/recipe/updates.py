@@ -70,9 +70,15 @@ class Batch:
     ) -> None:
         if draws is None:
             raise RuntimeError("a slice without draws")
-        self.x, self.y, self.draws, self.turn, self.first, self.size = x, y, draws, turn, first, size
-        self._sample_weight, self._gather, self._measure = sample_weight, gather, measure
-        self.weight_was_read = False
+        self.x, self.draws, self.turn, self.first, self.size = x, draws, turn, first, size
+        self._y, self._sample_weight, self._gather, self._measure = y, sample_weight, gather, measure
+        self.y_was_read = self.weight_was_read = False
+
+    @property
+    def y(self) -> Any:
+        """The targets."""
+        self.y_was_read = True
+        return self._y
 
     @property
     def sample_weight(self) -> Any:
