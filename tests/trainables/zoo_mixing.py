@@ -145,10 +145,9 @@ class Detected(OnShapes):
 
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((16, 16, 1))
-        x = inputs
-        for filters in (8, 16):
-            x = layers.Conv2D(filters, 3, strides=2, padding="same", activation="relu")(x)
-        x = layers.Dense(32, activation="relu")(layers.Flatten()(x))
+        x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
+        profiles = [layers.Flatten()(ops.mean(x, axis=axis)) for axis in (1, 2)]
+        x = layers.Dense(32, activation="relu")(layers.Concatenate()(profiles))
         boxes = layers.Reshape((1, 4), name="boxes")(layers.Dense(4)(x))
         labels = layers.Reshape((1, 2), name="labels")(layers.Dense(2)(x))
         return keras.Model(inputs, {"boxes": boxes, "labels": labels})

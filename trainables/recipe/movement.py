@@ -20,14 +20,19 @@ BOXES = ("xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw")
 """How four numbers say where a box lies, as `keras.utils.bounding_boxes` has it; ``rel_`` before one of them: in
 shares of the picture's width and height."""
 POINTS = ("xy", "yx")
+DOWN_FIRST = ("yxyx", "center_yxhw")
 NOWHERE = -1
 
 
 @dataclass(frozen=True)
 class Steps:
-    """What was drawn: where each pixel comes from, (examples, 3, 3), who is mirrored, what is covered at the end."""
+    """What was drawn: where each pixel comes from, who is mirrored, what is covered at the end.
 
-    source: tf.Tensor
+    ``source``: as `augmentation.affine_terms`, put together number by number: a product of matrices rounds otherwise
+    for another number of pictures.
+    """
+
+    source: tuple[tf.Tensor, ...]
     mirrored: tf.Tensor
     covered: tuple[tuple[tf.Tensor, tf.Tensor], ...] = ()
 
@@ -45,7 +50,8 @@ class Movement:
         shape = tf.cast(tf.shape(images), tf.float32)
         self._height, self._width = shape[1], shape[2]
         count = tf.shape(images)[0]
-        self._steps = steps or Steps(tf.eye(3, batch_shape=[count]), tf.zeros([count], tf.bool))
+        one, zero = tf.ones([count]), tf.zeros([count])
+        self._steps = steps or Steps((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
 
     # ---- steps
 
@@ -146,18 +152,19 @@ class Movement:
         """One more step, given as `augmentation.affine_terms` does."""
         if self._steps.covered:
             raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
-        like = tf.zeros_like(self._steps.source[:, 0, 0])
-        rows = [like + term for term in (*terms, 0.0, 0.0, 1.0)]
-        step = tf.reshape(tf.stack(rows, axis=1), [-1, 3, 3])
-        return self._with(replace(self._steps, source=tf.matmul(self._steps.source, step)))
+        a, b, c, d, e, f = self._steps.source
+        p, q, r, s, t, u = terms
+        rows = (a * p + b * s, a * q + b * t, a * r + b * u + c, d * p + e * s, d * q + e * t, d * r + e * u + f)
+        return self._with(replace(self._steps, source=rows))
 
     def _pixels(self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str) -> tf.Tensor:
         given, own = images.shape[1:3], self._images.shape[1:3]
         if images.shape.rank != 4 or not given.is_compatible_with(own):
             raise Refused(f"{name} of shape {tuple(images.shape)} are moved with pictures of {tuple(own)}")
+        zero = tf.zeros_like(self._steps.source[0])
         moved = tf.raw_ops.ImageProjectiveTransformV3(
             images=images,
-            transforms=tf.reshape(self._steps.source, [-1, 9])[:, :8],
+            transforms=tf.stack([*self._steps.source, zero, zero], axis=1),
             output_shape=tf.shape(images)[1:3],
             fill_value=float(fill or 0),
             interpolation=how,
@@ -171,9 +178,7 @@ class Movement:
 
     def _forward(self, points: tf.Tensor) -> tf.Tensor:
         """Where (x, y) of the given picture lie in the moved one; (examples, points, 2)."""
-        source = self._steps.source
-        a, b, c = (source[:, 0, i, None] for i in range(3))
-        d, e, f = (source[:, 1, i, None] for i in range(3))
+        a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
         x, y = points[..., 0] - 0.5 - c, points[..., 1] - 0.5 - f
         size = a * e - b * d
         return tf.stack([(e * x - b * y) / size, (a * y - d * x) / size], axis=-1) + 0.5
@@ -190,7 +195,7 @@ class Movement:
         """As left, top, right, bottom."""
         order, scale = self._form(form, BOXES)
         first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
-        if "yx" in order:
+        if order in DOWN_FIRST:
             first, second = first[..., ::-1], second[..., ::-1]
         if order.startswith("center"):
             first, second = first - second / 2, first + second / 2
@@ -205,6 +210,6 @@ class Movement:
             first, second = (first + second) / 2, second - first
         elif order == "xywh":
             second = second - first
-        if "yx" in order:
+        if order in DOWN_FIRST:
             first, second = first[..., ::-1], second[..., ::-1]
         return tf.concat([first, second], axis=-1)

@@ -24,7 +24,9 @@ def of(size: int, start: int = 0, stop: int | None = None, update: int = 0) -> D
 def test_shares_are_of_the_beta_distribution_also_where_their_parts_underflow(alpha: float) -> None:
     found = of(MANY).beta(tf.constant(alpha)).numpy()
     assert np.isfinite(found).all()
-    assert stats.kstest(found, stats.beta(alpha, alpha).cdf).pvalue > 1e-4 or alpha < 0.01
+    low = found[found < 0.5]  # above, float32 rounds to 1 what is not
+    if alpha > 0.01:
+        assert stats.kstest(low, lambda x: 2 * stats.beta(alpha, alpha).cdf(x)).pvalue > 1e-4
     assert found.mean() == pytest.approx(0.5, abs=0.02)
     assert found.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), abs=0.01)
 
