@@ -146,10 +146,13 @@ class Detected(OnShapes):
     def model(self, hp: Any) -> keras.Model:
         inputs = keras.Input((16, 16, 1))
         x = layers.Conv2D(8, 3, padding="same", activation="relu")(inputs)
-        profiles = [layers.Flatten()(ops.mean(x, axis=axis)) for axis in (1, 2)]
-        x = layers.Dense(32, activation="relu")(layers.Concatenate()(profiles))
-        boxes = layers.Reshape((1, 4), name="boxes")(layers.Dense(4)(x))
-        labels = layers.Reshape((1, 2), name="labels")(layers.Dense(2)(x))
+        edges = []
+        for axis in (1, 2):  # where along the width, and along the height, it begins and ends
+            profile = layers.Conv1D(8, 5, padding="same", activation="relu")(ops.mean(x, axis=axis))
+            share = layers.Softmax(axis=1)(layers.Dense(2)(profile))
+            edges.append(ops.sum(share * (ops.arange(16, dtype="float32")[:, None] + 0.5) / 16, axis=1))
+        boxes = layers.Reshape((1, 4), name="boxes")(ops.reshape(ops.stack(edges, axis=2), (-1, 4)))
+        labels = layers.Reshape((1, 2), name="labels")(layers.Dense(2)(ops.mean(x, axis=(1, 2))))
         return keras.Model(inputs, {"boxes": boxes, "labels": labels})
 
     def loss(self, hp: Any, model: keras.Model) -> Any:

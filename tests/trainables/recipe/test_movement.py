@@ -176,7 +176,8 @@ def test_parts_of_a_batch_move_as_the_whole(name: str) -> None:
     whole = movement(name).images(tf.constant(IMAGES)).numpy()
     for cuts in ([0, 1, 30, SIZE], [0, 32, SIZE]):
         parts = [movement(name, *cut).images(tf.constant(IMAGES[slice(*cut)])) for cut in itertools.pairwise(cuts)]
-        np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-6)
+        # The kernel of cos() rounds the last of a number of angles otherwise: 1e-5 of pure noise.
+        np.testing.assert_allclose(np.concatenate(parts), whole, atol=1e-4 if name in ("affine", "all") else 0)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -192,7 +193,7 @@ def test_what_does_not_fit_is_refused() -> None:
 @pytest.mark.slow
 def test_a_segmentation_and_a_detection_learn() -> None:
     """From seventy noisy pictures whose masks and boxes move with them."""
-    given = assignment(epochs=40, batch_size=16)
+    given = assignment(epochs=24, batch_size=16)
     del given.params["learning_rate"]
 
     class Segmented(zoo_mixing.Segmented):
@@ -203,7 +204,7 @@ def test_a_segmentation_and_a_detection_learn() -> None:
         def optimizer(self, hp: Any) -> Any:
             return keras.optimizers.Adam(0.01)
 
-    assert metrics(train(Segmented(), given))[-1]["val_iou"] > 0.85
+    assert metrics(train(Segmented(), given))[-1]["val_iou"] > 0.8
     last = metrics(train(Detected(), given))[-1]
     assert last["val_labels_accuracy"] > 0.9
-    assert last["val_boxes_mae"] < 0.06  # of a side
+    assert last["val_boxes_mae"] < 0.04  # of a side
