@@ -74,7 +74,8 @@ class Intake:
         if not all(mixture.lost for _, mixture in cut.mixtures.values()):
             raise Refused(
                 "mixup and cutmix give whole-number targets of two examples at once, which compiled losses weigh; here "
-                f"something else takes them (a compute_loss() or train_step() of your own); {ONE_HOT}"
+                "something else takes them (a compute_loss() or train_step() of your own); let a train_step() take "
+                f"batch.one_hot(classes), or {ONE_HOT}"
             )
 
     def _augmented(self, example: Example, draws: Draws) -> Example:

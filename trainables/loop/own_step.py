@@ -209,6 +209,7 @@ class StepGraph(Graph):
             size=cut.size,
             gather=functools.partial(self._gathered, cut),
             measure=measure,
+            one_hot=functools.partial(_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
         means = updates.means(step(batch), name)  # type: ignore[misc]  # it is asked for where there is one
@@ -316,6 +317,15 @@ class StepGraph(Graph):
             found = run(examples)
         one = {name: self.strategy.experimental_local_results(value) for name, value in found.items()}
         return {name: float(sum(map(float, parts[:1] if whole else parts))) for name, parts in one.items()}
+
+
+def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
+    mixture = cut.mixture(labels)
+    if mixture is None:
+        return tf.one_hot(labels, classes)
+    mixture.lost = True
+    share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
+    return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
 
 
 @contextmanager

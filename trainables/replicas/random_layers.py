@@ -161,7 +161,7 @@ STATELESS: dict[str, Callable[..., Any]] = {
 SHAPED_KERNELS = ("random_uniform", "random_uniform_int", "random_standard_normal", "truncated_normal")
 _MESSAGE = (
     "a layer of the model calls {}, which draws for the batch as a whole: in {} parts it would train another model; "
-    "draw per example in augment() instead"
+    "draw per example in augment() instead, or set the parameters mixup and cutmix"
 )
 
 

@@ -197,6 +197,21 @@ def test_labels_that_nothing_weighs_by_their_shares_are_refused() -> None:
         trained(losing(lambda y, p: keras.ops.mean(Custom().call(y, p))), mixup=0.4)
 
 
+class SoftStep(Points):
+    def train_step(self, model: keras.Model, batch: Any, hp: Any) -> Any:
+        predicted = model(batch.x, training=True)
+        batch.measure(predicted)
+        return {"loss": keras.losses.categorical_crossentropy(batch.one_hot(3), predicted, from_logits=True)}
+
+
+@pytest.mark.parametrize("params", [{"mixup": 0.4}, {}])
+def test_a_step_takes_the_shares_of_both_labels(params: Any) -> None:
+    (a, seen), (b, also) = trained(Points, **params), trained(SoftStep, **params)
+    for one, other in zip(variables(a), variables(b), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert also[-1] == pytest.approx(seen[-1], abs=1e-6)
+
+
 class ThatIgnoresLabels(Points):
     def loss(self, hp: Any, model: keras.Model) -> Any:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
