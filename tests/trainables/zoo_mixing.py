@@ -102,7 +102,7 @@ class OnShapes(Animal):
         return Movement(x, draws).flip().affine(0.3).crop(2)
 
 
-@entry(fast=True, params={"cutmix": 1.0}, fit=MIXED, tolerance=2e-6)
+@entry(params={"cutmix": 1.0}, fit=MIXED, tolerance=2e-6)
 class Segmented(OnShapes):
     """A small U-Net; masks move with the pictures, and are pasted with them."""
 

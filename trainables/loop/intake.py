@@ -123,7 +123,7 @@ class Intake:
 
     def _mixed(self, own: Example, other: Example, cut: Slice, draws: Draws) -> Example:
         mixed = self.mixing.mixed(own, other, draws)
-        flat = tf.nest.flatten(mixed.y)
+        flat, cut.mixes = tf.nest.flatten(mixed.y), True
         for place, labels in mixed.labels.items():
             cut.mixtures[id(flat[place])] = flat[place], Mixture(*labels, mixed.share)
         return mixed.x, mixed.y, mixed.sample_weight

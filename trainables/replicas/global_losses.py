@@ -130,6 +130,12 @@ def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) 
     """The loss as it is, or where these targets are mixed labels the one against both; and its first argument."""
     mixture = None if cut is None else cut.mixture(y_true)
     if mixture is None:
+        function = getattr(getattr(loss, "fn", None), "__name__", "")
+        if cut is not None and cut.mixes and y_true.dtype.is_floating and function.startswith("sparse"):
+            raise Refused(
+                f"loss {loss.name!r} takes labels, and the targets are {y_true.dtype.name}, of which mixup and cutmix "
+                "would take the mean; let data() return whole numbers"
+            )
         return loss, y_true
     if overrides_call(loss):
         raise Refused(

@@ -8,9 +8,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import zoo_mixing
 from keras import layers
-from small import Small, assignment, metrics, train
+from small import assignment, metrics, train
 from test_own_step import Plain
 from zoo import ENTRIES, Animal, OnCurve, OnImages
 from zoo_checks import given
@@ -67,10 +66,8 @@ def plainly(kind: type[Animal], trial: Any, alpha: float, smoothing: float) -> l
     return [np.asarray(v) for v in plain.model.variables]
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("smoothing", [pytest.param(0.0, marks=pytest.mark.exhaustive), 0.1])
 def test_labels_become_soft_as_numpy_makes_them(smoothing: float) -> None:
-    found = ENTRIES["MixedImages"]
-    assert found.params["label_smoothing"] == 0.1
     more = {"label_smoothing": smoothing} if smoothing else {}
     trial = assignment(epochs=4, mixup=0.4, momentum=0.9, optimizer="sgd", learning_rate=0.05, **more)
     ours = Points()
@@ -95,7 +92,10 @@ def test_one_hot_targets_train_as_their_labels_do() -> None:
         assert one["accuracy"] == pytest.approx(other["accuracy"], abs=1e-6), "the label that weighs more counts"
 
 
-@pytest.mark.parametrize("name", ["MixedWeights", "NewWeights", "MixedNumbers"])
+@pytest.mark.parametrize(
+    "name",
+    ["MixedWeights", *(pytest.param(name, marks=pytest.mark.exhaustive) for name in ("NewWeights", "MixedNumbers"))],
+)
 def test_micro_batches_are_the_whole_batch(name: str) -> None:
     class OfNumbers(OnCurve):
         def loss(self, hp: Any, model: keras.Model) -> Any:
@@ -161,12 +161,15 @@ def losing(own: Any) -> type[Animal]:
 
 def test_a_sparse_loss_of_ones_own_trains_on_the_same_mixtures() -> None:
     default, _ = trained(Points, mixup=0.4)
-    for own in (Custom(), "sparse_categorical_crossentropy", lambda y, p: Custom().call(y, p)):
-        if own == "sparse_categorical_crossentropy":
-            own = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    for own in (Custom(), lambda y, p: Custom().call(y, p)):
         found, _ = trained(losing(own), mixup=0.4)
         for one, other in zip(variables(default), variables(found), strict=True):
             np.testing.assert_allclose(one, other, atol=1e-6)
+
+
+class FloatLabels(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True))):  # type: ignore[misc]
+    def data(self, hp: Any) -> Any:
+        return tuple((x, y.astype("float32")) for x, y in super().data(hp))
 
 
 class OwnLoss(keras.Model):
@@ -191,10 +194,38 @@ def test_labels_that_nothing_weighs_by_their_shares_are_refused() -> None:
             trained(kind, mixup=0.4)
     with pytest.raises(Refused, match=r"'called' \(Called\) overrides __call__, where mixup"):
         trained(losing(Called(name="called")), mixup=0.4)
+    with pytest.raises(Refused, match=r"takes labels, and the targets are float32.*return whole numbers"):
+        trained(FloatLabels, mixup=0.4)
     with pytest.raises(Refused, match="ignores a class"):
         trained(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)), mixup=0.4)
     with pytest.raises(Refused, match="one number for a batch"):
         trained(losing(lambda y, p: keras.ops.mean(Custom().call(y, p))), mixup=0.4)
+
+
+class TwoOutputs(Points):
+    """Labels under two names and numbers, of which each is lost in its own way."""
+
+    def data(self, hp: Any) -> Any:
+        return tuple((x, {"a": y, "b": y, "c": x[:, :1]}) for x, y in super().data(hp))
+
+    def model(self, hp: Any) -> keras.Model:
+        inputs = keras.Input((6,))
+        return keras.Model(inputs, {n: layers.Dense(s, name=n)(inputs) for n, s in (("a", 3), ("b", 3), ("c", 1))})
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        sparse = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        return {"a": sparse, "b": sparse, "c": "mse"}
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        return {"a": "accuracy", "c": "mae"}
+
+
+def test_each_of_several_targets_is_mixed_in_its_way() -> None:
+    (a, seen), (b, also) = trained(TwoOutputs, mixup=0.4), trained(TwoOutputs, mixup=0.4, micro_batches=2)
+    assert {"a_loss", "c_loss", "a_accuracy", "val_c_mae"} <= set(seen[-1])
+    for one, other in zip(variables(a), variables(b), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert also[-1] == pytest.approx(seen[-1], abs=1e-6)
 
 
 class SoftStep(Points):
@@ -204,7 +235,7 @@ class SoftStep(Points):
         return {"loss": keras.losses.categorical_crossentropy(batch.one_hot(3), predicted, from_logits=True)}
 
 
-@pytest.mark.parametrize("params", [{"mixup": 0.4}, {}])
+@pytest.mark.parametrize("params", [{"mixup": 0.4}, pytest.param({}, marks=pytest.mark.exhaustive)])
 def test_a_step_takes_the_shares_of_both_labels(params: Any) -> None:
     (a, seen), (b, also) = trained(Points, **params), trained(SoftStep, **params)
     for one, other in zip(variables(a), variables(b), strict=True):
@@ -222,54 +253,6 @@ class ThatIgnoresLabels(Points):
 
 def test_a_step_that_ignores_labels_may_mix_inputs() -> None:
     trained(ThatIgnoresLabels, mixup=0.4)
-
-
-def returning(method: Any) -> type[Animal]:
-    return type("Returning", (Animal,), {"augment": method})
-
-
-@pytest.mark.parametrize(
-    ("method", "said"),
-    [
-        (
-            lambda self, x, y, hp, draws: x,
-            r"Returning\.augment\(x, y, hp, draws\) returned \w*Tensor, expected \(x, y\)",
-        ),
-        (lambda self, x, y, hp, draws: (x, y, y), r"returned 3 values, expected \(x, y\)"),
-        (lambda self, x, hp, draws: (x, x), r"returned 2 values, expected x alone; to return y, take it"),
-        (lambda self, x, y, hp, draws: (x, {"a": y}), "returned y as {a}, expected one array as it was given"),
-        (lambda self, x, y, hp, draws: (x, tf.reduce_mean(y)), r"returned y of shape \(\) for 3 examples"),
-        (lambda self, x, y, hp, draws: (x[:1], y), r"returned x of shape \(1, 6\) for 3 examples"),
-        (lambda self, x, y, hp, draws: (x, tf.concat([y, y], 0)), r"returned y of shape \(6,\) for 3 examples"),
-        (lambda self, x, y, draws: (x, y), r"augment\(x, y, draws\), expected augment\(x, hp, draws\) or augment"),
-        (lambda self, y, x, hp, draws: (x, y), r"augment\(y, x, hp, draws\), expected"),
-        (lambda self, x: x, r"augment\(x\), expected augment"),
-    ],
-)
-def test_what_augment_gives_back_is_looked_at_before_training(method: Any, said: str) -> None:
-    with pytest.raises(Refused, match=said):
-        returning(method)().begin(assignment())
-
-
-def test_weights_that_examples_have_are_given_back() -> None:
-    class Losing(zoo_mixing.MixedWeights):
-        def augment(self, x: Any, y: Any, sample_weight: Any, hp: Any, draws: Any) -> Any:
-            return x, y, None
-
-    with pytest.raises(Refused, match="returned no sample_weight for examples that have weights"):
-        Losing().begin(assignment())
-
-
-def test_other_names_of_the_three_stay_valid() -> None:
-    class Named(Small):
-        def augment(self, images: Any, params: Any, draws: Any) -> Any:
-            return images + draws.normal((6,), 0.1)
-
-    class Loose(Small):
-        def augment(self, *given: Any) -> Any:
-            return given[0] + given[2].normal((6,), 0.1)
-
-    assert metrics(train(Named(), assignment())) == metrics(train(Loose(), assignment()))
 
 
 @pytest.mark.parametrize(
