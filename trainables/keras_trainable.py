@@ -33,7 +33,6 @@ from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Trial
 from trainables.loop.update import Recipe
-from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe import features, optimizers, plateau, refusals, schedules
 from trainables.recipe.author import Author
@@ -302,9 +301,7 @@ class KerasTrainable(Author):
                 made = building.make(self, hp, seed, record)
                 recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
                 kept = self._attributes()
-                built = building.build(
-                    self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
-                )
+                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
@@ -345,9 +342,6 @@ class KerasTrainable(Author):
     ) -> Recipe:
         replicas = placement.strategy.num_replicas_in_sync
         return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
-
-    def _augment(self, x: Any, draws: Draws) -> Any:
-        return self.augment(x, self._present(), draws)
 
     def _present(self) -> Hyperparameters:
         """Those of the present trial, for traces: a program outlives the trial that it was made for."""

@@ -1,4 +1,4 @@
-"""Every example of the page on training steps trains."""
+"""Every example of the pages on training steps and on augmentation trains."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from trainables.keras_trainable import KerasTrainable
 
 pytestmark = pytest.mark.keras
 
-PAGE = Path(__file__).parents[2] / "docs" / "steps.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def examples() -> dict[str, str]:
-    """The code of each class of the page."""
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    """The code of each class of the pages."""
+    text = "".join((DOCS / page).read_text() for page in ("steps.md", "augmentation.md"))
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     return {name: block for block in blocks for name in re.findall(r"^class (\w+)\(", block, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("name", examples())
 def test_an_example_of_the_page_trains(name: str) -> None:
     found: dict[str, Any] = {"__name__": __name__}
-    exec(compile(examples()[name], str(PAGE), "exec"), found)
+    exec(compile(examples()[name], name, "exec"), found)
     kind = found[name]
     assert issubclass(kind, KerasTrainable)
     first, last = train(kind(), assignment(epochs=2, batch_size=256, learning_rate=1e-3, filters=2))

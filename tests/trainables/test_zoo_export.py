@@ -32,8 +32,10 @@ REFUSED = {
     "onnx": {
         "Adversaries": r"Adversary defines no call\(\)",
         "Categories": NO_COUNTERPART,  # hashes texts
+        "Detected": NO_COUNTERPART,  # a constant beside the inputs
         "DrawnConstant": NO_COUNTERPART,
         "Half": "model.onnx cannot hold a model that computes in bfloat16",
+        "MixedHalf": "model.onnx cannot hold a model that computes in bfloat16",
         "NoisyEvaluation": NO_COUNTERPART,
     },
 }

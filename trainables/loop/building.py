@@ -18,18 +18,17 @@ from trainables.devices.placement import Placement
 from trainables.loop import stepping
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
+from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.update import Graph, Recipe
-from trainables.numbers.draws import Draws
 from trainables.recipe import features, optimizers, refusals
 from trainables.recipe.author import Author
+from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
 from trainables.state import origins, owned, scope, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
-
-Augment = Callable[[Any, Draws], Any]
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,6 @@ def build(
     placement: Placement,
     recipe: Recipe,
     seed: int,
-    augment: Augment,
     present: Callable[[], Hyperparameters],
     kept: Mapping[str, object],
     *,
@@ -149,18 +147,20 @@ def build(
     """
     parts = made.parts
     stepping.check_signatures(author)
+    intake = Intake(author, present, Mixing.of(hp, author.live))
+    seen = intake.seen(author.first_example, placement.strategy)
     callbacks = list(author.callbacks(hp))
     own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
     refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit)
     if made.turns and not fit:
-        graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, augment)
+        graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)
     else:
         _correct(author, parts, hp, placement, recipe, fit=fit)
         if fit:
             return FitProgram(
-                parts, placement.strategy, hp, recipe, augment, author.first_example, seed, callbacks=callbacks
+                parts, placement.strategy, hp, recipe, intake, author.first_example, seen, seed, callbacks=callbacks
             )
-        graph = _graph(author, parts, placement, recipe, augment)
+        graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)
     program = Program(graph, parts)
@@ -168,7 +168,7 @@ def build(
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from")
-        program.by_epoch = EpochAverage(parts.model, first, augment, placement.strategy)
+        program.by_epoch = EpochAverage(parts.model, first, intake, placement.strategy)
     return program
 
 
@@ -194,7 +194,7 @@ def _correct(
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
 
 
-def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, augment: Augment) -> Graph:
+def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, intake: Intake, seen: Any) -> Graph:
     model, optimizer = parts.model, parts.optimizer
     whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
     refusals.check_optimizer(optimizer)
@@ -203,10 +203,10 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, a
         keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)
-    losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
+    losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
     scope.check(model, placement.strategy)
     momentum = optimizers.take_average(optimizer)
-    return Graph(model, placement.strategy, author.live, recipe, losses, augment, momentum)
+    return Graph(model, placement.strategy, author.live, recipe, losses, intake, momentum)
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
 from trainables.loop import batches
+from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.averaging import Average
@@ -29,10 +30,10 @@ class EpochAverage(Average):
         self,
         model: keras.Model,
         first_epoch: LiveNumber,
-        augment: Callable[[Any, Draws], Any],
+        intake: Intake,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        self._model, self._first, self._augment = model, first_epoch, augment
+        self._model, self._first, self._intake = model, first_epoch, intake
         self._normalising = [
             layer
             for layer in model._flatten_layers()
@@ -94,10 +95,10 @@ class EpochAverage(Average):
 
             def on_each(given: Any) -> None:
                 (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-                x, *_ = batches.take(given, rows[cut.start : cut.stop])
                 cut.draws = Draws(seed, first + i, cut.size, cut.start, cut.stop, EVALUATION)
+                x, *_ = self._intake.take(given, rows, cut)
                 with slices.entered(cut):
-                    self._model(self._augment(x, cut.draws), training=True)
+                    self._model(x, training=True)
 
             with ExitStack() as stack:
                 for layer in self._normalising:

@@ -18,10 +18,12 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
+from trainables.loop.intake import Intake
 from trainables.loop.program import Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import refusals
+from trainables.recipe.mixing import ONE_HOT
 from trainables.recipe.optimizers import CLIPPING
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.slices import Slice
@@ -47,14 +49,20 @@ class FitProgram:
         strategy: tf.distribute.Strategy,
         hp: Hyperparameters,
         recipe: Recipe,
-        augment: Callable[[Any, Draws], Any],
+        intake: Intake,
         example: Any,
+        seen: Any,
         seed: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
     ) -> None:
         self.callbacks = callbacks
         model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
         _refuse(recipe, replicas, optimizer)
+        if intake.mixing.mixes and any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(seen[1])):
+            raise NotInFit(
+                "training.loop is fit, whose losses and metrics take whole-number targets of one example alone, and "
+                f"mixup or cutmix give those of two; {ONE_HOT}, or use loop: own"
+            )
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
@@ -70,7 +78,7 @@ class FitProgram:
         model.test_step = _in_slices(model, model.test_step, seed, training=False)
         self.model, self.parts = model, parts
         self._strategy = strategy
-        self._augment = augment
+        self._intake = intake
 
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
@@ -171,11 +179,12 @@ class FitProgram:
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
         """Gathered rows, augmented where there is a seed."""
-        x, *rest = tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors)
-        if seed is not None:
-            size = tf.constant(len(rows))
-            x = self._augment(x, Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, tf.constant(0), size))
-        return (x, *rest)
+        if seed is None:
+            return tuple(tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors))
+        size, zero = tf.constant(len(rows)), tf.constant(0)
+        draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
+        x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))
+        return (x, y) if weight is None else (x, y, weight)
 
 
 def _in_slices(

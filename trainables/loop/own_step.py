@@ -164,11 +164,10 @@ class StepGraph(Graph):
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
-            with tf.control_dependencies([g for part in sums for g in part if g is not None]):
-                x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+            known = [g for part in sums for g in part if g is not None]
+            x, y, sample_weight = self.intake.take(tensors, rows, cut, after=known)
             with slices.entered(cut):
-                x = self.augment(x, cut.draws)
                 if place:
                     cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
@@ -210,6 +209,7 @@ class StepGraph(Graph):
             size=cut.size,
             gather=functools.partial(self._gathered, cut),
             measure=measure,
+            one_hot=functools.partial(_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
         means = updates.means(step(batch), name)  # type: ignore[misc]  # it is asked for where there is one
@@ -218,6 +218,8 @@ class StepGraph(Graph):
                 f"the examples have weights (of the data, or class_weights), and {name}() does not read "
                 "batch.sample_weight; multiply its losses by them"
             )
+        if batch.y_was_read:
+            self.intake.check_losses(cut)
         missing = [update.loss for update in turn if update.loss not in means]
         if missing:
             raise Refused(f"train_step() returned {', '.join(means)}, expected {' and '.join(missing)} among them")
@@ -262,13 +264,13 @@ class StepGraph(Graph):
         names: list[str] = []
 
         def on_each() -> None:
-            x, y, *weight = tf.nest.map_structure(tf.convert_to_tensor, example)
-            one = tf.constant(1)
+            tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
             cut = Slice(one, tf.constant(0), one)
             cut.draws = Draws(one, one, one, cut.start, cut.stop, EVALUATION if place is None else 0)
+            rows = tf.constant([0])
+            x, y, weight = self.intake.take(tensors, rows, cut) if turn else batches.take(tensors, rows)
             with slices.entered(cut):
-                x = self.augment(x, cut.draws) if turn else x
-                names[:] = self._shares(cut, x, y, weight[0] if weight else None, turn, counts=True)
+                names[:] = self._shares(cut, x, y, weight, turn, counts=True)
 
         _trace(lambda: self.strategy.run(on_each))
         return names
@@ -315,6 +317,15 @@ class StepGraph(Graph):
             found = run(examples)
         one = {name: self.strategy.experimental_local_results(value) for name, value in found.items()}
         return {name: float(sum(map(float, parts[:1] if whole else parts))) for name, parts in one.items()}
+
+
+def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
+    mixture = cut.mixture(labels)
+    if mixture is None:
+        return tf.one_hot(labels, classes)
+    mixture.lost = True
+    share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
+    return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
 
 
 @contextmanager

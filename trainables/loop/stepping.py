@@ -13,6 +13,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.devices.placement import Placement
 from trainables.loop.hooks import Watch
+from trainables.loop.intake import Intake
 from trainables.loop.own_step import StepGraph
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import optimizers, refusals, updates
@@ -74,7 +75,8 @@ def build(
     present: Callable[[], Hyperparameters],
     placement: Placement,
     recipe: Recipe,
-    augment: Any,
+    intake: Intake,
+    seen: Any,
 ) -> Graph:
     """The graph of a training step of the author's own; ``kept``: his attributes, which hold the other networks."""
     model, optimizer = parts.model, parts.optimizer
@@ -110,7 +112,7 @@ def build(
     losses: tuple[Any, ...] = ()
     if compiles:
         keras_corrections.build_symbolically(model, author.first_example)
-        losses = global_losses.install(model, parts.loss_weights, author.first_example, whole=whole)
+        losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
@@ -126,7 +128,7 @@ def build(
         author.live,
         recipe,
         losses,
-        augment,
+        intake,
         optimizers.take_average(optimizer),
         train_step=functools.partial(_call, author, "train_step", model, present),
         test_step=test_step,

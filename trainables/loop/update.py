@@ -17,6 +17,7 @@ import tensorflow as tf
 from trainables.devices.precision import LossScale
 from trainables.loop import batches, sharpness
 from trainables.loop.hooks import Watch
+from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers, refusals
@@ -41,7 +42,7 @@ class Recipe:
 
 
 class Graph:
-    """The training and the evaluation of a built model; ``augment(x, draws)`` maps the inputs of one slice.
+    """The training and the evaluation of a built model; ``intake`` gives training the examples of one slice.
 
     Create it under the strategy's scope.
     """
@@ -53,7 +54,7 @@ class Graph:
         live: Live,
         recipe: Recipe,
         losses: tuple[GlobalLoss | Noted, ...],
-        augment: Callable[[Any, Draws], Any],
+        intake: Intake,
         own_average: float | None = None,
     ) -> None:
         """``own_average``: the momentum with which the author's optimizer would average the weights."""
@@ -62,7 +63,7 @@ class Graph:
         self.strategy = strategy
         self.recipe = recipe
         self.losses = losses
-        self.augment = augment
+        self.intake = intake
         self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
@@ -237,15 +238,14 @@ class Graph:
         totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
         for cut in batches.cuts(tf.shape(rows)[0], micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
-            with tf.control_dependencies([g for g in sums if g is not None]):
-                x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
+            x, y, sample_weight = self.intake.take(tensors, rows, cut, after=[g for g in sums if g is not None])
             with slices.entered(cut):
-                x = self.augment(x, cut.draws)
                 with tf.GradientTape() as tape:
                     predicted = batches.as_float32(model(x, training=True))
                     loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
                     scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
+                self.intake.check_losses(cut)
                 found = tape.gradient(scaled, weights)
                 if not again:
                     self.count_metrics(cut, x, y, predicted, sample_weight)
@@ -299,13 +299,13 @@ class Graph:
             return None
         counts = {name: tf.constant(0.0) for name in names}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
-            x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
+            x, y, sample_weight = self.intake.take(tensors, rows, cut)
             with slices.entered(cut):
                 predicted = batches.as_float32(self.model(x, training=False))
                 self.model._compute_loss(x, y, predicted, sample_weight, training=False)
-            counts = {name: counts[name] + cut.counts[name] for name in names}
+            counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
 
     def _global_loss(

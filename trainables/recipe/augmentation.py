@@ -23,6 +23,20 @@ def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
 
     At strength 1: up to 30 degrees, 25 % of scale, 20 % of the side; borders repeat the edge.
     """
+    terms = affine_terms(images, draws, strength)
+    zero = tf.zeros_like(terms[0])
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=images,
+        transforms=tf.stack([*terms, zero, zero], axis=1),
+        output_shape=tf.shape(images)[1:3],
+        fill_value=0.0,
+        interpolation="BILINEAR",
+        fill_mode="NEAREST",
+    )
+
+
+def affine_terms(images: tf.Tensor, draws: Draws, strength: Any) -> list[tf.Tensor]:
+    """Where `affine` looks for each pixel: a, b, c and d, e, f of x' = ax + by + c and y' = dx + ey + f, per image."""
     strength = tf.convert_to_tensor(strength, tf.float32)
     height, width = _sides(images)
     u = draws.uniform((4,), -1.0, 1.0) * strength
@@ -34,16 +48,7 @@ def affine(images: tf.Tensor, draws: Draws, strength: Any) -> tf.Tensor:
     # Output to input coordinates, about the image's centre.
     to_x = centre_x - cos * centre_x + sin * centre_y + shift_x
     to_y = centre_y - sin * centre_x - cos * centre_y + shift_y
-    zero = tf.zeros_like(cos)
-    transforms = tf.stack([cos, -sin, to_x, sin, cos, to_y, zero, zero], axis=1)
-    return tf.raw_ops.ImageProjectiveTransformV3(
-        images=images,
-        transforms=transforms,
-        output_shape=tf.shape(images)[1:3],
-        fill_value=0.0,
-        interpolation="BILINEAR",
-        fill_mode="NEAREST",
-    )
+    return [cos, -sin, to_x, sin, cos, to_y]
 
 
 def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
@@ -54,8 +59,7 @@ def flip(images: tf.Tensor, draws: Draws, share: Any = 0.5) -> tf.Tensor:
 
 def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
     """Shift each image by up to ``padding`` whole pixels, zeros moving in (pad and random crop)."""
-    padding = tf.convert_to_tensor(padding, tf.float32)
-    shift = tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
+    shift = crop_shifts(draws, padding)
     one, zero = tf.ones_like(shift[:, 0]), tf.zeros_like(shift[:, 0])
     transforms = tf.stack([one, zero, shift[:, 0], zero, one, shift[:, 1], zero, zero], axis=1)
     return tf.raw_ops.ImageProjectiveTransformV3(
@@ -66,6 +70,12 @@ def crop(images: tf.Tensor, draws: Draws, padding: Any) -> tf.Tensor:
         interpolation="NEAREST",
         fill_mode="CONSTANT",
     )
+
+
+def crop_shifts(draws: Draws, padding: Any) -> tf.Tensor:
+    """Whole pixels (right, down) by which `crop` looks beside each pixel, per image."""
+    padding = tf.convert_to_tensor(padding, tf.float32)
+    return tf.floor(draws.uniform((2,)) * (2 * padding + 1)) - padding
 
 
 # ---- what the pixels are
@@ -106,10 +116,15 @@ def cutout(images: tf.Tensor, draws: Draws, strength: Any, fill: float = 0.0) ->
 
     DeVries and Taylor, Improved Regularization of Convolutional Neural Networks with Cutout, section 3.2.
     """
+    return _filled(images, *square(images, draws, strength), fill)
+
+
+def square(images: tf.Tensor, draws: Draws, strength: Any) -> tuple[tf.Tensor, tf.Tensor]:
+    """The corners (row, column) of what `cutout` fills, per image."""
     height, width = _sides(images)
     half = tf.minimum(height, width) * tf.convert_to_tensor(strength, tf.float32) / 2
     centre = draws.uniform((2,)) * tf.stack([height, width])
-    return _filled(images, centre - half, centre + half, fill)
+    return centre - half, centre + half
 
 
 def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.Tensor:
@@ -128,13 +143,16 @@ def erase(images: tf.Tensor, draws: Draws, share: Any, fill: float = 0.0) -> tf.
 
 
 def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> tf.Tensor:
-    """Fill the pixels whose centres lie in [low, high) of (row, column), per image."""
+    return tf.where(rectangle(images, low, high), tf.cast(fill, images.dtype), images)
+
+
+def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    """The pixels whose centres lie in [low, high) of (row, column), per image: (examples, height, width, 1)."""
     height, width = _sides(images)
     rows, columns = tf.range(height) + 0.5, tf.range(width) + 0.5
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
     across = (columns >= low[:, 1:]) & (columns < high[:, 1:])
-    inside = down[:, :, None, None] & across[:, None, :, None]
-    return tf.where(inside, tf.cast(fill, images.dtype), images)
+    return down[:, :, None, None] & across[:, None, :, None]
 
 
 def _signed(draws: Draws, strength: Any) -> tf.Tensor:

@@ -105,6 +105,7 @@ class Author:
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Change the inputs of a training batch, inside the graph; by default not at all.
 
+        ``augment(self, x, y, hp, draws)`` returns (x, y); with ``sample_weight`` after ``y`` it returns that as well.
         As in Keras's layers, what depends on a tensor is said with `tf.where` or `tf.cond`, not with Python's ``if``.
         """
         return x

@@ -12,6 +12,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import node_cache
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeded
+from trainables.recipe import mixing
 from trainables.recipe.author import Author
 from trainables.recipe.refusals import Refused
 from trainables.state import weights
@@ -28,7 +29,8 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     """Whether the features are the inputs of the trained model: unless inputs are augmented, or a trial says so."""
     if type(author).features is Author.features:
         return False
-    return hp.flag("cache_features", default=type(author).augment is Author.augment)
+    changed = type(author).augment is not Author.augment or mixing.changes_inputs(hp)
+    return hp.flag("cache_features", default=not changed)
 
 
 def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:

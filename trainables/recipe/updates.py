@@ -67,12 +67,24 @@ class Batch:
         size: tf.Tensor,
         gather: Callable[[Any], Any],
         measure: Callable[[Any], None],
+        one_hot: Callable[[int], Any],
     ) -> None:
         if draws is None:
             raise RuntimeError("a slice without draws")
-        self.x, self.y, self.draws, self.turn, self.first, self.size = x, y, draws, turn, first, size
-        self._sample_weight, self._gather, self._measure = sample_weight, gather, measure
-        self.weight_was_read = False
+        self.x, self.draws, self.turn, self.first, self.size = x, draws, turn, first, size
+        self._y, self._sample_weight, self._gather, self._measure = y, sample_weight, gather, measure
+        self._one_hot = one_hot
+        self.y_was_read = self.weight_was_read = False
+
+    @property
+    def y(self) -> Any:
+        """The targets."""
+        self.y_was_read = True
+        return self._y
+
+    def one_hot(self, classes: int) -> Any:
+        """The labels as shares of this many classes: of one, or of two where mixup or cutmix mix examples."""
+        return self._one_hot(classes)
 
     @property
     def sample_weight(self) -> Any:

@@ -143,7 +143,9 @@ def _traced(model: keras.Model, examples: Any, counted: list[str]) -> _Loss:
         with slices.entered(Slice(size, start, stop, draws=draws, totals=totals)) as cut:
             predicted = model(x, training=False)
             value = model._compute_loss(x, y, predicted, given[0] if given else None, training=False)
-            return tf.cast(value, tf.float32) * cut.share, {name: cut.counts[name] for name in counted}
+            return tf.cast(value, tf.float32) * cut.share, {
+                name: cut.counts.get(name, tf.constant(0.0)) for name in counted
+            }
 
     traced: _Loss = loss
     return traced

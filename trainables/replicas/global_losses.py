@@ -45,15 +45,17 @@ class GlobalLoss:
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
         if cut is None and overrides_call(self.loss):
             return self.loss(y_true, y_pred, sample_weight)
+        loss, y_true = _of_mixture(self.loss, cut, y_true)
         dtype, mask = self.loss.dtype, getattr(y_pred, "_keras_mask", None)
         y_true, y_pred = (
             keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, dtype), y) for y in (y_true, y_pred)
         )
-        values = keras.ops.convert_to_tensor(self.loss.call(y_true, y_pred), dtype)
+        values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), dtype)
         ignored = getattr(values, "_keras_mask", None)  # `ignore_class`
         mask = ignored if mask is None else mask if ignored is None else mask & ignored
         weighed = self.reduction == "mean_with_sample_weight" and sample_weight is not None
-        self.counts_first = self.reduction != "sum" and (mask is not None or weighed)
+        counts = self.reduction != "sum" and (mask is not None or weighed)
+        self.counts_first |= counts  # augment() may bring weights that the validation has not
         if values.shape.rank == 0 and sample_weight is not None:
             raise Refused(
                 f"loss {self.name!r} gives one number for a batch, which sample and class weights cannot weigh; "
@@ -72,7 +74,7 @@ class GlobalLoss:
         if self.reduction == "sum":
             return tf.math.divide_no_nan(total, cut.share)
         elements = tf.cast(tf.size(values), dtype)
-        if not self.counts_first:
+        if not counts:
             return tf.math.divide_no_nan(total, elements)
         if self.reduction == "mean_with_sample_weight":
             count = tf.reduce_sum(weight)
@@ -94,11 +96,54 @@ class Noted:
         self.name, self.loss = name, loss
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
-        value = self.loss(y_true, y_pred, sample_weight)
         cut = slices.current()
+        loss, y_true = _of_mixture(self.loss, cut, y_true)
+        value = loss(y_true, y_pred, sample_weight)
         if cut is not None:
             cut.losses[self.name] = value
         return value
+
+
+class _Mixed(keras.losses.Loss):
+    """A loss against two labels at once, by their shares: for crossentropy that against the mixed distribution."""
+
+    def __init__(self, loss: keras.losses.Loss, mixture: slices.Mixture) -> None:
+        super().__init__(loss.name, loss.reduction, loss.dtype)
+        self._loss, self._mixture = loss, mixture
+
+    def call(self, y_true: Any, y_pred: Any) -> tf.Tensor:
+        """Losses of the examples, or of each of their elements."""
+        labels = (self._mixture.own, self._mixture.other)
+        own, other = (self._loss.call(tf.cast(y, self.dtype), y_pred) for y in labels)
+        if own.shape.rank == 0:
+            raise Refused(
+                f"loss {self.name!r} gives one number for a batch, which the shares of mixed labels cannot weigh; "
+                "let its call() return one loss for each example"
+            )
+        if getattr(own, "_keras_mask", None) is not None:
+            raise Refused(f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup")
+        share = tf.reshape(tf.cast(self._mixture.share, own.dtype), [-1, *[1] * (own.shape.rank - 1)])
+        return share * own + (1 - share) * other
+
+
+def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
+    """The loss as it is, or where these targets are mixed labels the one against both; and its first argument."""
+    mixture = None if cut is None else cut.mixture(y_true)
+    if mixture is None:
+        function = getattr(getattr(loss, "fn", None), "__name__", "")
+        if cut is not None and cut.mixes and y_true.dtype.is_floating and function.startswith("sparse"):
+            raise Refused(
+                f"loss {loss.name!r} takes labels, and the targets are {y_true.dtype.name}, of which mixup and cutmix "
+                "would take the mean; let data() return whole numbers"
+            )
+        return loss, y_true
+    if overrides_call(loss):
+        raise Refused(
+            f"loss {loss.name!r} ({type(loss).__name__}) overrides __call__, where mixup and cutmix give labels of two "
+            "examples at once; override call(), which gives a loss for each example"
+        )
+    mixture.lost = True
+    return _Mixed(loss, mixture), mixture.own
 
 
 def install(

@@ -161,7 +161,7 @@ STATELESS: dict[str, Callable[..., Any]] = {
 SHAPED_KERNELS = ("random_uniform", "random_uniform_int", "random_standard_normal", "truncated_normal")
 _MESSAGE = (
     "a layer of the model calls {}, which draws for the batch as a whole: in {} parts it would train another model; "
-    "draw per example in augment() instead"
+    "draw per example in augment() instead, or set the parameters mixup and cutmix"
 )
 
 
@@ -188,9 +188,15 @@ def _shaped(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[
         return original(**given)  # no batch in it: the same on all replicas
     shape = tf.convert_to_tensor(given["shape"])
     # A reshaped batch (of time steps, of heads) has a multiple of its rows, example by example.
-    times = shape[0] // tf.maximum(cut.stop - cut.start, 1)
+    count = cut.stop - cut.start if draws.places is None else tf.size(draws.places)
+    times = shape[0] // tf.maximum(count, 1)
     given["shape"] = tf.concat([[cut.size * times], shape[1:]], 0)
-    rows = original(**given)[cut.start * times : cut.stop * times]
+    full = original(**given)
+    if draws.places is None:
+        rows = full[cut.start * times : cut.stop * times]
+    else:
+        apart = tf.reshape(full, tf.concat([[cut.size, times], shape[1:]], 0))
+        rows = tf.reshape(tf.gather(apart, draws.places), shape)
     return tf.ensure_shape(rows, static)
 
 

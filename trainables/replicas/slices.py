@@ -20,6 +20,16 @@ _present = threading.local()
 
 
 @dataclass(eq=False)
+class Mixture:
+    """Labels that two examples have at once; ``share``: how much the first one's weigh, one number for each row."""
+
+    own: tf.Tensor
+    other: tf.Tensor
+    share: tf.Tensor
+    lost: bool = False  # whether a loss has weighed them
+
+
+@dataclass(eq=False)
 class Slice:
     """Rows ``start`` to ``stop`` of a global batch of ``size``.
 
@@ -37,6 +47,8 @@ class Slice:
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
     losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's share of its global mean
+    mixes: bool = False  # whether its examples are mixed with others
+    mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)  # by id, with what stands for them
 
     @property
     def count(self) -> tf.Tensor:
@@ -48,6 +60,10 @@ class Slice:
     def share(self) -> tf.Tensor:
         """Examples of this slice by those of the global batch."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
+
+    def mixture(self, target: Any) -> Mixture | None:
+        """What this tensor of targets stands for, where examples are mixed."""
+        return self.mixtures[id(target)][1] if id(target) in self.mixtures else None
 
     def total(self, name: str, count: tf.Tensor) -> tf.Tensor:
         """The sum over the global batch of what each slice counts under ``name``."""

@@ -11,6 +11,7 @@ from keras import layers
 from small import assignment, metrics, train
 from zoo_sources import OnFeatures
 
+from sweep.hyperparameters import Hyperparameters
 from trainables.data.sources import DataError
 from trainables.recipe import features
 from trainables.recipe.author import Author
@@ -64,6 +65,13 @@ def test_they_are_computed_once_for_all_trials_of_a_worker() -> None:
     for seed in (0, 1):
         train(found, assignment(epochs=1, seed=seed))
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name", ["mixup", "cutmix", "random_erasing"])
+def test_inputs_that_are_mixed_or_erased_have_no_features_to_keep(name: str) -> None:
+    assert features.are_cached(Plain(), Hyperparameters({}))
+    assert not features.are_cached(Plain(), Hyperparameters({name: 0.2}))
+    assert features.are_cached(Plain(), Hyperparameters({name: 0.2, "cache_features": True}))
 
 
 @pytest.mark.parametrize("cached", [True, False])

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy import stats
+
+from trainables.numbers.draws import Draws
+
+pytestmark = pytest.mark.keras
+
+MANY = 20_000
+CUTS = ([0, 1, 5, 13], [0, 6, 7, 13])
+
+
+def of(size: int, start: int = 0, stop: int | None = None, update: int = 0) -> Draws:
+    return Draws(*map(tf.constant, (3, update, size, start, size if stop is None else stop)))
+
+
+@pytest.mark.parametrize("alpha", [1e-3, 0.2, 1.0, 7.0])
+def test_shares_are_of_the_beta_distribution_also_where_their_parts_underflow(alpha: float) -> None:
+    found = of(MANY).beta(tf.constant(alpha)).numpy()
+    assert np.isfinite(found).all()
+    low = found[found < 0.5]  # above, float32 rounds to 1 what is not
+    if alpha > 0.01:
+        assert stats.kstest(low, lambda x: 2 * stats.beta(alpha, alpha).cdf(x)).pvalue > 1e-4
+    assert found.mean() == pytest.approx(0.5, abs=0.02)
+    assert found.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), abs=0.01)
+
+
+@pytest.mark.parametrize("method", ["uniform", "normal", "beta", "partners"])
+def test_draws_of_a_part_are_a_part_of_the_draws(method: str) -> None:
+    def drawn(draws: Draws) -> Any:
+        return (draws.beta(0.4) if method == "beta" else getattr(draws, method)()).numpy()
+
+    whole = drawn(of(13))
+    for cuts in CUTS:
+        parts = [drawn(of(13, *cut)) for cut in itertools.pairwise(cuts)]
+        assert np.concatenate(parts).tobytes() == whole.tobytes()
+    assert drawn(of(13, 2, 5).at(tf.constant([7, 7, 1]))).tobytes() == whole[[7, 7, 1]].tobytes()
+    assert drawn(of(13, update=1)).tobytes() != whole.tobytes()
+    assert drawn(of(13).from_call(5)).tobytes() != whole.tobytes()
+
+
+def test_partners_are_a_permutation() -> None:
+    assert sorted(of(50).partners().numpy()) == list(range(50))
+    assert of(1).partners().numpy().tolist() == [0]

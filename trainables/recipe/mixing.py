@@ -1,0 +1,194 @@
+"""Mixup, cutmix and random erasing: what a trial's parameters make of augmented examples.
+
+Sources: Zhang et al., mixup: Beyond Empirical Risk Minimization; Yun et al., CutMix: Regularization Strategy to Train
+Strong Classifiers with Localizable Features; Zhong et al., Random Erasing Data Augmentation. An example's partner is
+that which a permutation of the whole batch gives it, its share is drawn for itself from Beta(alpha, alpha), as in
+Keras's layers. With both alphas above 0, each example is mixed in one of the two ways, half of them each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+
+from sweep.hyperparameters import Hyperparameters
+from trainables.numbers.draws import Draws
+from trainables.numbers.live import Live, LiveNumber
+from trainables.recipe import augmentation
+from trainables.recipe.refusals import Refused
+
+MIXING, ERASING = 2**18, 2**19
+"""Where their draws are counted from, so that those of the author and of the layers stay the same."""
+OWN_GEOMETRY = ("boxes", "bounding_boxes", "points", "keypoints", "key_points")
+LARGEST = 1e6
+ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
+
+
+def changes_inputs(hp: Hyperparameters) -> bool:
+    """Whether a trial asks for any of these."""
+    return "mixup" in hp or "cutmix" in hp or "random_erasing" in hp
+
+
+@dataclass(frozen=True)
+class Mixing:
+    """The numbers of a trial; None where it has none, which costs nothing."""
+
+    mixup: LiveNumber | None = None
+    cutmix: LiveNumber | None = None
+    erasing: LiveNumber | None = None
+
+    @classmethod
+    def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
+        """What the trial asks for."""
+        return cls(
+            live.number("mixup", bounds=(0, LARGEST)) if "mixup" in hp else None,
+            live.number("cutmix", bounds=(0, LARGEST)) if "cutmix" in hp else None,
+            live.number("random_erasing", bounds=(0, 1)) if "random_erasing" in hp else None,
+        )
+
+    @property
+    def mixes(self) -> bool:
+        """Whether examples are mixed with each other."""
+        return self.mixup is not None or self.cutmix is not None
+
+    def check(self, example: tuple[Any, ...]) -> None:
+        """Raise Refused for inputs and targets that cannot be mixed or erased."""
+        x, y, *_ = example
+        inputs, names = tf.nest.flatten(x), " and ".join(self._names())
+        for leaf in inputs:
+            if self.mixes and not (leaf.dtype.is_floating or leaf.dtype == tf.uint8):
+                raise Refused(
+                    f"{names} mixes inputs, and there are some of {leaf.dtype.name}, expected floats or images of "
+                    "bytes; mix what an Embedding gives in a model of your own, or leave it out"
+                )
+        images = [leaf for leaf in inputs if leaf.shape.rank == 4]
+        if self.erasing is not None and not images:
+            raise Refused(f"random_erasing is set, and {_shapes(inputs)} are no images of (height, width, channels)")
+        sides = {tuple(leaf.shape[1:3]) for leaf in images}
+        if self.cutmix is not None and (len(sides) != 1 or len(images) != len(inputs)):
+            raise Refused(
+                f"cutmix is set, and the inputs {_shapes(inputs)} are no images of one height and width; use mixup"
+            )
+        for path, leaf in _paths(y) if self.mixes else ():
+            if leaf.dtype == tf.string:
+                raise Refused(f"{names} mixes targets, and there are texts; let data() return numbers")
+            if any(part in OWN_GEOMETRY for part in path):
+                raise Refused(
+                    f"{names} mixes targets, and {'.'.join(path)} says where things are, which has no mean; leave out "
+                    f"{names}"
+                )
+
+    def erased(self, x: Any, draws: Draws) -> Any:
+        """The inputs, with a rectangle of some images filled with zeros."""
+        if self.erasing is None:
+            return x
+        start, share = draws.calls + ERASING, self.erasing
+
+        def erase(leaf: tf.Tensor) -> tf.Tensor:
+            return augmentation.erase(leaf, draws.from_call(start), share) if leaf.shape.rank == 4 else leaf
+
+        return tf.nest.map_structure(erase, x)
+
+    def mixed(self, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
+        """Examples with their partners; ``own``, ``other``: (x, y, sample_weight or None)."""
+        return Mixed.of(self, own, other, draws)
+
+    def _names(self) -> list[str]:
+        return [name for name, number in (("mixup", self.mixup), ("cutmix", self.cutmix)) if number is not None]
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """Mixed examples; ``labels``: by the place among the flat targets, both labels where they are whole numbers."""
+
+    x: Any
+    y: Any
+    sample_weight: Any
+    share: tf.Tensor
+    labels: dict[int, tuple[tf.Tensor, tf.Tensor]]
+
+    @classmethod
+    def of(cls, mixing: Mixing, own: tuple[Any, ...], other: tuple[Any, ...], draws: Draws) -> Mixed:
+        """Mix x, then what belongs to it with the same shares and rectangles."""
+        x = tf.nest.flatten(own[0])
+        share, box, cut = _drawn(mixing, x[0], draws)
+        mean = share if cut is None else tf.where(cut, 1.0, share)  # a pasted image is not a mean as well
+
+        def picture(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            return _mean(a if box is None else tf.where(_like(box, a), b, a), b, mean)
+
+        def weight(a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+            return _mean(tf.cast(a, tf.float32), tf.cast(b, tf.float32), share)
+
+        labels: dict[int, tuple[tf.Tensor, tf.Tensor]] = {}
+        targets = []
+        for place, (a, b) in enumerate(zip(tf.nest.flatten(own[1]), tf.nest.flatten(other[1]), strict=True)):
+            follows = box is not None and cut is not None and a.shape.rank >= 3 and a.shape[1:3] == x[0].shape[1:3]
+            if follows:  # a target for each pixel is pasted with the image
+                a = tf.where(_like(box, a), b, a)
+                b = tf.where(_wide(cut, a), a, b)
+            if a.dtype.is_floating:
+                targets.append(_mean(a, b, share))
+            elif follows and mixing.mixup is None:
+                targets.append(a)
+            else:
+                labels[place] = a, b
+                targets.append(tf.where(_wide(share >= 0.5, a), a, b))
+        weights = None if own[2] is None else tf.nest.map_structure(weight, own[2], other[2])
+        mixed_x = tf.nest.map_structure(picture, own[0], other[0])
+        return cls(mixed_x, tf.nest.pack_sequence_as(own[1], targets), weights, share, labels)
+
+
+def _drawn(mixing: Mixing, image: tf.Tensor, draws: Draws) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor | None]:
+    """The share of each example's own part, the pixels that are its partner's, and which examples are pasted."""
+    mixup, cutmix = (None if n is None else tf.convert_to_tensor(n) for n in (mixing.mixup, mixing.cutmix))
+    if cutmix is None:
+        return _share(mixup, draws), None, None
+    rest = _share(cutmix, draws)
+    share = tf.ones_like(rest) if mixup is None else _share(mixup, draws)
+    height, width = (tf.cast(n, tf.float32) for n in tf.unstack(tf.shape(image)[1:3]))
+    sides = tf.stack([height, width])
+    u = draws.uniform((3,))
+    half = tf.floor(tf.floor(sides * tf.sqrt(1.0 - rest)[:, None]) / 2)
+    centre = tf.floor(u[:, :2] * sides)
+    pasted = tf.ones_like(rest, tf.bool) if mixup is None else (u[:, 2] < 0.5) | (mixup <= 0)
+    pasted &= cutmix > 0
+    half = tf.where(pasted[:, None], half, 0.0)
+    low, high = tf.maximum(centre - half, 0.0), tf.minimum(centre + half, sides)
+    area = tf.reduce_prod(high - low, axis=1) / (height * width)
+    box = augmentation.rectangle(image, low, high)
+    return tf.where(pasted, 1.0 - area, share), box, pasted
+
+
+def _share(alpha: tf.Tensor, draws: Draws) -> tf.Tensor:
+    return tf.where(alpha > 0, draws.beta(tf.where(alpha > 0, alpha, 1.0)), 1.0)
+
+
+def _mean(a: tf.Tensor, b: tf.Tensor, share: tf.Tensor) -> tf.Tensor:
+    """``share`` of a and the rest of b, in their type; a itself where it is the whole."""
+    wide = _wide(share, a)
+    mean = wide * tf.cast(a, tf.float32) + (1.0 - wide) * tf.cast(b, tf.float32)
+    return tf.where(wide < 1.0, tf.cast(tf.round(mean) if a.dtype.is_integer else mean, a.dtype), a)
+
+
+def _like(box: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+    """(examples, height, width, 1) against a picture with or without channels."""
+    return tf.reshape(box, tf.concat([tf.shape(leaf)[:3], [1] * (leaf.shape.rank - 3)], 0))
+
+
+def _wide(values: tf.Tensor, leaf: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(values, [-1, *[1] * (leaf.shape.rank - 1)])
+
+
+def _paths(y: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    if isinstance(y, dict):
+        return [found for key, part in y.items() for found in _paths(part, (*path, str(key)))]
+    if isinstance(y, list | tuple):
+        return [found for i, part in enumerate(y) for found in _paths(part, (*path, str(i)))]
+    return [(path, y)]
+
+
+def _shapes(leaves: list[Any]) -> str:
+    return " and ".join(str(tuple(leaf.shape[1:])) for leaf in leaves)

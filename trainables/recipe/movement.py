@@ -1,0 +1,215 @@
+"""Movements of pictures that are drawn once, for all that belongs to them: pixels, masks, boxes and points.
+
+move = Movement(x, draws).flip().affine(0.5).crop(4)
+x, mask = move.images(x), move.masks(mask, fill=255)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from trainables.numbers.draws import Draws
+from trainables.recipe import augmentation
+from trainables.recipe.refusals import Refused
+
+BOXES = ("xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw")
+"""How four numbers say where a box lies, as `keras.utils.bounding_boxes` has it; ``rel_`` before one of them: in
+shares of the picture's width and height."""
+POINTS = ("xy", "yx")
+DOWN_FIRST = ("yxyx", "center_yxhw")
+NOWHERE = -1
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What was drawn: where each pixel comes from, who is mirrored, what is covered at the end.
+
+    ``source``: as `augmentation.affine_terms`, put together number by number: a product of matrices rounds otherwise
+    for another number of pictures.
+    """
+
+    source: tuple[tf.Tensor, ...]
+    mirrored: tf.Tensor
+    covered: tuple[tuple[tf.Tensor, tf.Tensor], ...] = ()
+
+
+class Movement:
+    """Where the pixels of each picture of a slice go; each step gives a new one.
+
+    Steps follow each other and are carried out at once, so that pictures are interpolated once. ``images``: those
+    that are moved, (examples, height, width, channels), for their size alone. Coordinates are those of the picture,
+    whose left upper corner is (0, 0): the centre of its first pixel is (0.5, 0.5).
+    """
+
+    def __init__(self, images: tf.Tensor, draws: Draws, steps: Steps | None = None) -> None:
+        self._images, self._draws = images, draws
+        shape = tf.cast(tf.shape(images), tf.float32)
+        self._height, self._width = shape[1], shape[2]
+        count = tf.shape(images)[0]
+        one, zero = tf.ones([count]), tf.zeros([count])
+        self._steps = steps or Steps((one, zero, zero, zero, one, zero), tf.zeros([count], tf.bool))
+
+    # ---- steps
+
+    def flip(self, share: Any = 0.5) -> Movement:
+        """Mirror a share of the pictures left to right."""
+        mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
+        sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._width - 1, 0.0)
+        moved = self._after([sign, 0.0, shift, 0.0, 1.0, 0.0])
+        return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
+
+    def flip_down(self, share: Any = 0.5) -> Movement:
+        """Mirror a share of the pictures top to bottom."""
+        mirrored = self._draws.uniform() < tf.convert_to_tensor(share, tf.float32)
+        sign, shift = tf.where(mirrored, -1.0, 1.0), tf.where(mirrored, self._height - 1, 0.0)
+        moved = self._after([1.0, 0.0, 0.0, 0.0, sign, shift])
+        return moved._with(replace(moved._steps, mirrored=tf.math.logical_xor(moved._steps.mirrored, mirrored)))
+
+    def affine(self, strength: Any) -> Movement:
+        """Rotate, scale and shift each picture a little, as `augmentation.affine` does."""
+        return self._after(augmentation.affine_terms(self._images, self._draws, strength))
+
+    def crop(self, padding: Any) -> Movement:
+        """Shift each picture by up to ``padding`` whole pixels, as `augmentation.crop` does."""
+        shift = augmentation.crop_shifts(self._draws, padding)
+        return self._after([1.0, 0.0, shift[:, 0], 0.0, 1.0, shift[:, 1]])
+
+    def cutout(self, strength: Any) -> Movement:
+        """Cover a square of ``strength`` times the shorter side, as `augmentation.cutout` does; last of all steps."""
+        corners = augmentation.square(self._images, self._draws, strength)
+        return self._with(replace(self._steps, covered=(*self._steps.covered, corners)))
+
+    # ---- what is moved
+
+    def images(self, images: tf.Tensor, fill: float | None = None, *, cover: float = 0.0) -> tf.Tensor:
+        """The pictures, interpolated; what moves in repeats the border or is ``fill``, what is covered is ``cover``."""
+        return self._pixels(images, fill, cover, "BILINEAR", "images")
+
+    def masks(self, masks: tf.Tensor, fill: float = 0, *, cover: float | None = None) -> tf.Tensor:
+        """Labels of pixels, (examples, height, width) or with channels; each is that of the nearest pixel.
+
+        What moves in is ``fill``, such as the label that a loss ignores. Covered pixels keep theirs, or are ``cover``.
+        """
+        flat = masks.shape.rank == 3
+        wide = masks[..., None] if flat else masks
+        kind = wide.dtype
+        if not kind.is_floating and kind not in (tf.uint8, tf.int32, tf.int64):
+            wide = tf.cast(wide, tf.int32)
+        moved = tf.cast(self._pixels(wide, fill, cover, "NEAREST", "masks"), kind)
+        return moved[..., 0] if flat else moved
+
+    def boxes(
+        self, boxes: tf.Tensor, labels: tf.Tensor, form: str, *, least: float = 0.0
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Boxes of shape (examples, boxes, 4), clipped to the picture, and their labels, (examples, boxes).
+
+        ``form``: one of `BOXES`, also with ``rel_``. A box that was turned is the smallest that holds it. The label is
+        -1 where no more than the share ``least`` of it is left in the picture, and where it was -1: a box that pads.
+        """
+        corners = self._to_corners(boxes, form)
+        x, y = corners[..., 0::2], corners[..., 1::2]  # (examples, boxes, 2) each
+        four = tf.stack([tf.gather(x, [0, 1, 1, 0], axis=2), tf.gather(y, [0, 0, 1, 1], axis=2)], axis=3)
+        moved = self._forward(tf.reshape(four, [tf.shape(four)[0], -1, 2]))
+        moved = tf.reshape(moved, tf.shape(four))
+        low, high = tf.reduce_min(moved, axis=2), tf.reduce_max(moved, axis=2)
+        sides = tf.stack([self._width, self._height])
+        left, right = tf.clip_by_value(low, 0.0, sides), tf.clip_by_value(high, 0.0, sides)
+        whole, area = tf.reduce_prod(high - low, axis=-1), tf.reduce_prod(right - left, axis=-1)
+        seen = (area > 0) & (area > least * whole)
+        clipped = self._from_corners(tf.concat([left, right], axis=-1), form)
+        gone = tf.cast(tf.constant(NOWHERE), labels.dtype)
+        return tf.cast(clipped, boxes.dtype) if boxes.dtype.is_floating else clipped, tf.where(seen, labels, gone)
+
+    def points(
+        self, points: tf.Tensor, form: str = "xy", *, mirror: Sequence[int] | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Points of shape (examples, points, 2), and which of them are in the picture, (examples, points).
+
+        ``form``: xy or yx, also with ``rel_``. ``mirror``: whose place each takes in a mirrored picture, where they
+        have sides: a left eye is a right one then.
+        """
+        order, scale = self._form(form, POINTS)
+        xy = tf.cast(points, tf.float32) * (scale if order == "xy" else scale[::-1])
+        xy = xy if order == "xy" else xy[..., ::-1]
+        moved = self._forward(xy)
+        if mirror is not None:
+            swapped = tf.gather(moved, list(mirror), axis=1)
+            moved = tf.where(self._steps.mirrored[:, None, None], swapped, moved)
+        inside = tf.reduce_all((moved >= 0) & (moved < tf.stack([self._width, self._height])), axis=-1)
+        moved = moved / scale
+        return moved if order == "xy" else moved[..., ::-1], inside
+
+    # ---- how
+
+    def _with(self, steps: Steps) -> Movement:
+        return Movement(self._images, self._draws, steps)
+
+    def _after(self, terms: Sequence[Any]) -> Movement:
+        """One more step, given as `augmentation.affine_terms` does."""
+        if self._steps.covered:
+            raise Refused("cutout() is followed by a movement, and covers squares of the moved picture; let it be last")
+        a, b, c, d, e, f = self._steps.source
+        p, q, r, s, t, u = terms
+        rows = (a * p + b * s, a * q + b * t, a * r + b * u + c, d * p + e * s, d * q + e * t, d * r + e * u + f)
+        return self._with(replace(self._steps, source=rows))
+
+    def _pixels(self, images: tf.Tensor, fill: float | None, cover: float | None, how: str, name: str) -> tf.Tensor:
+        given, own = images.shape[1:3], self._images.shape[1:3]
+        if images.shape.rank != 4 or not given.is_compatible_with(own):
+            raise Refused(f"{name} of shape {tuple(images.shape)} are moved with pictures of {tuple(own)}")
+        zero = tf.zeros_like(self._steps.source[0])
+        moved = tf.raw_ops.ImageProjectiveTransformV3(
+            images=images,
+            transforms=tf.stack([*self._steps.source, zero, zero], axis=1),
+            output_shape=tf.shape(images)[1:3],
+            fill_value=float(fill or 0),
+            interpolation=how,
+            fill_mode="NEAREST" if fill is None else "CONSTANT",
+        )
+        if cover is not None:
+            for low, high in self._steps.covered:
+                hidden = augmentation.rectangle(self._images, low, high)
+                moved = tf.where(hidden, tf.cast(cover, moved.dtype), moved)
+        return tf.ensure_shape(moved, images.shape)
+
+    def _forward(self, points: tf.Tensor) -> tf.Tensor:
+        """Where (x, y) of the given picture lie in the moved one; (examples, points, 2)."""
+        a, b, c, d, e, f = (term[:, None] for term in self._steps.source)
+        x, y = points[..., 0] - 0.5 - c, points[..., 1] - 0.5 - f
+        size = a * e - b * d
+        return tf.stack([(e * x - b * y) / size, (a * y - d * x) / size], axis=-1) + 0.5
+
+    def _form(self, form: str, known: Sequence[str]) -> tuple[str, tf.Tensor]:
+        """The order of a form, and the width and height that its numbers are shares of."""
+        order = form.removeprefix("rel_")
+        if order not in known:
+            raise Refused(f"{form!r} is no form, expected one of {', '.join(known)}, or rel_ and one of them")
+        sides = tf.stack([self._width, self._height])
+        return order, sides if form.startswith("rel_") else tf.ones_like(sides)
+
+    def _to_corners(self, boxes: tf.Tensor, form: str) -> tf.Tensor:
+        """As left, top, right, bottom."""
+        order, scale = self._form(form, BOXES)
+        first, second = tf.split(tf.cast(boxes, tf.float32), 2, axis=-1)
+        if order in DOWN_FIRST:
+            first, second = first[..., ::-1], second[..., ::-1]
+        if order.startswith("center"):
+            first, second = first - second / 2, first + second / 2
+        elif order == "xywh":
+            second = first + second
+        return tf.concat([first * scale, second * scale], axis=-1)
+
+    def _from_corners(self, corners: tf.Tensor, form: str) -> tf.Tensor:
+        order, scale = self._form(form, BOXES)
+        first, second = (part / scale for part in tf.split(corners, 2, axis=-1))
+        if order.startswith("center"):
+            first, second = (first + second) / 2, second - first
+        elif order == "xywh":
+            second = second - first
+        if order in DOWN_FIRST:
+            first, second = first[..., ::-1], second[..., ::-1]
+        return tf.concat([first, second], axis=-1)
