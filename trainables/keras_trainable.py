@@ -26,21 +26,23 @@ from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model
 from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
+from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Trial
-from trainables.loop.update import Recipe
+from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
-from trainables.recipe import features, optimizers, plateau, refusals, schedules
+from trainables.recipe import features, phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
+from trainables.recipe.groups import Group
+from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
 
-__all__ = ["Batch", "KerasTrainable", "Update"]
+__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "Update"]
 
 VALIDATION_BATCH = 256
 
@@ -64,6 +66,8 @@ class KerasTrainable(Author):
         self._example_read = False
         self._fingerprint: str | None = None
         self._hp: Hyperparameters | None = None
+        self._setting: Setting
+        self._spans: tuple[Span, ...] = ()
         self._trial: Trial | None = None
         self.memory: dict[str, Any] = {}
 
@@ -80,7 +84,6 @@ class KerasTrainable(Author):
         owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
-        self._hp = hp
         placement = place(
             assignment.devices, str(options.get("strategy", "auto")), str(options.get("cross_device", "auto"))
         )
@@ -89,7 +92,15 @@ class KerasTrainable(Author):
         with precision.policy(dtype):
             train, validation = self._splits(hp, placement, assignment)
         stopwatch.lap("data")
-        batch_size = _batch_size(hp, placement)
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch)
+        self._spans = phases.spans(self.phases(hp), assignment.epochs, self._data[2] if self._data else {})
+        self._trial = self._enter(self._spans[0])
+
+    def _enter(self, span: Span) -> Trial:
+        """The present trial at the beginning of a phase, without what the phase before leaves to it."""
+        assignment, hp, placement, dtype, train, validation, stopwatch = self._setting
+        self._hp = hp = hp.but(span.changes)
+        batch_size, before_s = global_batch_size(hp, placement), stopwatch.laps.get("compile", 0.0)
         if isinstance(train, BatchSplit):
             train.check(batch_size)
         with placement.strategy.scope(), precision.policy(dtype):
@@ -102,9 +113,9 @@ class KerasTrainable(Author):
         with hp.recording(reads):
             train.visits = Visits.of(hp)
             schedule = self.schedule(hp)
-            peak = _peak(hp, batch_size, structure, program)
+            peak = highest_rate(hp, batch_size, structure, program)
             validation_batch = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
-        self._trial = Trial(
+        trial = Trial(
             assignment=assignment,
             hp=hp,
             placement=placement,
@@ -123,13 +134,29 @@ class KerasTrainable(Author):
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement),
+            span=span,
+            compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
+        phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
+        return trial
+
+    def _enter_next(self, trial: Trial) -> Trial:
+        """The next phase of a trial, with the weights that it has now."""
+        carried = Carried(trial.program)
+        owned.undo(self)
+        trial.stopwatch.begin()
+        following = self._enter(self._spans[trial.span.number + 1])
+        carried.give(following.program)
+        following.go_on_from(trial)
+        return following
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
         trial = self._begun()
         while not trial.finished:
+            if trial.phase_is_over:
+                trial = self._trial = self._enter_next(trial)
             if not report(trial.train_epoch()):
                 return
         if trial.stopped:
@@ -143,7 +170,10 @@ class KerasTrainable(Author):
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
-        trial = self._begun()
+        trial, phase = self._begun(), checkpoint.phase(folder)
+        if phase != trial.span.number and phase < len(self._spans):
+            owned.undo(self)
+            trial = self._trial = self._enter(self._spans[phase])
         about = checkpoint.restore(folder, trial.program.state)
         trial.restore(about)
         self.memory = dict(about.get("memory", {}))
@@ -163,7 +193,7 @@ class KerasTrainable(Author):
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
             extends=trial.extends,
-            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
+            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.held),
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -306,7 +336,8 @@ class KerasTrainable(Author):
         with origins.recording(record):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
-                recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
+                replicas = placement.strategy.num_replicas_in_sync
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
                 kept = self._attributes()
                 built = building.build(
                     self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
@@ -346,12 +377,6 @@ class KerasTrainable(Author):
             delattr(self, name)
         vars(self).update(attributes)
 
-    def _recipe(
-        self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int
-    ) -> Recipe:
-        replicas = placement.strategy.num_replicas_in_sync
-        return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
-
     def _augment(self, x: Any, draws: Draws) -> Any:
         return self.augment(x, self._present(), draws)
 
@@ -362,7 +387,7 @@ class KerasTrainable(Author):
         return self._hp
 
 
-_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates"}
+_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates", "_setting"}
 
 
 def _cut(assignment: Assignment) -> str:
@@ -370,28 +395,6 @@ def _cut(assignment: Assignment) -> str:
     if assignment.training.get("all_data", False):
         return WHOLE
     return PARTS if assignment.fold is None else FOLDS
-
-
-def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:
-    """The highest learning rate; None where the optimizer has a schedule of its own."""
-    own = optimizers.own_rate(program.parts.optimizer)
-    if own is None or program.sets_no_rate:
-        refusals.check_rates(hp, read=structure.keeps_rate)
-        return own
-    return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
-
-
-def _batch_size(hp: Hyperparameters, placement: Placement) -> int:
-    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
-    if "per_replica_batch_size" in hp:
-        if "batch_size" in hp:
-            raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size") * int(placement.strategy.num_replicas_in_sync)
-    else:
-        size = hp.integer("batch_size", 32)
-    if size < 1:
-        raise ValueError(f"the batch size is {size}, expected at least 1")
-    return size
 
 
 def _shapes(example: Any) -> tuple[object, ...]:

@@ -57,6 +57,16 @@ class Program:
         """The averaged weights with which the model is evaluated at present, if any."""
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
+    @property
+    def averages(self) -> list[Average]:
+        """All averages of the weights that it takes."""
+        return [average for average in (self._graph.average, self.by_epoch) if average]
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model, and what else takes part."""
+        return self._graph.networks
+
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing."""
         kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in train.kinds()]
@@ -93,9 +103,8 @@ class Program:
         self.state.will_train()
         if not self.parts.give(fresh, self.state, self._averages()):
             return False
-        for average in (self._graph.average, self.by_epoch):
-            if average:
-                average.reset()
+        for average in self.averages:
+            average.reset()
         return True
 
     def train_epoch(
@@ -150,7 +159,7 @@ class Program:
         return {**self._metrics(training=False), **_means(sums, data.size)}
 
     def _averages(self) -> list[Any]:
-        return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]
+        return [v for average in self.averages for v in average.state]
 
     def _arguments(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int
