@@ -317,8 +317,8 @@ class KerasTrainable(Author):
     ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
-        cut = data[0].changes_shape
-        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example), cut)
+        shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
+        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
@@ -395,7 +395,3 @@ def _cut(assignment: Assignment) -> str:
     if assignment.training.get("all_data", False):
         return WHOLE
     return PARTS if assignment.fold is None else FOLDS
-
-
-def _shapes(example: Any) -> tuple[object, ...]:
-    return tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(example))

@@ -188,7 +188,9 @@ def test_averages_go_on_over_the_border(average: Any) -> None:
 
     trainable.train(report)
     last = seen[-1]
-    place = [w.path for w in last.weights].index("head/kernel") if "head/kernel" in [w.path for w in last.weights] else -2
+    place = (
+        [w.path for w in last.weights].index("head/kernel") if "head/kernel" in [w.path for w in last.weights] else -2
+    )
     value = last.variables[place].numpy()
     if "swa_from" in average:
         np.testing.assert_allclose(value, np.mean(kernels[1:], axis=0), atol=1e-6)
@@ -265,7 +267,7 @@ def test_another_model_in_the_next_phase_is_refused() -> None:
             units = 8 if "frozen_layers" in hp else 9
             return keras.Sequential([keras.Input((6,)), keras.layers.Dense(units, name="base"), keras.layers.Dense(3)])
 
-    with pytest.raises(Refused, match="another model in the next phase: .*base"):
+    with pytest.raises(Refused, match=r"another model in the next phase: .*base"):
         train(Growing(), two())
 
 

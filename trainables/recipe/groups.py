@@ -144,7 +144,7 @@ def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
-            layers: list[Any] = list(layer_paths.named(model, part, "groups()").values())
+            layers: list[Any] = [layer for _, layer in layer_paths.named(model, part, "groups()")]
         else:
             layers = [part]
         for layer in layers:
@@ -162,7 +162,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     """The pattern of each weight: of several the one that names the innermost layer."""
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
-        for path, layer in layer_paths.named(model, pattern, "layer_rates").items():
+        for path, layer in layer_paths.named(model, pattern, "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
                 before = found.get(id(weight), (-1, pattern))

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import keras
 
 from sweep.hyperparameters import Hyperparameters
 
+MOST = 30  # paths that a message lists
 
-def paths(model: keras.Model) -> dict[str, keras.Layer]:
-    """All layers of a model by their paths, those within layers too; of several with one path the first."""
-    return dict(reversed(list(_below(model, ""))))
+Found: TypeAlias = "list[tuple[str, keras.Layer]]"
+"""Layers with their paths; several of them may have one path."""
 
 
-def chosen(model: keras.Model, pattern: str) -> dict[str, keras.Layer]:
-    """The layers that a pattern names, by their paths; what is within them is not listed.
+def paths(model: keras.Model) -> Found:
+    """All layers of a model by their paths, those within layers too."""
+    return list(_below(model, ""))
+
+
+def chosen(model: keras.Model, pattern: str) -> Found:
+    """The layers that a pattern names; what is within them is not listed.
 
     Each name between slashes is matched by itself, with wildcards; ``**`` stands for any number of names.
     """
     parts = pattern.strip("/").split("/")
-    return {path: layer for path, layer in paths(model).items() if _matches(path.split("/"), parts)}
+    return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
 
 
 def freeze(model: keras.Model, hp: Hyperparameters) -> None:
@@ -39,26 +45,20 @@ def freeze(model: keras.Model, hp: Hyperparameters) -> None:
         found = layers[:frozen]
     else:
         patterns = [str(pattern) for pattern in frozen] if isinstance(frozen, list) else [str(frozen)]
-        found = [layer for pattern in patterns for layer in named(model, pattern, "frozen_layers").values()]
+        named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
+        found = [layer for pairs in named_ones for _, layer in pairs]
     for layer in found:
         layer.trainable = False
 
 
-def named(model: keras.Model, pattern: str, parameter: str) -> dict[str, keras.Layer]:
+def named(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
     """As `chosen`; raises ValueError where there are none."""
     found = chosen(model, pattern)
     if not found:
-        raise ValueError(
-            f"{parameter} names {pattern!r}, expected a number or names among {_listed(paths(model))}"
-            if parameter == "frozen_layers"
-            else f"{parameter} names {pattern!r}, expected names among {_listed(paths(model))}"
-        )
+        known = list(dict.fromkeys(path for path, layer in paths(model) if layer.weights))
+        more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+        raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
     return found
-
-
-def _listed(known: Sequence[str] | dict[str, keras.Layer], most: int = 30) -> str:
-    names = list(known)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:

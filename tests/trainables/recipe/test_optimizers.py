@@ -14,6 +14,7 @@ from trainables.recipe import optimizers
 
 pytestmark = pytest.mark.keras
 
+
 def plain(name: str, rate: float, **given: Any) -> keras.optimizers.Optimizer:
     return optimizers._NAMES[name](learning_rate=rate, **given)
 
@@ -51,7 +52,10 @@ def test_live_numbers_update_as_plain_ones(name: str) -> None:
     live.set(Hyperparameters({"optimizer": name, **numbers}))
     for i in range(20):
         gradients = [tf.sin(tf.range(float(v.shape[0]))[:, None] + i + v.value * 0.1 + j) for j, v in enumerate(b)]
-        gradients = [tf.reshape(tf.reduce_sum(g, 1), v.shape) if len(v.shape) == 1 else g for g, v in zip(gradients, b, strict=True)]
+        gradients = [
+            tf.reshape(tf.reduce_sum(g, 1), v.shape) if len(v.shape) == 1 else g
+            for g, v in zip(gradients, b, strict=True)
+        ]
         step(gradients)
         theirs.apply(gradients, b)
     assert step.experimental_get_tracing_count() == 1
@@ -86,7 +90,7 @@ def test_biases_do_not_decay() -> None:
 
 def test_wrong_names() -> None:
     hp = Hyperparameters({"optimizer": "adamm"})
-    with pytest.raises(ValueError, match="expected one of adadelta, adafactor, .*, sgd, or module:Name"):
+    with pytest.raises(ValueError, match=r"expected one of adadelta, adafactor, .*, sgd, or module:Name"):
         optimizers.build(hp, Live(hp))
     with pytest.raises(ValueError, match="at most one kind"):
         optimizers.clipping(Hyperparameters({"clipnorm": 1, "clipvalue": 1}))
