@@ -46,7 +46,6 @@ __all__ = ["Batch", "Group", "KerasTrainable", "Phase", "Update"]
 
 VALIDATION_BATCH = 256
 
-PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
 """Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
@@ -79,8 +78,7 @@ class KerasTrainable(Author):
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
-        self._trial = None
-        self.memory = {}
+        self._trial, self.memory = None, {}
         owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -139,6 +137,8 @@ class KerasTrainable(Author):
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
+        if isinstance(program, FitProgram) and len(self._spans) > 1:
+            program.check_phases()
         return trial
 
     def _enter_next(self, trial: Trial) -> Trial:
@@ -208,6 +208,15 @@ class KerasTrainable(Author):
             size, seed = trial.batch_size, trial.assignment.seed
             yield from rate_finder.losses(trial.program, trial.train, rates, batch_size=size, seed=seed)
 
+    def try_phases(self) -> Iterator[int]:
+        """The epochs of each phase, entered one after the other, for `plan --time`; the trial is spoilt by it."""
+        epochs = self._begun().assignment.epochs
+        for span in (span for span in self._spans if span.first < epochs):
+            if span.number:
+                self._trial = self._enter(span)
+                self._trial.epoch = span.first
+            yield min(span.length(epochs), epochs - span.first)
+
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""
         self._begun().stopped = reason or "on_epoch_end() said so"
@@ -256,9 +265,9 @@ class KerasTrainable(Author):
 
     def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
         """The data of a trial, which are those of the last one unless it reads other parameters."""
-        cut, held = _cut(assignment), self._data
-        fold = assignment.fold if cut == FOLDS else None
-        if cut == WHOLE:
+        cut, held = folds.cut_of(assignment), self._data
+        fold = assignment.fold if cut == folds.FOLDS else None
+        if cut == folds.WHOLE:
             refusals.check_unjudged(hp)
         if held is None or held[:2] != (placement, cut) or not hp.agree(held[2]):
             del held  # two data sets at once may not fit
@@ -283,10 +292,10 @@ class KerasTrainable(Author):
             lambda: features.in_place(self, hp, placement.devices[0]),
             lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
-        cut = _cut(assignment)
-        if cut == FOLDS:
+        cut = folds.cut_of(assignment)
+        if cut == folds.FOLDS:
             train_data, validation_data = folds.whole(train_data, validation_data), None
-        elif cut == WHOLE:  # one set, of which nothing is held out
+        elif cut == folds.WHOLE:  # one set, of which nothing is held out
             train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
@@ -296,7 +305,7 @@ class KerasTrainable(Author):
         self._bare = self._attributes()
         strategy, validation = placement.strategy, None
         train = split(class_weights.apply(train_data, weights), strategy, "training data")
-        if cut == FOLDS:
+        if cut == folds.FOLDS:
             validation = split(train_data, strategy, "validation data") if weights else train
         elif validation_data is not None:
             validation = split(validation_data, strategy, "validation data")
@@ -388,10 +397,3 @@ class KerasTrainable(Author):
 
 
 _OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates", "_setting"}
-
-
-def _cut(assignment: Assignment) -> str:
-    """How the examples are cut into those that train and those that validate."""
-    if assignment.training.get("all_data", False):
-        return WHOLE
-    return PARTS if assignment.fold is None else FOLDS

@@ -247,3 +247,16 @@ def test_wrong_groups(groups: Any, message: str) -> None:
 def test_wrong_parameters(params: Any, message: str) -> None:
     with pytest.raises((ValueError, TypeError), match=message):
         train(Deep(), assignment(**params))
+
+
+class Bounded(Deep):
+    def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+        return keras.optimizers.SGD(0.5, global_clipnorm=0.2)
+
+
+def test_what_the_trials_optimizer_clips_is_clipped_over_its_groups() -> None:
+    trainable, trial = Bounded(), rateless(layer_decay=0.5)
+    train(trainable, trial)
+    assert_same(
+        trainable, by_hand(trainable, trial, DECAYED, lambda _, rate: keras.optimizers.SGD(10 * rate), clip=0.2)
+    )

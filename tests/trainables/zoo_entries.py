@@ -8,6 +8,16 @@ import zoo_models
 import zoo_sources
 import zoo_steps
 import zoo_training
+import zoo_transfer
 from zoo import ENTRIES
 
-__all__ = ["ENTRIES", "zoo_layers", "zoo_losses", "zoo_models", "zoo_sources", "zoo_steps", "zoo_training"]
+__all__ = [
+    "ENTRIES",
+    "zoo_layers",
+    "zoo_losses",
+    "zoo_models",
+    "zoo_sources",
+    "zoo_steps",
+    "zoo_training",
+    "zoo_transfer",
+]

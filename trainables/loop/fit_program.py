@@ -71,6 +71,13 @@ class FitProgram:
         self._strategy = strategy
         self._augment = augment
 
+    def check_phases(self) -> None:
+        """Raise Refused for what could not be made anew between phases."""
+        own = type(self.model).compile is not keras.Model.compile
+        if own or self.callbacks:
+            what = "a compile() of the model's own" if own else "Keras's callbacks"
+            raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
+
     def compile(self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model, replicas = self.model, strategy.num_replicas_in_sync

@@ -40,7 +40,7 @@ class Grouped(keras.optimizers.Optimizer):
     def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
         super().__init__(learning_rate=learning_rate, name="grouped")
         self.parts = tuple(parts)
-        self._place = {self._var_key(v): part for part in parts for v in part.variables}
+        self._place = {id(v): part for part in parts for v in part.variables}
         own = [part for part in parts if part.is_the_trials]
         kinds = ("clipnorm", "global_clipnorm", "clipvalue")
         self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in kinds if own}
@@ -62,6 +62,7 @@ class Grouped(keras.optimizers.Optimizer):
         if self.built:
             return
         super().build(list(variables))
+        self._given = list(variables)
         for part in self.parts:
             mine = [v for v in variables if self._part(v) is part]
             if mine:
@@ -69,7 +70,7 @@ class Grouped(keras.optimizers.Optimizer):
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
         """Apply gradients; called on each replica."""
-        weights = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+        weights = self._given if trainable_variables is None else list(trainable_variables)
         if not self.built:
             self.build(weights)
         known = [(g, v) for g, v in zip(grads, weights, strict=True) if g is not None]
@@ -84,10 +85,10 @@ class Grouped(keras.optimizers.Optimizer):
             if part.factors is not None:
                 part.optimizer.learning_rate.assign(part.rate(tf.convert_to_tensor(self.learning_rate)))
             part.optimizer.apply([g for g, _ in mine], [v for _, v in mine])
-        self._iterations.assign_add(1)
+        self.iterations.assign_add(1)
 
     def _part(self, variable: keras.Variable) -> Part:
-        return self._place.get(self._var_key(variable), self.parts[0])
+        return self._place.get(id(variable), self.parts[0])
 
     def _bounded(self, gradients: list[Any]) -> list[Any]:
         before = {kind: getattr(self, kind) for kind in self.bounds}

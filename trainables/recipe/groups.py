@@ -162,7 +162,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     """The pattern of each weight: of several the one that names the innermost layer."""
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
-        for path, layer in layer_paths.named(model, pattern, "layer_rates"):
+        for path, layer in layer_paths.named(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
                 before = found.get(id(weight), (-1, pattern))
