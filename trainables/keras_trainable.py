@@ -18,7 +18,7 @@ import keras
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data import class_weights, fingerprint, folds, joining, node_cache
-from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
+from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
@@ -90,20 +90,22 @@ class KerasTrainable(Author):
         with precision.policy(dtype):
             train, validation = self._splits(hp, placement, assignment)
         stopwatch.lap("data")
-        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch)
-        self._spans = phases.spans(self.phases(hp), assignment.epochs, self._data[2] if self._data else {})
+        told: Reads = {}
+        of_data = self._data[2] if self._data else {}
+        with hp.recording(told):
+            self._spans = phases.spans(self.phases(hp), assignment.epochs, of_data)
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, (of_data, told))
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> Trial:
         """The present trial at the beginning of a phase, without what the phase before leaves to it."""
-        assignment, hp, placement, dtype, train, validation, stopwatch = self._setting
+        assignment, hp, placement, dtype, train, validation, stopwatch, before = self._setting
+        stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
-        batch_size, before_s = global_batch_size(hp, placement), stopwatch.laps.get("compile", 0.0)
-        if isinstance(train, BatchSplit):
-            train.check(batch_size)
+        batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         with placement.strategy.scope(), precision.policy(dtype):
-            splits = train, validation
-            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
+            data = train, validation
+            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
         per_epoch = train.updates(batch_size)
@@ -124,7 +126,7 @@ class KerasTrainable(Author):
             validation=validation,
             batch_size=batch_size,
             validation_batch_size=max(validation_batch // assignment.accumulate, 1),
-            reads=(self._data[2] if self._data else {}, structure.reads, reads),
+            reads=(*before, structure.reads, reads),
             peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, per_epoch),
@@ -145,7 +147,6 @@ class KerasTrainable(Author):
         """The next phase of a trial, with the weights that it has now."""
         carried = Carried(trial.program)
         owned.undo(self)
-        trial.stopwatch.begin()
         following = self._enter(self._spans[trial.span.number + 1])
         carried.give(following.program)
         following.go_on_from(trial)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data.chunks import Split
+from trainables.data.chunks import BatchSplit, Split
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop.cache import Structure
@@ -35,6 +35,7 @@ class Setting(NamedTuple):
     train: Split
     validation: Split | None
     stopwatch: Stopwatch
+    reads: tuple[Reads, ...]  # for its data and phases
 
 
 @dataclass
@@ -220,7 +221,7 @@ def highest_rate(
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
-def global_batch_size(hp: Hyperparameters, placement: Placement) -> int:
+def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:
     """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:
@@ -230,4 +231,6 @@ def global_batch_size(hp: Hyperparameters, placement: Placement) -> int:
         size = hp.integer("batch_size", 32)
     if size < 1:
         raise ValueError(f"the batch size is {size}, expected at least 1")
+    if isinstance(data, BatchSplit):
+        data.check(size)
     return size
