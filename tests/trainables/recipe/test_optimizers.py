@@ -94,3 +94,39 @@ def test_wrong_names() -> None:
         optimizers.build(hp, Live(hp))
     with pytest.raises(ValueError, match="at most one kind"):
         optimizers.clipping(Hyperparameters({"clipnorm": 1, "clipvalue": 1}))
+
+
+class Own(keras.optimizers.SGD):
+    """An optimizer of an author's."""
+
+    def __init__(self, learning_rate: float = 0.1, steps: int = 1, sharp: bool = False, kind: str = "a") -> None:
+        super().__init__(learning_rate)
+        self.given = steps, sharp, kind
+
+
+def test_one_of_your_own_by_its_place() -> None:
+    hp = Hyperparameters({"optimizer": f"{__name__}:Own", "steps": 3, "sharp": True, "kind": "b", "weight_decay": 0.1})
+    optimizer = optimizers.build(hp, Live(hp))
+    assert isinstance(optimizer, Own)
+    assert optimizer.given == (3, True, "b")
+    assert float(optimizer.weight_decay) == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"optimizer": "nowhere:Mine"}, "cannot be imported: No module named 'nowhere'"),
+        ({"optimizer": "math:pi"}, "expected a class or function that makes"),
+        ({"optimizer": "builtins:dict"}, "expected a class or function that makes"),
+        ({"optimizer": f"{__name__}:Own", "steps": 1.5}, "expected a whole number"),
+        ({"optimizer": "adam", "amsgrad": "yes"}, "expected true or false"),
+        ({"optimizer": "sgd", "momentum": 1.5}, "momentum is 1.5, expected a number from 0 to 1"),
+        ({"optimizer": "lamb", "epsilon": -1.0}, "epsilon is -1.0, expected a number from 0 to inf"),
+        ({"optimizer": "adagrad", "initial_accumulator_value": "much"}, "expected a number"),
+        ({"optimizer": "lossscaleoptimizer"}, "expected one of adadelta"),
+    ],
+)
+def test_what_cannot_be_made(params: Any, message: str) -> None:
+    hp = Hyperparameters(params)
+    with pytest.raises((ValueError, TypeError), match=message):
+        optimizers.build(hp, Live(hp))
