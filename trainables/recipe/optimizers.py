@@ -65,7 +65,7 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     name = hp.text("optimizer", "adam")
     if ":" in name:
         return _own(name, hp, live)
-    kind = _NAMES.get(name.lower())
+    kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
     optimizer = _made(name, kind, _given(hp, kind, but=(*LIVE, *DECAYS)))
@@ -79,11 +79,23 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     return optimizer
 
 
+def _bare(name: str) -> str:
+    """A name as people write it: AdamW, ScheduleFreeAdamW, schedule_free_adamw."""
+    return name.lower().replace("_", "")
+
+
 def arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of an optimizer that are hyperparameters of its own."""
-    given = inspect.signature(kind).parameters.values()
+    given = _parameters(kind).values()
     named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
     return tuple(name for name in named if name not in NOT_THEIRS)
+
+
+def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(kind).parameters
+    except (TypeError, ValueError):  # of what Python does not know the arguments
+        return {}
 
 
 def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
@@ -107,7 +119,7 @@ def _given(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = (
 
 def _plain(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
     """The value of an argument, of the type that its default has."""
-    match inspect.signature(kind).parameters[arg].default:
+    match _parameters(kind)[arg].default:
         case bool():
             return hp.flag(arg)
         case int():
@@ -118,7 +130,7 @@ def _plain(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
 
 
 def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
-    rate = {"learning_rate": 1.0} if "learning_rate" in inspect.signature(kind).parameters else {}
+    rate = {"learning_rate": 1.0} if "learning_rate" in _parameters(kind) else {}
     try:
         return kind(**rate, **given)
     except (TypeError, ValueError) as error:

@@ -88,6 +88,12 @@ def test_biases_do_not_decay() -> None:
     np.testing.assert_allclose(model.trainable_variables[1].numpy(), 1.0)
 
 
+def test_names_as_people_write_them() -> None:
+    for name in ("ScheduleFreeAdamW", "schedule_free_adamw", "schedulefreeadamw"):
+        hp = Hyperparameters({"optimizer": name})
+        assert type(optimizers.build(hp, Live(hp))) is keras.optimizers.ScheduleFreeAdamW
+
+
 def test_wrong_names() -> None:
     hp = Hyperparameters({"optimizer": "adamm"})
     with pytest.raises(ValueError, match=r"expected one of adadelta, adafactor, .*, sgd, or module:Name"):
