@@ -260,3 +260,14 @@ def test_what_the_trials_optimizer_clips_is_clipped_over_its_groups() -> None:
     assert_same(
         trainable, by_hand(trainable, trial, DECAYED, lambda _, rate: keras.optimizers.SGD(10 * rate), clip=0.2)
     )
+
+
+def test_groups_of_a_compiled_model_are_refused() -> None:
+    class Compiled(Deep):
+        def model(self, hp: Any) -> keras.Model:
+            model = super().model(hp)
+            model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+            return model
+
+    with pytest.raises(Refused, match=r"compile\(\) or updates\(\) bring their own optimizers"):
+        train(Compiled(), rateless(layer_decay=0.5))

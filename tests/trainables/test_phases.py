@@ -288,3 +288,12 @@ def test_each_phase_is_timed_for_a_plan() -> None:
     train(trainable, two())  # which spoils no other trial
     first = metrics(train(trainable, two()))
     assert first == metrics(train(Transfer(), two()))
+
+
+def test_callbacks_of_keras_cannot_begin_anew_between_phases() -> None:
+    class Called(Transfer):
+        def callbacks(self, hp: Any) -> Any:
+            return [keras.callbacks.TerminateOnNaN()]
+
+    with pytest.raises(Refused, match="the trial has phases, between which Keras's callbacks"):
+        train(Called(), two(training={"loop": "fit"}))

@@ -81,7 +81,7 @@ def combined(
         return optimizer
     if again is None:
         raise Refused(
-            "there are groups() or layer rates, and the model was compiled with its optimizer; define optimizer()"
+            "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
     rate = grouped.rate_of(optimizer)
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
