@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
@@ -96,6 +96,23 @@ class Hyperparameters:
     def __init__(self, params: Params) -> None:
         self._params, self._seen = _taken(params)
         self._records: list[Reads] = []
+        self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
+        self._used: set[str] = set()  # of these
+
+    def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
+        """These with some changed, None: not there; what is read of the others is read of these too."""
+        if not changes:
+            return self
+        changed = Hyperparameters({})
+        kept = {name: value for name, value in self._params.items() if name not in changes}
+        changed._params = kept | {name: value for name, value in changes.items() if value is not None}
+        changed._seen, changed._changed = self._seen, self._changed | set(changes)
+        return changed
+
+    @property
+    def unused_changes(self) -> tuple[str, ...]:
+        """What `but` has changed and nobody has asked for."""
+        return tuple(sorted(self._changed - self._used))
 
     def __getitem__(self, name: str) -> Value:
         value = self._read(name)
@@ -191,7 +208,7 @@ class Hyperparameters:
 
     def peek(self, name: str) -> Value | Mark:
         """The value, or `Mark.ABSENT`, without a trace in any record."""
-        self._seen.add(name)
+        (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, Mark.ABSENT)
 
     def _same(self, name: str, then: Value | Mark | tuple[str, ...]) -> bool:

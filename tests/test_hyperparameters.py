@@ -125,3 +125,18 @@ def test_watched_parameters_tell_what_was_read(use: Callable[[Watched], object],
     given = Watched({"a": 1, "b": 2, "n.x": 3}, set())
     use(given)
     assert given.seen == seen
+
+
+def test_some_may_be_changed_for_a_while() -> None:
+    watched = Watched({"a": 1, "b": 2, "c.d": 3}, seen := set())
+    hp = Hyperparameters(watched)
+    assert hp.but({}) is hp
+    other = hp.but({"a": 5, "b": None, "e": 7})
+    reads: Reads = {}
+    with other.recording(reads):
+        assert (other.a, "b" in other, other.get("b", 9), other.c.d) == (5, False, 9, 3)
+    assert reads["a"] == 5
+    assert seen == {"c.d"}  # what was changed was not read
+    assert other.unused_changes == ("e",)
+    assert other.but({"a": None}).unused_changes == ("a", "b", "e")
+    assert hp.a == 1

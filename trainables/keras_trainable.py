@@ -18,7 +18,7 @@ import keras
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data import class_weights, fingerprint, folds, joining, node_cache
-from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
+from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import precision
@@ -27,22 +27,23 @@ from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model, whole_model
 from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
+from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Trial
-from trainables.loop.update import Recipe
+from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
 from trainables.numbers.live import Live
-from trainables.recipe import features, optimizers, plateau, refusals, schedules
+from trainables.recipe import features, phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
+from trainables.recipe.groups import Group
+from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
 
-__all__ = ["Batch", "KerasTrainable", "Update"]
+__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "Update"]
 
-PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
 Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
 """Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
@@ -62,6 +63,8 @@ class KerasTrainable(Author):
         self._example_read = False
         self._fingerprint: str | None = None
         self._hp: Hyperparameters | None = None
+        self._setting: Setting
+        self._spans: tuple[Span, ...] = ()
         self._trial: Trial | None = None
         self.memory: dict[str, Any] = {}
 
@@ -73,12 +76,10 @@ class KerasTrainable(Author):
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
-        self._trial = None
-        self.memory = {}
+        self._trial, self.memory = None, {}
         owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
-        self._hp = hp
         placement = place(
             assignment.devices, str(options.get("strategy", "auto")), str(options.get("cross_device", "auto"))
         )
@@ -87,22 +88,32 @@ class KerasTrainable(Author):
         with precision.policy(dtype):
             train, validation = self._splits(hp, placement, assignment)
         stopwatch.lap("data")
-        batch_size = _batch_size(hp, placement)
-        if isinstance(train, BatchSplit):
-            train.check(batch_size)
+        told: Reads = {}
+        of_data = self._data[2] if self._data else {}
+        with hp.recording(told):
+            self._spans = phases.spans(self.phases(hp), assignment.epochs, of_data)
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, (of_data, told))
+        self._trial = self._enter(self._spans[0])
+
+    def _enter(self, span: Span) -> Trial:
+        """The present trial at the beginning of a phase, without what the phase before leaves to it."""
+        assignment, hp, placement, dtype, train, validation, stopwatch, before = self._setting
+        stopwatch.begin()
+        self._hp = hp = hp.but(span.changes)
+        batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         with placement.strategy.scope(), precision.policy(dtype):
-            splits = train, validation
-            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, splits, stopwatch)
+            data = train, validation
+            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
         reads: Reads = {}
         with hp.recording(reads):
             train.visit(Visits.of(hp))
             schedule = self.schedule(hp)
-            peak = _peak(hp, batch_size, structure, program)
+            peak = highest_rate(hp, batch_size, structure, program)
             walk = Walk.of(hp, train, batch_size, assignment.seed)
             held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate)
-        self._trial = Trial(
+        trial = Trial(
             assignment=assignment,
             hp=hp,
             placement=placement,
@@ -111,20 +122,37 @@ class KerasTrainable(Author):
             program=program,
             walk=walk,
             held_out=held_out,
-            reads=(self._data[2] if self._data else {}, structure.reads, reads),
+            reads=(*before, structure.reads, reads),
             peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, walk.per_epoch),
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement),
+            span=span,
+            compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
+        phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
+        if isinstance(program, FitProgram) and len(self._spans) > 1:
+            program.check_phases()
+        return trial
+
+    def _enter_next(self, trial: Trial) -> Trial:
+        """The next phase of a trial, with the weights that it has now."""
+        carried = Carried(trial.program)
+        owned.undo(self)
+        following = self._enter(self._spans[trial.span.number + 1])
+        carried.give(following.program)
+        following.go_on_from(trial)
+        return following
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
         trial = self._begun()
         while not trial.finished:
+            if trial.phase_is_over:
+                trial = self._trial = self._enter_next(trial)
             if not report(trial.train_epoch()):
                 return
         if trial.stopped:
@@ -138,7 +166,10 @@ class KerasTrainable(Author):
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
-        trial = self._begun()
+        trial, phase = self._begun(), checkpoint.phase(folder)
+        if phase != trial.span.number and phase < len(self._spans):
+            owned.undo(self)
+            trial = self._trial = self._enter(self._spans[phase])
         about = checkpoint.restore(folder, trial.program.state)
         trial.restore(about)
         self.memory = dict(about.get("memory", {}))
@@ -158,7 +189,7 @@ class KerasTrainable(Author):
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
             extends=trial.extends,
-            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.structure.reads),
+            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.held),
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -171,6 +202,15 @@ class KerasTrainable(Author):
             )
         with trial.placement.strategy.scope():
             yield from rate_finder.losses(trial.program, trial.walk, rates)
+
+    def try_phases(self) -> Iterator[int]:
+        """The epochs of each phase, entered one after the other, for `plan --time`; the trial is spoilt by it."""
+        epochs = self._begun().assignment.epochs
+        for span in (span for span in self._spans if span.first < epochs):
+            if span.number:
+                self._trial = self._enter(span)
+                self._trial.epoch = span.first
+            yield min(span.length(epochs), epochs - span.first)
 
     def stop(self, reason: str) -> None:
         """End this trial as completed after the present epoch; for `on_epoch_end`."""
@@ -219,9 +259,9 @@ class KerasTrainable(Author):
 
     def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
         """The data of a trial, which are those of the last one unless it reads other parameters."""
-        cut, held = _cut(assignment), self._data
-        fold = assignment.fold if cut == FOLDS else None
-        if cut == WHOLE:
+        cut, held = folds.cut_of(assignment), self._data
+        fold = assignment.fold if cut == folds.FOLDS else None
+        if cut == folds.WHOLE:
             refusals.check_unjudged(hp)
         if held is None or held[:2] != (placement, cut) or not hp.agree(held[2]):
             del held  # two data sets at once may not fit
@@ -246,10 +286,10 @@ class KerasTrainable(Author):
             lambda: features.in_place(self, hp, placement.devices[0]),
             lambda: attributes.changed(before, attributes.of(self, _OWN)),
         )
-        cut = _cut(assignment)
-        if cut == FOLDS:
+        cut = folds.cut_of(assignment)
+        if cut == folds.FOLDS:
             train_data, validation_data = folds.whole(train_data, validation_data), None
-        elif cut == WHOLE:  # one set, of which nothing is held out
+        elif cut == folds.WHOLE:  # one set, of which nothing is held out
             train_data, validation_data = joining.joined(train_data, validation_data), None
         with hp.recording(reads):
             weights = self.class_weights(hp, class_weights.labels_of(train_data))
@@ -259,7 +299,7 @@ class KerasTrainable(Author):
         self._bare = self._attributes()
         strategy, validation = placement.strategy, None
         train = split(class_weights.apply(train_data, weights), strategy, "training data")
-        if cut == FOLDS:
+        if cut == folds.FOLDS:
             validation = split(train_data, strategy, "validation data") if weights else train
         elif validation_data is not None:
             validation = split(validation_data, strategy, "validation data")
@@ -280,8 +320,8 @@ class KerasTrainable(Author):
     ) -> tuple[Structure, Program | FitProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
-        cut = data[0].changes_shape
-        environment = (placement.devices, placement.name, dtype, accumulate, _shapes(self.first_example), cut)
+        shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
+        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
@@ -299,7 +339,8 @@ class KerasTrainable(Author):
         with origins.recording(record):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
-                recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
+                replicas = placement.strategy.num_replicas_in_sync
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
                 kept = self._attributes()
                 built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, fit=fit)
                 stopwatch.lap("build")
@@ -337,12 +378,6 @@ class KerasTrainable(Author):
             delattr(self, name)
         vars(self).update(attributes)
 
-    def _recipe(
-        self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int
-    ) -> Recipe:
-        replicas = placement.strategy.num_replicas_in_sync
-        return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
-
     def _present(self) -> Hyperparameters:
         """Those of the present trial, for traces: a program outlives the trial that it was made for."""
         if self._hp is None:
@@ -350,37 +385,4 @@ class KerasTrainable(Author):
         return self._hp
 
 
-_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates"}
-
-
-def _cut(assignment: Assignment) -> str:
-    """How the examples are cut into those that train and those that validate."""
-    if assignment.training.get("all_data", False):
-        return WHOLE
-    return PARTS if assignment.fold is None else FOLDS
-
-
-def _peak(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram) -> float | None:
-    """The highest learning rate; None where the optimizer has a schedule of its own."""
-    own = optimizers.own_rate(program.parts.optimizer)
-    if own is None or program.sets_no_rate:
-        refusals.check_rates(hp, read=structure.keeps_rate)
-        return own
-    return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
-
-
-def _batch_size(hp: Hyperparameters, placement: Placement) -> int:
-    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
-    if "per_replica_batch_size" in hp:
-        if "batch_size" in hp:
-            raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size") * int(placement.strategy.num_replicas_in_sync)
-    else:
-        size = hp.integer("batch_size", 32)
-    if size < 1:
-        raise ValueError(f"the batch size is {size}, expected at least 1")
-    return size
-
-
-def _shapes(example: Any) -> tuple[object, ...]:
-    return tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(example))
+_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates", "_setting"}

@@ -23,7 +23,8 @@ class TransferDigits(KerasTrainable):
 
     Beside the standard hyperparameters it reads ``pretrained`` (true: the hidden layers begin with weights
     trained on the other five digits) and ``dropout`` (0). The standard ``frozen_layers`` keeps the first of
-    ``hidden_1`` and ``hidden_2`` as they are.
+    ``hidden_1`` and ``hidden_2`` as they are, with ``frozen_epochs`` for so many epochs; then all layers are trained,
+    at ``fine_tune_learning_rate``.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:

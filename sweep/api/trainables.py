@@ -64,7 +64,7 @@ def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> 
     """Its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
     if given.itself is None:
         return planning.check(spec, where, folders)
-    source = inspect_given(given.target, given.itself, folders)
+    source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
     planning.check_reads(spec, where, source)
     return source
 

@@ -55,6 +55,19 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
     return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
 
 
+def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
+    """What ``module:Name``, a class or a function, takes by name, as far as its module says so."""
+    module, _, name = name.partition(":")
+    found: set[str] = set()
+    for node in trees[module].body if module in trees else ():
+        starts: list[ast.stmt] = [node]
+        if isinstance(node, ast.ClassDef):
+            starts = [one for one in node.body if isinstance(one, Function) and one.name == "__init__"]
+        if isinstance(node, ast.ClassDef | Function) and node.name == name:
+            found |= {arg.arg for start in starts if isinstance(start, Function) for arg in _arguments(start)}
+    return found - {"self"}
+
+
 class _Flow:
     """Finds all expressions that hold hyperparameters in a user's modules, and what is made of each."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,7 @@ class Source:
     trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of files and texts
     texts: Mapping[str, str] = field(default_factory=dict)  # code that lies in no file: of a notebook or script
     unseen: tuple[str, ...] = ()  # what of that has no text
+    optimizers: tuple[str, ...] = ()  # ``module:Name`` of those that the sweep file names
 
     @cached_property
     def _reading(self) -> Reading:
@@ -44,7 +45,9 @@ class Source:
         ours = {
             name: tree for name, tree in self.trees.items() if _top(name) == "trainables"
         }  # no parameter is sweep's
-        return reading.read(theirs, ours, self.trainable.partition(":")[2])
+        found = reading.read(theirs, ours, self.trainable.partition(":")[2])
+        taken = {arg for name in self.optimizers for arg in reading.arguments_of(name, self.trees)}
+        return replace(found, names=found.names | taken)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -96,8 +99,11 @@ class Source:
         return total.hexdigest()
 
 
-def inspect(trainable: str, folders: Iterable[Path]) -> Source:
-    """Find ``module:Name`` in these folders or among the installed modules; raises InputError."""
+def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+    """Find ``module:Name`` in these folders or among the installed modules; raises InputError.
+
+    ``optimizers``: others, which the sweep file gives a `KerasTrainable` as its parameter ``optimizer``.
+    """
     module, _, name = trainable.partition(":")
     if module == HERE:
         what = f"{name} was defined in a notebook or script, and no module has it"
@@ -117,13 +123,41 @@ def inspect(trainable: str, folders: Iterable[Path]) -> Source:
     if name not in names:
         classes = [n for n in names if n[:1].isupper()]
         raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
-    return _Closure(search).of(trainable, module, path)
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of(trainable, module, path))
 
 
-def inspect_given(trainable: str, given: object, folders: Iterable[Path]) -> Source:
+def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """What a class or function is made of that no module has: its text, and that of all it uses."""
-    pieces = definitions.of(given)
-    return _Closure(Search(tuple(folders))).of_text(trainable, pieces)
+    search, pieces = Search(tuple(folders)), definitions.of(given)
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
+
+
+def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+    """A source with the optimizers of one's own, where it is one that takes them by name."""
+    if not optimizers or "trainables.recipe.optimizers" not in source.files:
+        return source
+    for one in optimizers:
+        module, _, name = one.partition(":")
+        path = search.find(module) if module else None
+        if path is None:
+            what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
+            raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
+        names = _defined(_parse(path)) if path.suffix == ".py" else [name]
+        if name not in names:
+            what = f"{path} defines no {name!r}"
+            raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
+    modules = [one.partition(":")[0] for one in optimizers]
+    more = closure.closed(source.trainable, [module for module in modules if closure.take(module)])
+    return replace(
+        source,
+        files=more.files,
+        packages=more.packages,
+        unknown=more.unknown,
+        trees=more.trees,
+        optimizers=tuple(optimizers),
+    )
 
 
 class _Closure:
@@ -140,16 +174,21 @@ class _Closure:
 
     def of(self, trainable: str, module: str, path: Path) -> Source:
         self._files[module] = path
-        return self._closed(trainable, [module, *filter(self._add, _parents(module))])
+        return self.closed(trainable, [module, *filter(self._add, _parents(module))])
 
     def of_text(self, trainable: str, pieces: Definitions) -> Source:
         """As `of`, of code that lies in no file."""
         tree = self._trees[HERE] = ast.parse(pieces.text)
         self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
-        source = self._closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
         return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
 
-    def _closed(self, trainable: str, queue: list[str]) -> Source:
+    def take(self, module: str) -> bool:
+        """Take a module and its packages in; whether its own imports are to be followed."""
+        return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
+
+    def closed(self, trainable: str, queue: list[str]) -> Source:
+        """A source of all taken in so far, and of what these modules import."""
         seen = set(queue)
         while queue:
             for name in self._imported(queue.pop()):

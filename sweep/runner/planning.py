@@ -22,6 +22,7 @@ from sweep.searchers import random_search
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
 from sweep.space import conditioning
+from sweep.space.domains import choices
 from sweep.space.termination import Own
 from sweep.spec import Spec
 
@@ -65,11 +66,18 @@ def import_folders(spec_path: Path) -> tuple[Path, ...]:
 def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
     """The trainable's source; raises InputError if it is missing, or for sure does not read a parameter."""
     try:
-        source = inspect(spec.trainable, folders)
+        source = inspect(spec.trainable, folders, own_optimizers(spec))
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
     check_reads(spec, where, source)
     return source
+
+
+def own_optimizers(spec: Spec) -> tuple[str, ...]:
+    """The values of the parameter ``optimizer`` that are ``module:Name``."""
+    domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
+    values = [value for domain in domains for value in choices(domain) or ()]
+    return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
 def check_reads(spec: Spec, where: str, source: Source) -> None:

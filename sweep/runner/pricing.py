@@ -6,12 +6,12 @@ import math
 import random
 import time
 from bisect import bisect_left, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from sweep.contract import Assignment, Devices, Fold
+from sweep.contract import Assignment, Devices, Fold, Trainable
 from sweep.errors import StoreError, TrainableError
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
@@ -151,11 +151,10 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         trainable = load(spec.trainable, import_folders)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
-            epochs: list[EpochReported] = []
-            trainable.begin(_assignment(spec, devices, trial, params))
-            trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or len(heard) < 2)  # type: ignore[misc]  # mypy infers no lambda with a default
-            epoch_s = epochs[-1].time_s  # the first one may compile
-            spent.append((time.monotonic() - began - len(epochs) * epoch_s, epoch_s))
+            assignment = _assignment(spec, devices, trial, params)
+            trainable.begin(assignment)
+            trained_s, epoch_s = _timed(trainable, assignment.epochs)
+            spent.append((time.monotonic() - began - trained_s, epoch_s))
             began = time.monotonic()
         if isinstance(trainable, FunctionTrainable):
             trainable.end()
@@ -164,6 +163,22 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         raise TrainableError(f"the timed trial failed: {type(error).__name__}: {reason[0][:300]}") from error
     first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
+
+
+def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
+    """Train two epochs of each phase of a trial; what they took, and an epoch on the average over the trial."""
+    phases: Callable[[], Iterable[int]] = getattr(trainable, "try_phases", lambda: [epochs])
+    trained_s = total_s = 0.0
+    lengths = []
+    for length in phases():
+        heard: list[EpochReported] = []
+        most = min(length, 2)
+        trainable.train(lambda epoch, heard=heard, most=most: heard.append(epoch) or len(heard) < most)  # type: ignore[misc]  # mypy infers no lambda with a default
+        epoch_s = heard[-1].time_s  # the first one may compile
+        trained_s += len(heard) * epoch_s
+        total_s += length * epoch_s
+        lengths.append(length)
+    return trained_s, total_s / sum(lengths)
 
 
 def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Assignment:

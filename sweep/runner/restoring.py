@@ -139,9 +139,9 @@ def begin(kept: Kept, given: object = None) -> Restored:
     """
     sweep, notes = kept.sweep, []
     if given is None:
-        source = inspect(sweep.spec.trainable, sweep.import_folders)
+        source = inspect(sweep.spec.trainable, sweep.import_folders, planning.own_optimizers(sweep.spec))
     else:
-        source = inspect_given(sweep.spec.trainable, given, sweep.import_folders)
+        source = inspect_given(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
     change = _change(sweep.folder.read_info().get("source"), source)
     if change:
         notes.append(change)

@@ -21,8 +21,11 @@ from sweep.spec.document import Document, KeyPath, flow, show
 from sweep.spec.parameter_block import HINTS, ParameterBlock
 from sweep.spec.validation import validate
 
-NAME = r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*"
-"""A parameter's name; dots are levels of nesting."""
+_LEVEL = "[A-Za-z0-9_*?/-]"
+NAME = rf"[A-Za-z_][A-Za-z0-9_-]*(\.{_LEVEL}+)*"
+"""A parameter's name; dots are levels of nesting, the inner ones may be patterns."""
+NAME_WITHIN = rf"[A-Za-z_*]{_LEVEL}*(\.{_LEVEL}+)*"
+"""A name below another."""
 
 _KEYS = ParameterBlock.model_fields.keys()
 
@@ -109,7 +112,7 @@ def to_dict(parameter: Parameter) -> dict[str, Value]:
 def _walk(data: Mapping[str, Value], path: KeyPath, group: Entry, document: Document) -> Iterator[Entry]:
     for key, value in data.items():
         inner = replace(group, name=f"{group.name}.{key}" if group.name else key, path=(*path, key))
-        if not re.fullmatch(NAME, key):
+        if not re.fullmatch(NAME_WITHIN if group.name else NAME, key):
             hint = "letters, digits, _ and - make a name, which begins with no digit; dots separate levels"
             document.mistake(inner.path, "not a parameter's name", hint, at_key=True)
         elif not isinstance(value, dict):

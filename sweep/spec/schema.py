@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.parameter_block import Name, ParameterBlock
-from sweep.spec.parameters import NAME, Group
+from sweep.spec.parameters import NAME, NAME_WITHIN, Group
 from sweep.spec.sweep_file import REQUIRED, SweepFile
 from sweep.spec.validation import schema_of
 
@@ -33,6 +33,12 @@ def json_schema() -> Json:
                 "propertyNames": {"pattern": f"^{NAME}$"},
                 "additionalProperties": {"$ref": "#/$defs/parameter"},
             },
+            "nested": {
+                "type": "object",
+                "minProperties": 1,
+                "propertyNames": {"pattern": f"^{NAME_WITHIN}$"},
+                "additionalProperties": {"$ref": "#/$defs/parameter"},
+            },
             "parameter": _parameter(),
         },
     }
@@ -40,7 +46,7 @@ def json_schema() -> Json:
 
 def _parameter() -> Json:
     leaf = _plain(schema_of(ParameterBlock))
-    nested = {"$ref": "#/$defs/parameters", "description": schema_of(Group)["properties"]["parameters"]["description"]}
+    nested = {"$ref": "#/$defs/nested", "description": schema_of(Group)["properties"]["parameters"]["description"]}
     rules: list[Json] = [
         {
             "if": {"required": ["parameters"]},

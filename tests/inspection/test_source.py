@@ -162,3 +162,42 @@ def test_what_is_imported_at_once_is_known_by_name(tmp_path: Path) -> None:
     write(tmp_path, "from numpy import linalg\nimport json, own\nif 1:\n    import perhaps\n", "helper.py")
     body = "import pandas.api as api, helper\nfrom . import own\nclass T:\n    def f(self):\n        import later\n"
     assert inspect("mine:T", [write(tmp_path, body)]).first_imports == ("numpy", "own", "pandas.api")
+
+
+OWN = """
+import keras
+
+class Mine(keras.optimizers.Optimizer):
+    def __init__(self, learning_rate=0.1, *, sharpness=1.0):
+        super().__init__(learning_rate)
+
+def made(strength=2.0):
+    return Mine()
+"""
+
+
+def test_an_optimizer_that_the_file_names_is_part_of_the_source(tmp_path: Path) -> None:
+    body = "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    folders = [write(write(tmp_path, body), OWN, "own.py")]
+    plain = inspect("mine:T", folders)
+    source = inspect("mine:T", folders, ["own:Mine", "own:made"])
+    assert source.reads - plain.reads == {"sharpness", "strength"}
+    assert "own" in source.files
+    assert source.digest() != plain.digest()
+    assert inspect("mine:T", folders, ()) == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none:Mine", "no module 'none' in "), ("own:Mien", "defines no 'Mien'; did you mean 'Mine'?")],
+)
+def test_an_optimizer_that_is_not_there(tmp_path: Path, name: str, message: str) -> None:
+    body = "from trainables.keras_trainable import KerasTrainable\nclass T(KerasTrainable):\n  pass\n"
+    with pytest.raises(InputError) as caught:
+        inspect("mine:T", [write(write(tmp_path, body), OWN, "own.py")], [name])
+    assert message in str(caught.value)
+    assert "parameters.optimizer" in str(caught.value)
+
+
+def test_a_trainable_of_another_kind_may_mean_something_else(tmp_path: Path) -> None:
+    assert inspect("mine:T", [write(tmp_path, "class T: pass\n")], ["none:Mine"]).optimizers == ()

@@ -186,3 +186,36 @@ def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: 
     assert [json.loads(line) for line in begun] == sample[:2]
     with pytest.raises(TrainableError, match="the timed trial failed: ValueError: no such a"):
         pricing.measure(spec(), Devices(), [tmp_path], [{"a": 0.5}])
+
+
+PHASED = """
+from sweep.contract import EpochReported
+
+class Phased:
+    def begin(self, assignment):
+        self.epochs, self.took_s, self.trained = assignment.epochs, 0.0, []
+
+    def try_phases(self):
+        for length, took_s in ((1, 1.0), (3, 5.0)):
+            self.took_s = took_s
+            yield length
+
+    def train(self, report):
+        for epoch in range(1, 4):
+            self.trained.append(self.took_s)
+            if not report(EpochReported(trial=0, epoch=epoch, metrics={}, time=0.0, time_s=self.took_s)):
+                return
+        raise AssertionError("trained on")
+
+    def save(self, folder): raise AssertionError
+    def restore(self, folder): raise AssertionError
+    def facts(self): raise AssertionError
+"""
+
+
+def test_an_epoch_is_the_mean_over_the_phases_of_a_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "phased.py").write_text(PHASED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "trainable: phased:Phased\nmethod: grid\nmetric: {name: loss}\nparameters: {a: {value: 0.1}}\n"
+    phased = parse(text, "s.yaml")
+    assert pricing.measure(phased, Devices(), [tmp_path], [{"a": 0.1}]).epoch_s == pytest.approx((1 + 3 * 5) / 4)

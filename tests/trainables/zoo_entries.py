@@ -9,6 +9,7 @@ import zoo_models
 import zoo_sources
 import zoo_steps
 import zoo_training
+import zoo_transfer
 from zoo import ENTRIES
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "zoo_sources",
     "zoo_steps",
     "zoo_training",
+    "zoo_transfer",
 ]

@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import Assignment
 from trainables.data.ahead import Order
 from trainables.data.sources import DataError, mixed
+
+PARTS, FOLDS, WHOLE = "parts", "folds", "whole"
+
+
+def cut_of(assignment: Assignment) -> str:
+    """How the examples are cut into those that train and those that validate."""
+    if assignment.training.get("all_data", False):
+        return WHOLE
+    return PARTS if assignment.fold is None else FOLDS
 
 
 def whole(train: Any, validation: Any) -> Any:

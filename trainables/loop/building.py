@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
+import functools
 import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -21,7 +21,7 @@ from trainables.loop.fit_program import FitProgram
 from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import features, optimizers, refusals
+from trainables.recipe import features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
@@ -59,7 +59,7 @@ def build_model(
         model = model if front is None else joined(front, model, author.first_example[0])
     if not model.built and type(model).call is not keras.Model.call:
         model(keras.tree.map_structure(_symbolic, author.first_example[0]))
-    _freeze(model, hp)
+    layer_paths.freeze(model, hp)
     return model
 
 
@@ -74,6 +74,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
         with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
             model = build_model(author, hp, seed)
+        by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
         owned.undo_shared(variables.values())
         origins.check(variables, record)
@@ -82,7 +83,9 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             turns = stepping.turns(author, hp, model)
             optimizer = (compiled or {}).pop("optimizer", None) or stepping.first_optimizer(turns)
             own = optimizer is not None or type(author).optimizer is not Author.optimizer
+            again = None if optimizer is not None else functools.partial(author.optimizer, hp)
             optimizer = optimizer or author.optimizer(hp)
+        optimizer = groups.combined(optimizer, again, model, author.groups(hp, model))
         if compiled is None:
             options = stepping.options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
@@ -93,7 +96,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             options, loss_weights = compiled, {}
         live = set(map(id, author.live.variables))
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
-        parts = Parts(model, optimizer, options, loss_weights, made, record)
+        parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     return Made(parts, turns, keeps_rate, drew=_has_drawn(seed, seeds.given))
 
@@ -164,7 +167,7 @@ def build(
     graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)
     program = Program(graph, parts)
-    program.sets_no_rate = not stepping.follow_the_rate(made.turns)
+    program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from")
@@ -181,7 +184,7 @@ def _correct(
     scope.check(model, placement.strategy)
     keras_corrections.outputs_in_float32(model)
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
-        optimizers.exclude_from_decay(optimizer, model)
+        optimizers.exclude_from_decay(optimizer, model.trainable_variables)
     random_layers.install()
     keras_corrections.leave_losses_whole()
     recompute = hp.flag("gradient_checkpointing", default=False)
@@ -197,8 +200,9 @@ def _correct(
 def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, intake: Intake, seen: Any) -> Graph:
     model, optimizer = parts.model, parts.optimizer
     whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
-    refusals.check_optimizer(optimizer)
-    keras_corrections.take_global_gradients(optimizer)
+    for part in grouped.parts(optimizer):
+        refusals.check_optimizer(part)
+        keras_corrections.take_global_gradients(part)
     if not whole:
         keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
@@ -226,27 +230,6 @@ def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:
             f"model() returns a compiled model, and {kind.__name__} defines {' and '.join(both)}(); leave out one"
         )
     return keras_corrections.compiled_with(model)
-
-
-def _freeze(model: keras.Model, hp: Hyperparameters) -> None:
-    """Freeze the layers that ``frozen_layers`` says: the first n with weights, or names with wildcards."""
-    if "frozen_layers" not in hp:
-        return  # as the author has set them
-    frozen = hp["frozen_layers"]
-    layers = [layer for layer in model.layers if layer.weights]
-    if isinstance(frozen, int) and not isinstance(frozen, bool):
-        if not 0 <= frozen <= len(layers):
-            raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
-        chosen = layers[:frozen]
-    else:
-        patterns = frozen if isinstance(frozen, list) else [frozen]
-        chosen = [layer for layer in layers if any(fnmatch.fnmatch(layer.name, str(p)) for p in patterns)]
-        for pattern in patterns:
-            if not any(fnmatch.fnmatch(layer.name, str(pattern)) for layer in layers):
-                names = ", ".join(layer.name for layer in layers)
-                raise ValueError(f"frozen_layers names {pattern!r}, expected a number or names among {names}")
-    for layer in chosen:
-        layer.trainable = False
 
 
 def _symbolic(leaf: Any) -> keras.KerasTensor:

@@ -22,9 +22,8 @@ from trainables.loop.intake import Intake
 from trainables.loop.program import Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
-from trainables.recipe import refusals
+from trainables.recipe import grouped, optimizers, refusals
 from trainables.recipe.mixing import ONE_HOT
-from trainables.recipe.optimizers import CLIPPING
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.slices import Slice
 from trainables.state import scope
@@ -67,9 +66,10 @@ class FitProgram:
             setattr(optimizer, kind, hp.number(kind))
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
-        self.sets_no_rate = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        own = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
         self._losses: tuple[global_losses.GlobalLoss | global_losses.Noted, ...] = ()
-        if not self.sets_no_rate:
+        if not own:
             model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
             keras_corrections.build_symbolically(model, example)
             scope.check(model, strategy)
@@ -79,6 +79,13 @@ class FitProgram:
         self.model, self.parts = model, parts
         self._strategy = strategy
         self._intake = intake
+
+    def check_phases(self) -> None:
+        """Raise Refused for what could not be made anew between phases."""
+        own = type(self.model).compile is not keras.Model.compile
+        if own or self.callbacks:
+            what = "a compile() of the model's own" if own else "Keras's callbacks"
+            raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
@@ -269,7 +276,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
-    clipped = recipe.clipping or any(getattr(optimizer, kind, None) for kind in CLIPPING)
+    clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -44,13 +44,18 @@ class StepGraph(Graph):
     ) -> None:
         """``networks``: all that take part, trained or not."""
         super().__init__(*given, **named)
-        self._train_step, self._test_step, self._turns, self._networks = train_step, test_step, turns, networks
+        self._train_step, self._test_step, self._turns, self._others = train_step, test_step, turns, networks
         self.optimizers = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, known once traced
         self._measured: set[bool] = set()  # whether training, and whether evaluation, count metrics
 
     # ---- what others ask for
+
+    @property
+    def networks(self) -> Sequence[keras.Layer]:
+        """The model, and what else takes part."""
+        return self._others
 
     @property
     def trained(self) -> list[keras.Variable]:
@@ -61,7 +66,7 @@ class StepGraph(Graph):
     @property
     def more_variables(self) -> list[keras.Variable]:
         """The variables of all networks and optimizers."""
-        parts = [*self._networks, *self.optimizers.values()]
+        parts = [*self.networks, *self.optimizers.values()]
         return list({id(v): v for part in parts for v in part.variables}.values())
 
     def prepare(self, example: Any) -> None:
@@ -103,7 +108,7 @@ class StepGraph(Graph):
             means = self.summed(means)
             if self.recipe.sharpness:
                 with ExitStack() as stack:
-                    others = [v for network in self._networks for v in network.non_trainable_variables]
+                    others = [v for network in self.networks for v in network.non_trainable_variables]
                     for update, part in zip(turn, gradients, strict=True):
                         changed, rho = self._changed[id(update)], self.live.number("sam_rho")
                         stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
@@ -281,7 +286,7 @@ class StepGraph(Graph):
         size = len(tf.nest.flatten(some)[0])
         if size < 2:
             return
-        half = any(network.compute_dtype in ("float16", "bfloat16") for network in self._networks)
+        half = any(network.compute_dtype in ("float16", "bfloat16") for network in self.networks)
         tolerance = additivity.TOLERANCE_OF_HALF if half else additivity.TOLERANCE
         steps: list[Turn] = [*self._turns, *([()] if self._test_step else [])]
         for turn in {id(turn): turn for turn in steps}.values():
@@ -310,7 +315,7 @@ class StepGraph(Graph):
             return sums
 
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
-        with _settled(self._networks):
+        with _settled(self.networks):
             run = tf.function(
                 lambda given: self.strategy.run(on_each, args=(given,)), input_signature=[specs], autograph=False
             )

@@ -59,6 +59,16 @@ class Program:
         """The averaged weights with which the model is evaluated at present, if any."""
         return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
 
+    @property
+    def averages(self) -> list[Average]:
+        """All averages of the weights that it takes."""
+        return [average for average in (self._graph.average, self.by_epoch) if average]
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model, and what else takes part."""
+        return self._graph.networks
+
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
     ) -> None:
@@ -100,9 +110,8 @@ class Program:
         self.state.will_train()
         if not self.parts.give(fresh, self.state, self._averages()):
             return False
-        for average in (self._graph.average, self.by_epoch):
-            if average:
-                average.reset()
+        for average in self.averages:
+            average.reset()
         return True
 
     def train_epoch(
@@ -152,7 +161,7 @@ class Program:
         return {**self._metrics(training=False), **_means(sums, seen)}
 
     def _averages(self) -> list[Any]:
-        return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]
+        return [v for average in self.averages for v in average.state]
 
     def _arguments(
         self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int

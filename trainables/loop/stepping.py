@@ -16,7 +16,7 @@ from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.loop.own_step import StepGraph
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import optimizers, refusals, updates
+from trainables.recipe import grouped, optimizers, refusals, updates
 from trainables.recipe.author import Author
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Turn
@@ -97,13 +97,13 @@ def build(
             keras_corrections.synchronise_batch_norm(network)
             keras_corrections.part_losses(network)
     for update, its_own in updates.optimizers(given, optimizer):
-        refusals.check_optimizer(its_own)
+        for part in grouped.parts(its_own):
+            refusals.check_optimizer(part)
+            keras_corrections.take_global_gradients(part)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
             raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
-        if update.optimizer is None and not overrides(author, "optimizer") and its_own.weight_decay is not None:
-            flat = [v for v in update.variables if len(v.shape) <= 1]
-            its_own.exclude_from_weight_decay(var_list=flat)
-        keras_corrections.take_global_gradients(its_own)
+        if update.optimizer is None and not overrides(author, "optimizer"):
+            optimizers.exclude_from_decay(its_own, update.variables)
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None
     if compiles and not whole:

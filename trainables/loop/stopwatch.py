@@ -13,6 +13,10 @@ class Stopwatch:
         self.laps: dict[str, float] = {}
         self._last = time.perf_counter()
 
+    def begin(self) -> None:
+        """Let the next lap begin now."""
+        self._last = time.perf_counter()
+
     def lap(self, part: str) -> None:
         """Count the time since the last lap as this part's."""
         now = time.perf_counter()

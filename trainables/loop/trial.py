@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.data.chunks import BatchSplit, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
@@ -17,10 +19,24 @@ from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
 from trainables.loop.stopwatch import Stopwatch
-from trainables.recipe import optimizers, schedules
+from trainables.recipe import optimizers, refusals, schedules
+from trainables.recipe.phases import Span
 from trainables.recipe.plateau import Plateau, Reduction, State
 from trainables.recipe.refusals import Refused
 from trainables.state import checkpoint
+
+
+class Setting(NamedTuple):
+    """What all phases of a trial have in common."""
+
+    assignment: Assignment
+    hp: Hyperparameters
+    placement: Placement
+    dtype: str
+    train: Split
+    validation: Split | None
+    stopwatch: Stopwatch
+    reads: tuple[Reads, ...]  # for its data and phases
 
 
 @dataclass
@@ -42,15 +58,19 @@ class Trial:
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
+    span: Span = field(default_factory=Span)  # the phase that it is in
+    compile_s: float = 0.0
     on_epoch_end: EpochHook | None = None
     rate_scale: float = 1.0
     stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
     waited: Plateau = field(init=False)
+    held: Reads = field(init=False)  # what of the trial's parameters its programs were made of, for another to fit
 
     def __post_init__(self) -> None:
         self.waited = Plateau(self.assignment.maximize)
+        self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
     @property
     def finished(self) -> bool:
@@ -60,6 +80,11 @@ class Trial:
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
+    def phase_is_over(self) -> bool:
+        """Whether another phase comes next."""
+        return self.span.last is not None and self.epoch >= self.span.last and not self.finished
+
+    @property
     def extends(self) -> bool:
         """Whether it is done, and a trial of more epochs would have begun with the same ones."""
         told = "epochs" in self.hp and any("epochs" in reads for reads in self.reads)
@@ -67,22 +92,25 @@ class Trial:
             return False
         if self.peak is None:  # who knows what the author's schedule was told
             return False
-        updates = self.epoch * self.walk.per_epoch
-        return not schedules.foresees(self.schedule, updates=updates, count=self.walk.per_epoch, warmup=self.warmup)
+        if self.span.last is not None:
+            return True
+        updates, count = (self.epoch - self.span.first) * self.walk.per_epoch, self.walk.per_epoch
+        return not schedules.foresees(self.schedule, updates=updates, count=count, warmup=self.warmup)
 
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """The learning rate of each update of the next epoch; of an optimizer's own schedule the last one alone."""
+        epoch = max(self.epoch - self.span.first, 0) + 1
         if self.peak is None:
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
-            last = (self.epoch + 1) * self.walk.per_epoch - 1
+            last = epoch * self.walk.per_epoch - 1
             rates[-1] = optimizers.scheduled_rate(self.program.parts.optimizer, last)
             return rates
         return schedules.rates(
             self.schedule,
             peak=self.peak * self.rate_scale * (self.reduction.scale if self.reduction else 1.0),
-            epoch=self.epoch + 1,
+            epoch=epoch,
             count=self.walk.per_epoch,
-            epochs=self.assignment.epochs,
+            epochs=self.span.length(self.assignment.epochs),
             warmup=self.warmup,
         )
 
@@ -119,7 +147,7 @@ class Trial:
                 "step_s": (train_s - trained.wait_s) / len(rates),
                 "data_wait_s": trained.wait_s,
                 "validation_s": time_s - train_s,
-                "compile_s": self.stopwatch.laps.get("compile", 0.0) if epoch == 1 else 0.0,
+                "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
                 **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
                 **({} if self.walk.steps is None else {"passes": self.walk.passes(epoch)}),
                 **self.gauges.end(),
@@ -136,6 +164,7 @@ class Trial:
         """What a checkpoint must hold beside the program's variables."""
         return {
             "epoch": self.epoch,
+            "phase": self.span.number,
             "waited": self.waited.state(),
             "stopped": self.stopped,
             "rate_scale": self.rate_scale,
@@ -152,6 +181,12 @@ class Trial:
         if self.reduction:
             self.reduction.restore(about["reduction"])
 
+    def go_on_from(self, before: Trial) -> None:
+        """Be the next phase of the same trial."""
+        self.epoch, self.train_s = before.epoch, before.train_s
+        self.stopped, self.rate_scale, self.waited = before.stopped, before.rate_scale, before.waited
+        self.reads, self.held = (*before.reads, *self.reads), self.held | before.held
+
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
@@ -165,3 +200,29 @@ class Trial:
             self.waited.hear(value)
             if self.reduction:
                 self.reduction.hear(value)
+
+
+def highest_rate(
+    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram
+) -> float | None:
+    """The highest learning rate; None where the optimizer has a schedule of its own."""
+    own = optimizers.own_rate(program.parts.optimizer)
+    if own is None or program.sets_no_rate:
+        refusals.check_rates(hp, read=structure.keeps_rate)
+        return own
+    return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
+
+
+def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:
+    """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
+    if "per_replica_batch_size" in hp:
+        if "batch_size" in hp:
+            raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
+        size = hp.integer("per_replica_batch_size") * int(placement.strategy.num_replicas_in_sync)
+    else:
+        size = hp.integer("batch_size", 32)
+    if size < 1:
+        raise ValueError(f"the batch size is {size}, expected at least 1")
+    if isinstance(data, BatchSplit):
+        data.check(size)
+    return size

@@ -7,7 +7,7 @@ are arguments and live numbers are variables, so that other trials run the same 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -108,6 +108,11 @@ class Graph:
     def trained(self) -> list[keras.Variable]:
         """The weights that updates may change."""
         return list(self.model.trainable_variables)
+
+    @property
+    def networks(self) -> Sequence[keras.Layer]:
+        """The model, and what else takes part."""
+        return [self.model]
 
     @property
     def more_variables(self) -> list[keras.Variable]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,33 +12,54 @@ from sweep.hyperparameters import Hyperparameters, Mark
 
 
 class LiveNumber:
-    """A hyperparameter in a float32 variable, usable where Keras expects a Python float.
+    """A hyperparameter in a variable, usable where Keras expects a Python float.
 
     Keras keeps such floats as attributes and reads them while a step is traced; a plain float would be
     frozen into the graph. Keras also asks whether a rate is above 0 before it uses it: a live number always
-    says yes, for the graph must serve trials in which it is.
+    says yes, for the graph must serve trials in which it is. With plain numbers it computes as Python does, in double
+    precision: 1 - 0.999 of float32 would differ in the fifth digit.
     """
 
     def __init__(self, name: str, value: float) -> None:
-        self.variable = tf.Variable(value, trainable=False, dtype=tf.float32, name=f"hp_{name}")
+        self.variable = tf.Variable(value, trainable=False, dtype=tf.float64, name=f"hp_{name}")
 
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
-        value = tf.convert_to_tensor(self.variable)
-        return value if dtype is None else tf.cast(value, dtype)
+        return tf.cast(self.variable, dtype or tf.float32)
 
     def __float__(self) -> float:
         return float(self.variable.numpy())
 
+    def _with(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
+        """The result with another number, plain or in a tensor, in float32 or the tensor's type."""
+        if isinstance(other, int | float):
+            return tf.cast(operator(tf.convert_to_tensor(self.variable), other), tf.float32)
+        kind = tf.as_dtype(getattr(other, "dtype", tf.float32))
+        return operator(tf.cast(self.variable, kind if kind.is_floating else tf.float32), other)
+
+    def __neg__(self) -> tf.Tensor:
+        return tf.cast(-self.variable, tf.float32)
+
+    def __add__(self, other: Any) -> tf.Tensor:
+        return self._with(other, lambda mine, theirs: mine + theirs)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> tf.Tensor:
+        return self._with(other, lambda mine, theirs: mine - theirs)
+
     def __rsub__(self, other: Any) -> tf.Tensor:
-        return other - tf.convert_to_tensor(self.variable)
+        return self._with(other, lambda mine, theirs: theirs - mine)
 
     def __mul__(self, other: Any) -> tf.Tensor:
-        return tf.convert_to_tensor(self.variable) * other
+        return self._with(other, lambda mine, theirs: mine * theirs)
 
     __rmul__ = __mul__
 
+    def __pow__(self, other: Any) -> tf.Tensor:
+        return self._with(other, lambda mine, theirs: mine**theirs)
+
     def __truediv__(self, other: Any) -> tf.Tensor:
-        return tf.convert_to_tensor(self.variable) / other
+        return self._with(other, lambda mine, theirs: mine / theirs)
 
     def get_config(self) -> dict[str, Any]:
         """Keras asks when it writes a model down."""

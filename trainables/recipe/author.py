@@ -12,7 +12,9 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import class_weights
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
-from trainables.recipe import losses, optimizers, schedules
+from trainables.recipe import groups, losses, optimizers, phases, schedules
+from trainables.recipe.groups import Group, Rated
+from trainables.recipe.phases import Phase
 from trainables.recipe.updates import Batch, Update
 
 
@@ -90,6 +92,19 @@ class Author:
         method does not read: then the loop sets it.
         """
         return optimizers.build(hp, self.live)
+
+    def groups(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Group | Rated]:
+        """Weights with a rate, a decay or an optimizer of their own; by default as ``layer_decay`` and its kin say.
+
+        All that is in no group is trained by `optimizer`. Clipping sees the gradients of all groups together.
+        """
+        return groups.by_layers(hp, self.live, model)
+
+    def phases(self, hp: Hyperparameters) -> Sequence[Phase]:
+        """The parts that a trial has one after the other, each with hyperparameters of its own; by default as
+        ``frozen_epochs`` says: first with ``frozen_layers``, then without.
+        """
+        return phases.standard(hp)
 
     def schedule(self, hp: Hyperparameters) -> schedules.Schedule:
         """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""

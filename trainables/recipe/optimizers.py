@@ -2,57 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
+from trainables.recipe import grouped
 
-_NAMES: dict[str, Callable[..., keras.optimizers.Optimizer]] = {
-    "sgd": keras.optimizers.SGD,
-    "adam": keras.optimizers.Adam,
-    "adamw": keras.optimizers.AdamW,
-    "lamb": keras.optimizers.Lamb,
-    "lion": keras.optimizers.Lion,
-}
-OPTIMIZERS = tuple(_NAMES)
+_OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
+
+
+def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
+    """Keras's optimizers by the words of their names: ScheduleFreeAdamW is schedule_free_adamw."""
+    kinds = [kind for kind in vars(keras.optimizers).values() if isinstance(kind, type)]
+    found = [kind for kind in kinds if issubclass(kind, keras.optimizers.Optimizer) and kind not in _OTHERS]
+    return {re.sub(r"(?<=[a-z])(?=[A-Z][a-z])", "_", kind.__name__).lower(): kind for kind in found}
+
+
+_NAMES = _named()
+OPTIMIZERS = tuple(sorted(_NAMES))
 CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
-READS = ("beta_1", "beta_2", "clipnorm", "global_clipnorm", "clipvalue")
+LIVE: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum"), (0, 1)),
+    **dict.fromkeys(("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), (0, float("inf"))),
+    **dict.fromkeys((f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), (0, float("inf"))),
+    **dict.fromkeys(("beta_2_decay", "learning_rate_power"), (-float("inf"), 0)),
+    **dict.fromkeys(("beta", "muon_a", "muon_b", "muon_c", "rms_rate"), (-float("inf"), float("inf"))),
+}
+"""What Keras's optimizers compute with in each update, and its bounds; their other arguments decide what a graph is."""
+DECAYS = ("weight_decay", "adam_weight_decay")
+NOT_THEIRS = frozenset(
+    {
+        *("learning_rate", "warmup_steps"),  # the loop's, for all optimizers alike
+        *("name", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
+        *("loss_scale_factor", "gradient_accumulation_steps", *CLIPPING),
+        "weight_decay",  # of all
+    }
+)
+READS = (
+    *("clipnorm", "global_clipnorm", "clipvalue", "weight_decay", "adam_weight_decay"),
+    *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
+    *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
+    *("l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"),
+    *("initial_accumulator_value", "amsgrad", "centered", "nesterov", "relative_step"),
+    *("muon_a", "muon_b", "muon_c", "rms_rate", "ns_steps", "exclude_layers", "exclude_embeddings"),
+)
 
 
 def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
-    """The optimizer that the hyperparameters name (``optimizer``, default adam).
+    """The optimizer that the hyperparameters name (``optimizer``, default adam; ``module:Name`` for one's own).
 
-    Reads ``weight_decay`` (decoupled and multiplied by the learning rate, as Keras does for every
-    optimizer), ``momentum`` and ``nesterov`` for sgd, ``beta_1``, ``beta_2`` for the others. Biases and
+    Reads ``weight_decay`` (decoupled and multiplied by the learning rate, as Keras does for every optimizer), and of
+    the numbers, choices and names among the arguments of the optimizer chosen those that the trial has. Biases and
     normalisation parameters do not decay. The learning rate is set by the loop before each update.
     """
-    name = hp.text("optimizer", "adam").lower()
-    if name not in _NAMES:
-        raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}")
-    optimizer = _NAMES[name](learning_rate=1.0)
-    if "weight_decay" in hp:
-        optimizer.weight_decay = live.number("weight_decay")
-    elif name == "adamw":
-        optimizer.weight_decay = None  # Keras's default of 0.004 would be a hidden hyperparameter
-    if name == "sgd":
-        optimizer.nesterov = hp.flag("nesterov", default=False)
-        if "momentum" in hp:
-            optimizer.momentum = live.number("momentum")
-    else:
-        for beta in ("beta_1", "beta_2"):
-            if beta in hp:
-                setattr(optimizer, beta, live.number(beta))
+    name = hp.text("optimizer", "adam")
+    if ":" in name:
+        return _own(name, hp, live)
+    kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
+    if kind is None:
+        raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
+    optimizer = _made(name, kind, _given(hp, kind, but=(*LIVE, *DECAYS)))
+    for arg in arguments(kind):
+        if arg in LIVE and arg in hp:
+            setattr(optimizer, arg, live.number(arg, bounds=LIVE[arg]))
+    decay = live.number("weight_decay") if "weight_decay" in hp else None
+    optimizer.weight_decay = decay  # Keras's own defaults would be hidden hyperparameters
+    if hasattr(optimizer, "adam_weight_decay"):
+        optimizer.adam_weight_decay = live.number("adam_weight_decay") if "adam_weight_decay" in hp else decay
     return optimizer
 
 
-def exclude_from_decay(optimizer: keras.optimizers.Optimizer, model: keras.Model) -> None:
+def _bare(name: str) -> str:
+    """A name as people write it: AdamW, ScheduleFreeAdamW, schedule_free_adamw."""
+    return name.lower().replace("_", "")
+
+
+def arguments(kind: Callable[..., Any]) -> tuple[str, ...]:
+    """The arguments of an optimizer that are hyperparameters of its own."""
+    given = _parameters(kind).values()
+    named = (one.name for one in given if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY))
+    return tuple(name for name in named if name not in NOT_THEIRS)
+
+
+def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(kind).parameters
+    except (TypeError, ValueError):  # of what Python does not know the arguments
+        return {}
+
+
+def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
+    """An optimizer of the author's by its place; it is made anew for each value of its arguments."""
+    module, _, attribute = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"optimizer is {name!r}, which cannot be imported: {error}") from error
+    optimizer = _made(name, kind, _given(hp, kind)) if callable(kind) else None
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
+    if "weight_decay" in hp:
+        optimizer.weight_decay = live.number("weight_decay")
+    return optimizer
+
+
+def _given(hp: Hyperparameters, kind: Callable[..., Any], but: Sequence[str] = ()) -> dict[str, Any]:
+    return {arg: _plain(hp, arg, kind) for arg in arguments(kind) if arg not in but and arg in hp}
+
+
+def _plain(hp: Hyperparameters, arg: str, kind: Callable[..., Any]) -> Any:
+    """The value of an argument, of the type that its default has."""
+    match _parameters(kind)[arg].default:
+        case bool():
+            return hp.flag(arg)
+        case int():
+            return hp.integer(arg)
+        case float():
+            return hp.number(arg)
+    return hp[arg]
+
+
+def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
+    rate = {"learning_rate": 1.0} if "learning_rate" in _parameters(kind) else {}
+    try:
+        return kind(**rate, **given)
+    except (TypeError, ValueError) as error:
+        told = f" with {', '.join(f'{arg}={value!r}' for arg, value in given.items())}" if given else ""
+        raise ValueError(f"optimizer {name}{told}: {error}") from error
+
+
+def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
     """Let weight decay act on kernels and embeddings alone: variables of one axis or none are left out."""
-    if optimizer.weight_decay is not None:
-        flat = [v for v in model.trainable_variables if len(v.shape) <= 1]
-        optimizer.exclude_from_weight_decay(var_list=flat)
+    flat = [v for v in weights if len(v.shape) <= 1]
+    for part in grouped.standing_for_the_trials(optimizer):
+        if any(getattr(part, decay, None) is not None for decay in DECAYS):
+            part.exclude_from_weight_decay(var_list=flat)
 
 
 def own_rate(optimizer: keras.optimizers.Optimizer) -> float | None:
@@ -73,10 +164,10 @@ def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
 
     Keras averages the same way, but evaluates with the averages only where `fit` has ended.
     """
-    if not optimizer.use_ema:
-        return None
-    optimizer.use_ema = False
-    return float(optimizer.ema_momentum)
+    momenta = {float(part.ema_momentum) for part in grouped.parts(optimizer) if part.use_ema}
+    for part in grouped.parts(optimizer):
+        part.use_ema = False
+    return max(momenta, default=None)
 
 
 def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
@@ -89,6 +180,12 @@ def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf
         bound = bounds["clipvalue"]
         return [tf.clip_by_value(g, -tf.cast(bound, g.dtype), tf.cast(bound, g.dtype)) for g in gradients]
     return gradients
+
+
+def clips(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer clips by itself."""
+    joint = optimizer.bounds.values() if isinstance(optimizer, grouped.Grouped) else ()
+    return any([*joint, *(getattr(part, kind, None) for part in grouped.parts(optimizer) for kind in CLIPPING)])
 
 
 def clipping(hp: Hyperparameters) -> tuple[str, ...]:

@@ -44,6 +44,14 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     return write
 
 
+def phase(folder: Path) -> int:
+    """The phase that a checkpoint was saved in, from 0; the first where that cannot be read."""
+    try:
+        return int(json.loads((folder / _ABOUT).read_text()).get("phase", 0))
+    except (OSError, ValueError, AttributeError, TypeError):
+        return 0  # `restore` says what is wrong
+
+
 def restore(folder: Path, state: State) -> About:
     """Assign what `save` wrote, by path, and return its JSON.
 

@@ -22,6 +22,7 @@ class Parts:
     loss_weights: Mapping[str, Any]  # live ones, by output
     made: tuple[Any, ...]
     record: Record
+    by_model: tuple[Any, ...] = ()  # what of that model() has made
 
     def give(self, fresh: Parts, state: State, derived: Iterable[Any] = ()) -> bool:
         """Assign what ``fresh`` begins with to these parts' variables, which are all of ``state``.

@@ -110,6 +110,16 @@ class State:
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.is_constant(value) for value in held.initial)
 
+    def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
+        """A copy of the values of one variable, one for each replica; None where it is not among these."""
+        held = self._by_identity.get(id(raw))
+        return None if held is None else tuple(part.numpy() for part in held.components)
+
+    def put(self, raw: Any, values: Sequence[np.ndarray[Any, Any]]) -> None:
+        """Take the values of one variable."""
+        for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
+            component.assign(value)
+
     def arrays(self) -> Arrays:
         """A copy of all values."""
         return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}
