@@ -20,6 +20,7 @@ GOLDEN_TRIALS = """
 sweep: string
 trial: int64
 trial_id: string
+role: string
 repeat: int64
 fold: int64
 seed: int64
