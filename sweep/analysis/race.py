@@ -1,0 +1,241 @@
+"""Fresh seeds for the configurations that could still be the best: who gets the next one, and what they have told.
+
+A pure function of a sweep's trials, so that a session that goes on, a report and a test come to the same. What a
+finalist is chosen by is not what it is judged by: only fresh seeds count in the race.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TypeAlias
+
+from sweep.events import Params, Role, Status
+from sweep.statistics import racing
+
+ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
+AFFORDED = 3  # seeds for each finalist that the budget must allow, or there are fewer finalists
+
+Key: TypeAlias = str
+"""A configuration: trials of one have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A trial, as far as a race looks at it."""
+
+    trial: int
+    params: Params
+    role: Role
+    repeat: int
+    fold: int | None
+    status: Status
+    loss: float  # its objective at its end, smaller is better; NaN where it has none
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the sweep file says of a race."""
+
+    seeds: int
+    finalists: int
+    share: float | None  # of the search's epochs
+    repeats: int  # of the search
+    folds: int | None
+    baseline: Params | None
+
+
+@dataclass(frozen=True, slots=True)
+class Racer:
+    """A finalist."""
+
+    key: Key
+    params: Params
+    is_baseline: bool
+    selected: float  # its loss in the search
+    losses: tuple[float, ...]  # of its fresh seeds so far, in their order
+    epochs: int  # of one more seed
+    behind: float | None = None  # its mean less the leader's, over the seeds of both; None of the leader, or before any
+    half: float = math.inf  # of the interval of that
+    out: str = ""  # why it has dropped out
+
+    @property
+    def mean(self) -> float:
+        """Over its fresh seeds; NaN before any."""
+        return fmean(self.losses) if self.losses else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """How a race stands."""
+
+    racers: tuple[Racer, ...] = ()  # the leader first, then those that are left, then those that dropped out
+    wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
+    over: str = ""  # why it is over, in words; "" while it goes on
+    decided: bool = False  # one is left
+    epochs: int = 0  # that it has taken, of whole seeds
+    allowed: float = math.inf  # epochs that it may take
+    left: tuple[Key, ...] = ()
+
+
+def key(params: Params) -> Key:
+    """The same for equal configurations."""
+    return repr(sorted(params.items()))
+
+
+def run(runs: Iterable[Run], rules: Rules) -> Race:
+    """The race as these trials tell it; the search must have ended."""
+    runs = list(runs)
+    allowed = (
+        math.inf
+        if rules.share is None
+        else rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
+    )
+    racers = finalists(runs, rules, allowed)
+    if len(racers) < 2:
+        what = "no configuration" if not racers else "a single configuration"
+        return Race(racers=tuple(racers), over=f"{what} completed: nothing to tell apart", allowed=allowed)
+    scores, begun = _scores(runs, rules)
+    return _raced(racers, scores, begun, rules, allowed)
+
+
+def finalists(runs: Sequence[Run], rules: Rules, allowed: float) -> list[Racer]:
+    """The best configurations of the search that completed, and the baseline.
+
+    Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
+    seeds, there are fewer.
+    """
+    groups: dict[Key, list[Run]] = {}
+    for one in runs:
+        if one.role is not Role.CONFIRM:
+            groups.setdefault(key(one.params), []).append(one)
+    base = None if rules.baseline is None else key(rules.baseline)
+    found: list[tuple[Racer, list[float]]] = []
+    for name, group in groups.items():
+        means = _repeats(group, rules)
+        if means is not None:
+            epochs = max(one.epochs for one in group) * (rules.folds or 1)
+            found.append((Racer(name, group[0].params, name == base, fmean(means), (), epochs), means))
+    found.sort(key=lambda one: one[0].selected)
+    others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
+    baseline = [racer for racer, _ in found if racer.is_baseline]
+    count = min(rules.finalists, len(others))
+    while count > max(2 - len(baseline), 1):
+        if AFFORDED * sum(racer.epochs for racer in (*others[:count], *baseline)) <= allowed:
+            break
+        count -= 1
+    return others[:count] + baseline
+
+
+def _repeats(group: Sequence[Run], rules: Rules) -> list[float] | None:
+    """The losses of a configuration by repeat, the mean over its folds; None unless all of them completed."""
+    whole = {(one.repeat, one.fold): one.loss for one in group if _counts(one)}
+    folds = range(rules.folds) if rules.folds else (None,)
+    places = [[(repeat, fold) for fold in folds] for repeat in range(rules.repeats)]
+    if any(place not in whole for row in places for place in row):
+        return None
+    return [fmean(whole[place] for place in row) for row in places]
+
+
+def _counts(one: Run) -> bool:
+    return one.status is Status.COMPLETED and math.isfinite(one.loss)
+
+
+def _not_told(found: list[tuple[Racer, list[float]]]) -> list[tuple[Racer, list[float]]]:
+    """Those that the repeats of the search do not tell from the best of them."""
+    if len(found) < 2 or len(found[0][1]) < racing.FIRST:
+        return found
+    looked = racing.look([losses for _, losses in found], len(found), racing.FIRST)
+    return [one for place, one in enumerate(found) if place not in looked.out]
+
+
+def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
+    """Of each configuration its loss by fresh repeat, NaN where a training came to nothing; and what has begun."""
+    ended: dict[tuple[Key, int], dict[int | None, float]] = {}
+    begun: set[tuple[Key, int, int | None]] = set()
+    for one in runs:
+        if one.role is not Role.CONFIRM:
+            continue
+        name = key(one.params)
+        begun.add((name, one.repeat, one.fold))
+        if one.status in ENDED:
+            ended.setdefault((name, one.repeat), {})[one.fold] = one.loss if _counts(one) else math.nan
+    scores: dict[Key, dict[int, float]] = {}
+    for (name, repeat), folds in ended.items():
+        if len(folds) == (rules.folds or 1) or any(map(math.isnan, folds.values())):
+            scores.setdefault(name, {})[repeat] = fmean(folds.values())
+    return scores, begun
+
+
+def _raced(
+    racers: Sequence[Racer],
+    scores: Mapping[Key, Mapping[int, float]],
+    begun: set[tuple[Key, int, int | None]],
+    rules: Rules,
+    allowed: float,
+) -> Race:
+    """Seed by seed: all that are left get it, then those that are told apart drop out."""
+    left, out = list(racers), list[Racer]()
+    spent, wanted, over = 0, list[tuple[Params, int, int | None]](), ""
+    for repeat in range(rules.repeats, rules.repeats + rules.seeds):
+        cost = sum(racer.epochs for racer in left)
+        if spent + cost > allowed:
+            over = f"out of budget: a seed for {len(left)} more takes {cost} epochs, {allowed - spent:.0f} are left"
+            break
+        if any(repeat not in scores.get(racer.key, {}) for racer in left):
+            folds = range(rules.folds) if rules.folds else (None,)
+            places = [(racer, fold) for racer in left for fold in folds if repeat not in scores.get(racer.key, {})]
+            wanted = [(one.params, repeat, fold) for one, fold in places if (one.key, repeat, fold) not in begun]
+            break
+        spent += cost
+        fallen = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
+        out = [replace(racer, out=f"did not complete with fresh seed {repeat}") for racer in fallen] + out
+        left = [
+            replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in fallen
+        ]
+        left, told = _looked(left, len(racers), rules.seeds)
+        out = told + out
+        if len(left) < 2:
+            over = "decided" if left else "no finalist completed its fresh seeds"
+            break
+    else:
+        over = f"{len(left)} are tied after {rules.seeds} seeds"
+    left = _beside(left, len(racers), rules.seeds)
+    return Race(
+        racers=(*left, *out),
+        wanted=tuple(wanted),
+        over=over,
+        decided=len(left) == 1,
+        epochs=spent,
+        allowed=allowed,
+        left=tuple(racer.key for racer in left),
+    )
+
+
+def _looked(left: Sequence[Racer], racers: int, seeds: int) -> tuple[list[Racer], list[Racer]]:
+    """Those that go on, and those that are told apart now."""
+    if len(left) < 2:
+        return list(left), []
+    looked = racing.look([racer.losses for racer in left], racers, seeds)
+    count = len(left[0].losses)
+    gone = [
+        replace(left[place], behind=looked.behind[place], half=looked.half, out=f"told apart after {count} seeds")
+        for place in looked.out
+    ]
+    gone.sort(key=lambda racer: racer.mean)
+    return [racer for place, racer in enumerate(left) if place not in looked.out], gone
+
+
+def _beside(left: Sequence[Racer], racers: int, seeds: int) -> list[Racer]:
+    """Those that are left, the leader first, each with its difference to that."""
+    if len(left) < 2 or not left[0].losses:
+        return sorted(left, key=lambda racer: racer.mean)
+    looked = racing.look([racer.losses for racer in left], racers, seeds)
+    placed = [
+        racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half)
+        for place, racer in enumerate(left)
+    ]
+    return sorted(placed, key=lambda racer: racer.mean)
