@@ -45,7 +45,6 @@ class Rules:
     share: float | None  # of the search's epochs
     repeats: int  # of the search
     folds: int | None
-    baseline: Params | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,9 @@ class Race:
 
 
 def key(params: Params) -> Key:
-    """The same for equal configurations."""
-    return repr(sorted(params.items()))
+    """The same for equal configurations, out of a log or out of a table, which has no whole numbers beside others."""
+    known = sorted((name, value) for name, value in params.items() if value is not None)
+    return repr([(name, float(value) if type(value) is int else value) for name, value in known])
 
 
 def run(runs: Iterable[Run], rules: Rules) -> Race:
@@ -112,13 +112,13 @@ def finalists(runs: Sequence[Run], rules: Rules, allowed: float) -> list[Racer]:
     for one in runs:
         if one.role is not Role.CONFIRM:
             groups.setdefault(key(one.params), []).append(one)
-    base = None if rules.baseline is None else key(rules.baseline)
+    base = {key(one.params) for one in runs if one.role is Role.BASELINE}
     found: list[tuple[Racer, list[float]]] = []
     for name, group in groups.items():
         means = _repeats(group, rules)
         if means is not None:
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
-            found.append((Racer(name, group[0].params, name == base, fmean(means), (), epochs), means))
+            found.append((Racer(name, group[0].params, name in base, fmean(means), (), epochs), means))
     found.sort(key=lambda one: one[0].selected)
     others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
     baseline = [racer for racer, _ in found if racer.is_baseline]

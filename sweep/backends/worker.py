@@ -252,7 +252,9 @@ class Worker:
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
         if self._done(trial, epochs):
-            return self._complete(trial, epochs, "" if trial.done >= trial.epochs else self._reached(trial, epochs) or "")
+            return self._complete(
+                trial, epochs, "" if trial.done >= trial.epochs else self._reached(trial, epochs) or ""
+            )
         if not trial.paused:
             why = f": {told}" if told else ""
             return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")

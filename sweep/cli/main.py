@@ -8,6 +8,7 @@ import click
 
 from sweep.cli import (
     analysis,
+    confirming,
     dashboard,
     doctor,
     exporting,
@@ -62,6 +63,7 @@ for _command in (
     analysis.compare,
     winner.best,
     winner.retrain,
+    confirming.confirm,
     reporting.report,
     dashboard.dashboard,
     exporting.export,

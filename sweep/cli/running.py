@@ -157,13 +157,20 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from rich.console import Console
 
-    from sweep.analysis import ranking, trials
+    from sweep.analysis import confirmation, ranking, trials
+    from sweep.render import confirmations
     from sweep.render.tables import ranking_grid, show
 
     folder, console = outcome.folder, Console()
-    ranked = ranking.rank([trials.read(folder)])
+    read = trials.read(folder)
+    ranked = ranking.rank([read])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
+    if confirmed := confirmation.of_sweep(read):
+        console.print()
+        show(confirmations.grid(confirmed), console)
+        for sentence in confirmations.sentences(confirmed):
+            console.print(sentence, soft_wrap=True, markup=False)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
     if (folder.path / "tensorboard").is_dir():
         lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")

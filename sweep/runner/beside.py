@@ -123,4 +123,4 @@ class Beside:
 
 def rules(spec: Spec, confirm: Confirm) -> Rules:
     """What a sweep file says of the race after its search."""
-    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds, spec.baseline)
+    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)

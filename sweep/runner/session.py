@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -46,6 +46,7 @@ class Options:
     inline: bool = False
     memo: bool = True
     retry_failed: bool = False  # in a sweep that is resumed
+    confirming: bool = False  # the search has ended: fresh seeds alone
     profile: bool = False
     beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
     embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
@@ -108,7 +109,7 @@ def run(
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, source, folder, folders, options, view, given)
+        return _driven(spec, source, folder, folders, options, view, given)
     except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
@@ -124,10 +125,27 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     try:
-        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
+        return _driven(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
+
+
+def _driven(
+    spec: Spec,
+    source: Source,
+    folder: ResultsFolder,
+    folders: Sequence[Path],
+    options: Options,
+    view: Callable[[ResultsFolder, TextIO], View],
+    given: object,
+) -> Outcome:
+    """A session, and one more for the fresh seeds where a limit has ended the search."""
+    outcome = _drive(spec, source, folder, folders, options, view, given)
+    if spec.confirm is None or options.confirming or not outcome.stopped or outcome.interrupted:
+        return outcome
+    confirmed = _drive(spec, source, folder, folders, replace(options, confirming=True), view, given)
+    return replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
 
 
 def _drive(
@@ -265,7 +283,7 @@ def _session(
             for follower in (TableWriter, *options.beside):
                 followers.enter_context(follower(folder))
             with interruption.handled(first, second):
-                again = coordinator.open(history, retry_failed=options.retry_failed)
+                again = coordinator.open(history, retry_failed=options.retry_failed, confirming=options.confirming)
                 if options.retry_failed:
                     view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 del history
