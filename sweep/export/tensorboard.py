@@ -18,7 +18,7 @@ from typing import IO
 
 from sweep.analysis import studies
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Role, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.export import extras
 from sweep.space.domains import Constant, Domain
 from sweep.store import log
