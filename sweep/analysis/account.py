@@ -18,6 +18,7 @@ from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from sweep.searchers.optuna_importance import Importance
+    from sweep.store.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class Account:
     info: Mapping[str, object]  # sweep.json
     text: str  # the sweep file as given
     running: bool
+    tables: Tables  # what all this is made of
 
     @property
     def counts(self) -> Mapping[Status, int]:
@@ -74,6 +76,7 @@ def of(folder: ResultsFolder, points: int = curves.POINTS) -> Account:
         folder.read_info(),
         folder.spec.read_text(encoding="utf-8"),
         running,
+        read,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.analysis import verdict
 from sweep.analysis.ranking import rank
 from sweep.analysis.trials import read
 from sweep.errors import StoreError
@@ -25,6 +26,7 @@ class Listed:
     goal: str | None = None
     best: float | None = None  # the mean of the best configuration's completed repeats
     best_trial: int | None = None
+    verdict: str = ""  # on the best, in words
     started: float | None = None  # seconds since 1970
     duration_s: float | None = None  # without the pauses between sessions
     reason: str = ""
@@ -55,6 +57,7 @@ def listed(folder: ResultsFolder) -> Listed:
         goal=goal,
         best=best.scores[0].mean if best else None,
         best_trial=best.trials[0].trial if best else None,
+        verdict=verdict.words(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
     )

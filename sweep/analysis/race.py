@@ -222,7 +222,9 @@ def _looked(left: Sequence[Racer], racers: int, seeds: int) -> tuple[list[Racer]
     looked = racing.look([racer.losses for racer in left], racers, seeds)
     count = len(left[0].losses)
     gone = [
-        replace(left[place], behind=looked.behind[place], half=looked.half, out=f"told apart after {count} seeds")
+        replace(
+            left[place], behind=looked.behind[place], half=looked.half[place], out=f"told apart after {count} seeds"
+        )
         for place in looked.out
     ]
     gone.sort(key=lambda racer: racer.mean)
@@ -235,7 +237,7 @@ def _beside(left: Sequence[Racer], racers: int, seeds: int) -> list[Racer]:
         return sorted(left, key=lambda racer: racer.mean)
     looked = racing.look([racer.losses for racer in left], racers, seeds)
     placed = [
-        racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half)
+        racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half[place])
         for place, racer in enumerate(left)
     ]
     return sorted(placed, key=lambda racer: racer.mean)

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
+from sweep.analysis import confirmation, judging, race
+from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
-from sweep.events import Status, Value
+from sweep.events import Role, Status, Value
+from sweep.statistics import intervals
+from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
 
-CONFIDENCE = 0.95
 _ORDER = {
     Status.COMPLETED: 0,
     Status.PRUNED: 1,
@@ -30,7 +33,7 @@ class Score:
 
     metric: str
     goal: str
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # by seed and fold
     mean: float
     std: float | None  # of a sample, from two values on
     interval: tuple[float, float] | None  # 95 % for the mean, from two values on
@@ -49,6 +52,21 @@ class Ranked:
     scores: tuple[Score, ...]  # one per objective; empty where nothing finite was reported
     front: int | None  # with several objectives: 1 is the Pareto front, 2 the front without that ...
     trials: tuple[Trial, ...]  # those that the scores are of, the completed ones if there are any; then the others
+    verdict: Verdict = Verdict.UNDECIDED
+    difference: float | None = None  # to the best, over the seeds that both have: this less that
+    difference_low: float | None = None  # its 95 % interval
+    difference_high: float | None = None
+    p: float | None = None  # of this comparison alone
+    p_holm: float | None = None  # adjusted for the comparisons with the best
+    p_any: float | None = None  # adjusted for the best being chosen by the same scores
+    p_error: float | None = None  # standard error of a p of 0.05, where it was drawn and not counted
+    more: int | None = None  # further seeds that would tell
+    undecided: str = ""  # why
+
+    @property
+    def p_adjusted(self) -> float | None:
+        """The p-value that the verdict is by; None without a test."""
+        return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,8 @@ class Ranking:
     objectives: Objectives
     varying: tuple[str, ...]  # the parameters that tell the configurations apart
     rows: tuple[Ranked, ...]
+    method: str = ""  # how the verdicts were reached; empty without one
+    confirmed: Confirmation | None = None  # what fresh seeds say, which the order and the verdicts are then by
 
     @property
     def best(self) -> tuple[Ranked, ...]:
@@ -76,38 +96,70 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     A configuration is judged by all of its repeats: the larger the share that completed, the better, and then by
     the worst of them, whatever the others reached. Configurations of which none completed rank by epochs first, for
     a value after fewer epochs is no equal one. Several objectives rank by Pareto front, then by the first. Raises
-    `InputError` if the sweeps' objectives differ.
+    `InputError` if the sweeps' objectives differ. A single sweep that was confirmed ranks by that first, and scores of
+    configurations with fresh seeds are of these alone: they were chosen by the others.
     """
     objectives = same_objectives(sweeps)
-    rows = [_grouped(group, objectives, sweep.repeats) for sweep in sweeps for group in _groups(sweep.trials)]
+    rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
+    confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
+    places = {race.key(one.params): one.place for one in confirmed.rows} if confirmed else {}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
-        loss = _losses(row)[0] if row.scores else math.inf
         front = fronts.get(id(row), math.inf)
-        return -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
+        loss = _losses(row)[0] if row.scores else math.inf
+        place = places.get(race.key(row.params), math.inf) if places else 0
+        return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
-    return Ranking(
-        objectives,
-        varying([row.params for row in ordered]),
-        tuple(replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)),
+    ranked = [replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)]
+    ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
+    if confirmed:
+        return _confirmed(ranking, confirmed)
+    return _judged(ranking, max((sweep.folds for sweep in sweeps), default=0))
+
+
+def _judged(ranking: Ranking, folds: int) -> Ranking:
+    best = {row.rank for row in ranking.best}
+    several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
+    objectives = ranking.objectives if several else ranking.objectives[:1]
+    judged = judging.judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
+    rows = [
+        replace(
+            row,
+            verdict=one.verdict,
+            difference=one.difference,
+            difference_low=one.low,
+            difference_high=one.high,
+            p=one.p,
+            p_holm=one.p_holm,
+            p_any=one.p_any,
+            p_error=one.p_error,
+            more=one.more,
+            undecided=one.reason,
+        )
+        for row in ranking.rows
+        for one in [judged[row.rank]]
+    ]
+    return replace(
+        ranking, rows=tuple(rows), method=judging.method(judged.values(), folds, several=len(objectives) > 1)
     )
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % confidence interval of a mean by Student's t; None for fewer than two values.
-
-    NIST/SEMATECH e-Handbook of Statistical Methods, section 1.3.5.2.
-    """
-    if len(values) < 2:
-        return None
-    from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
-
-    half = float(stdtrit(len(values) - 1, 0.5 + CONFIDENCE / 2)) * stdev(values) / math.sqrt(len(values))
-    mean = fmean(values)
-    return mean - half, mean + half
+def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
+    """The verdicts of the race; on the others there is none."""
+    raced = {race.key(one.params): one for one in found.rows}
+    rows = []
+    for row in ranking.rows:
+        one = raced.get(race.key(row.params))
+        if one is None:
+            rows.append(replace(row, undecided="no finalist"))
+            continue
+        why = "" if one.verdict != "undecided" else one.reason or found.over or "the race goes on"
+        told = replace(row, verdict=Verdict(one.verdict), undecided=why.partition(":")[0])
+        rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
+    return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
@@ -143,16 +195,20 @@ def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     return list(groups.values())
 
 
-def _grouped(trials: Sequence[Trial], objectives: Objectives, repeats: int) -> Ranked:
-    statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (repeats - len(trials))
+def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> Ranked:
+    statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (sweep.repeats - len(trials))
     best = min((trial.status for trial in trials), key=_ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
+    fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
+    counted = fresh if fresh and best is Status.COMPLETED else counted
     scores = []
     for metric, goal in objectives:
-        values = tuple(value for trial in counted if math.isfinite(value := trial.metrics.get(metric, math.nan)))
+        values = tuple(judging.by_seed(counted, metric).values())
         if values:
             std = stdev(values) if len(values) > 1 else None
-            scores.append(Score(metric, goal, values, fmean(values), std, mean_interval(values)))
+            shared = intervals.shared_by_folds(sweep.folds) if sweep.folds else 0.0
+            interval = intervals.of_mean(values, shared=shared)
+            scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()
     first = counted[0]

@@ -214,20 +214,31 @@ def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) ->
 
 @dataclass(frozen=True, slots=True)
 class _Configuration:
-    """Trials of the same parameters, and what they came to."""
+    """Trials of the same parameters, and what those came to that completed."""
 
+    completed: tuple[Curve, ...]
     curves: tuple[Curve, ...]
-    loss: float  # the mean of their last values; infinite unless all completed
+    loss: float
+
+    @property
+    def share(self) -> float:
+        return len(self.completed) / len(self.curves)
 
     def kept(self, one: Course) -> bool:
-        return all(curve.place in one.epochs and curve.place not in one.stopped for curve in self.curves)
+        return all(curve.place in one.epochs and curve.place not in one.stopped for curve in self.completed)
 
 
 def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Configuration]:
     groups: dict[str, list[Curve]] = {}
     for curve in known:
         groups.setdefault(key(curve.params), []).append(curve)
-    return [_Configuration(tuple(group), fmean([_last(one, objective) for one in group])) for group in groups.values()]
+    found = []
+    for group in groups.values():
+        losses = {curve.place: _last(curve, objective) for curve in group}
+        whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
+        loss = fmean([losses[curve.place] for curve in whole]) if whole else math.inf
+        found.append(_Configuration(whole, tuple(group), loss))
+    return found
 
 
 def _last(curve: Curve, objective: Objective) -> float:
@@ -251,7 +262,7 @@ def replay(
     """
     known, at_once = curves(events, length)
     found = _configurations(known, objective)
-    winner = min(found, key=lambda one: one.loss, default=None)
+    winner = min(found, key=lambda one: (-one.share, one.loss), default=None)
     if winner is None or math.isinf(winner.loss):
         return None
     words, make = rule
@@ -276,14 +287,14 @@ def replay(
         run_cap=run_cap,
         orderings=orderings,
         at_once=at_once,
-        winner=tuple(curve.trial for curve in winner.curves),
+        winner=tuple(curve.trial for curve in winner.completed),
         winner_params=winner.curves[0].params,
         whole_epochs=sum(curve.length if curve.is_cut else len(curve.reports) for curve in known),
         ran_epochs=sum(len(curve.reports) for curve in known),
         same_as_live=same,
         live_decisions=len(made),
         log_order_epochs=sum(stops.get(one.place, len(one.reports)) for one in first),
-        log_order_kept=winner in found[:run_cap] and not any(curve.place in stops for curve in winner.curves),
+        log_order_kept=winner in found[:run_cap] and not any(curve.place in stops for curve in winner.completed),
         cut=sum(curve.is_cut for curve in known),
         went_on=_spread(went_on),
         if_worse=extremes[0],
@@ -292,7 +303,10 @@ def replay(
 
 
 def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
-    kept = [[one for one in order if one.kept(course)] for course, order in zip(courses, orders, strict=True)]
+    kept = [
+        [one for one in order if one.share == winner.share and one.kept(course)]
+        for course, order in zip(courses, orders, strict=True)
+    ]
     lost = [min((one.loss for one in left), default=math.inf) - winner.loss for left in kept]
     return Extreme(
         epochs=_spread([float(one.trained) for one in courses]),

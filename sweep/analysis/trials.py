@@ -26,6 +26,7 @@ class Trial:
     trial_id: str
     repeat: int
     seed: int
+    fold: int | None
     status: Status
     status_reason: str
     params: Mapping[str, Value]
@@ -49,6 +50,7 @@ class Sweep:
     trials: tuple[Trial, ...]
     history: History
     repeats: int = 1  # trials that each configuration is to have
+    folds: int = 0  # of its cross-validation
 
 
 def read(folder: ResultsFolder) -> Sweep:
@@ -70,7 +72,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
-    return Sweep(folder, folder.objectives(), trials, read_tables.history, _repeats(folder.read_info()))
+    return Sweep(folder, folder.objectives(), trials, read_tables.history, *_times(folder.read_info()))
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -100,17 +102,18 @@ def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
 _ABSENT = object()
 
 
-def _repeats(info: Mapping[str, object]) -> int:
+def _times(info: Mapping[str, object]) -> tuple[int, int]:
+    """The trials of a configuration, and how many folds are among them."""
     match info:
         case {"spec": {"repeats": int(repeats), "folds": int(folds)}}:
-            return repeats * folds
+            return repeats * folds, folds
         case {"spec": {"repeats": int(repeats)}}:
-            return repeats
-    return 1
+            return repeats, 0
+    return 1, 0
 
 
 _SINGLE = (
-    *("sweep", "trial", "trial_id", "repeat", "seed"),
+    *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
     *("role", "fold"),
 )

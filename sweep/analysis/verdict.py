@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from sweep.analysis import luck
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.errors import printable
-from sweep.events import Value
+from sweep.events import Role, Value
+from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
 
 NAMED = 8  # parameters of a configuration that are written out
 
@@ -14,16 +17,58 @@ NAMED = 8  # parameters of a configuration that are written out
 def sentence(ranking: Ranking, *, running: bool = False) -> str:
     """What to say of a ranking, as plain text.
 
-    It claims no more than the ranking holds: of one training each nothing is known about luck, and of two
-    configurations whose intervals overlap neither is called better.
+    It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
+    if ranking.confirmed is not None:
+        return begin + " ".join(luck.sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
+    begin += _beside_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
+
+
+def _beside_baseline(ranking: Ranking) -> str:
+    """How the best configuration stands to the author's own, where that was trained; empty where it was not."""
+    own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
+    if own is None or len(ranking.objectives) > 1:
+        return ""
+    best = ranking.best[0]
+    if best is own:
+        return "Nothing beats the baseline. "
+    if not own.scores or not own.completed:
+        return "The baseline has not completed. "
+    gap = abs(best.scores[0].mean - own.scores[0].mean)
+    if own.difference is not None:
+        gap = abs(own.difference)
+    told = f"{gap:.2g}"
+    if own.difference_low is not None and own.difference_high is not None:
+        ends = (own.difference_low, own.difference_high)
+        low, high = sorted(-end if (own.difference or 0.0) < 0 else end for end in ends)
+        told += f" ({low:.2g} to {high:.2g})"
+    if own.verdict is Verdict.WORSE:
+        return f"The best configuration beats the baseline by {told}. "
+    why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
+    return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
+
+
+def words(row: Ranked, ranking: Ranking) -> str:
+    """The verdict on a row, for a cell of a table."""
+    match row.verdict:
+        case Verdict.TIES:
+            return "ties with best"
+        case Verdict.WORSE:
+            return "worse"
+        case Verdict.BEST:
+            ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
+            return f"best, {ties} tie{'s' * (ties > 1)}" if ties and row.front is None else "best"
+        case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
+            return f"{TOO_FEW} ({row.more} more would tell)"
+        case Verdict.UNDECIDED:
+            return row.undecided
 
 
 def _front(ranking: Ranking) -> str:
@@ -37,17 +82,31 @@ def _front(ranking: Ranking) -> str:
         ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
-        f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}."
+        f"in all of these, so the choice between them is yours. At its ends: {'; '.join(ends)}.{_behind(ranking)}"
     )
+
+
+def _behind(ranking: Ranking) -> str:
+    """How far luck could have chosen the front."""
+    others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
+    if not others:
+        return ""
+    counts = Counter(row.verdict for row in others)
+    if counts[Verdict.UNDECIDED] == len(others):
+        return f" Whether luck chose them is not known: {_reasons(others)}."
+    told = f" Of the other {len(others)}, {counts[Verdict.WORSE]} told from luck to be beaten in all of them"
+    tied = f", {counts[Verdict.TIES]} not" if counts[Verdict.TIES] else ""
+    rest = f", {counts[Verdict.UNDECIDED]} without a verdict" if counts[Verdict.UNDECIDED] else ""
+    return f"{told}{tied}{rest}."
 
 
 def _single(ranking: Ranking) -> str:
     best = ranking.best[0]
     score = best.scores[0]
-    repeats = len(score.values)
+    seeds = len(score.values)
     reached = f"The best was {_named(best, ranking)} with {score.metric} {_score(score.mean)}"
-    if repeats > 1:
-        reached += f" on average over {repeats} repeats{_interval(best)}"
+    if seeds > 1:
+        reached += f" on average over {seeds} {_trainings(best)}{_interval(score.interval)}"
     if best.completed < 1:
         reached += ", although not all of its repeats completed"
     others = [row for row in ranking.rows if row is not best and row.completed and row.scores]
@@ -55,33 +114,66 @@ def _single(ranking: Ranking) -> str:
 
 
 def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
-    """How the best stands to the next one."""
+    """How the best stands to the others."""
     if not others:
         return "No other configuration completed to compare it with."
-    score, follower = best.scores[0], others[0]
-    next_score = follower.scores[0]
+    of = {verdict: [row for row in others if row.verdict is verdict] for verdict in Verdict}
+    ties, worse, open_ = of[Verdict.TIES], of[Verdict.WORSE], of[Verdict.UNDECIDED]
+    if best.verdict is not Verdict.BEST:
+        return _untold(others, ranking)
+    parts = []
+    if ties:
+        who = "The other configuration ties" if len(others) == 1 else f"{len(ties)} of the {len(others)} others tie"
+        parts.append(f"{who} with it, for luck could explain the difference: {_nearest(ties, ranking)}.")
+    if worse:
+        who = "the other configuration" if len(others) == 1 else f"{len(worse)} of the {len(others)} others"
+        who = f"all {len(others)} others" if len(worse) == len(others) > 1 else who
+        parts.append(f"It is better than {who}: {_nearest(worse, ranking)}.")
+    if open_:
+        parts.append(f"On {len(open_)} of the {len(others)} others there is no verdict: {_reasons(open_)}.")
+    return " ".join(parts)
+
+
+def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
+    """Why nothing can be said, and what would help."""
+    best, follower = ranking.best[0], others[0]
+    score, next_score = best.scores[0], follower.scores[0]
     equal = sum(row.scores[0].mean == score.mean for row in others)
     if equal:
         told = f"{equal} other configuration{'s' * (equal > 1)} reached the same score"
     else:
-        gap = abs(score.mean - next_score.mean)
-        told = f"The next, {_named(follower, ranking)}, is {gap:.2g} behind{_interval(follower, repeats=True)}"
-    if len(score.values) < 2 or len(next_score.values) < 2:
+        told = f"The next, {_named(follower, ranking)}, is {abs(score.mean - next_score.mean):.2g} behind"
+    needed = seeds_for(len(others))
+    if len(score.values) < 2:
         return (
-            f"{told}. With one seed it cannot be told from luck; repeats: 3 in the sweep file trains each three times."
+            f"{told}. With one seed it cannot be told from luck; repeats: {needed} in the sweep file trains each "
+            f"with {needed} seeds, the fewest that can tell {len(others) + 1} configurations apart."
         )
-    if equal:
-        return f"{told}: the repeats do not tell them apart."
-    low, high = score.interval or (score.mean, score.mean)
-    tied = [row for row in others if row.scores[0].interval and _overlap((low, high), row.scores[0].interval)]
-    if tied:
-        more = f" ({len(tied)} configurations in all)" if len(tied) > 1 else ""
-        return f"{told}. Its interval overlaps that of the best{more}: the repeats do not tell them apart."
-    return f"{told}, and the intervals do not overlap."
+    if follower.undecided != TOO_FEW:
+        return f"{told}. There is no verdict: {follower.undecided}."
+    more = "" if follower.more is None else f"; {follower.more} more would tell a difference like that to the next"
+    return f"{told}. These are too few seeds for a verdict{more}."
 
 
-def _overlap(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one[0] <= other[1] and other[0] <= one[1]
+def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
+    """The nearest of some rows, with its difference to the best, as far as it is behind."""
+    row = min(rows, key=lambda row: abs(row.difference or 0.0))
+    named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
+    if not row.difference:
+        return f"{named} has the same mean"
+    low, high = row.difference_low or 0.0, row.difference_high or 0.0
+    if row.difference < 0:
+        low, high = -high, -low
+    p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
+    return f"{named} is {abs(row.difference):.2g} behind (95 % interval {low:.2g} to {high:.2g}{p})"
+
+
+def _reasons(rows: Sequence[Ranked]) -> str:
+    return "; ".join(dict.fromkeys(row.undecided for row in rows))
+
+
+def _trainings(row: Ranked) -> str:
+    return "folds" if any(trial.fold is not None for trial in row.trials) else "seeds"
 
 
 def _named(row: Ranked, ranking: Ranking) -> str:
@@ -97,12 +189,8 @@ def _named(row: Ranked, ranking: Ranking) -> str:
     return printable(f"{told} ({where})") if told else f"the only configuration ({where})"
 
 
-def _interval(row: Ranked, *, repeats: bool = False) -> str:
-    interval = row.scores[0].interval
-    if interval is None:
-        return ""
-    named = f"{len(row.scores[0].values)} repeats, " if repeats else ""
-    return f" ({named}95 % interval {_score(interval[0])} to {_score(interval[1])})"
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f" (95 % interval {_score(interval[0])} to {_score(interval[1])})"
 
 
 def _score(value: float) -> str:

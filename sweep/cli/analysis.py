@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from sweep.cli import options
-
-if TYPE_CHECKING:
-    from sweep.analysis.ranking import Ranking
 
 
 @click.command("list")
@@ -40,27 +36,39 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
-    """Rank the configurations of one sweep or of several with the same objective."""
-    from sweep.analysis import costs, ranking, trials
+    """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
+    from rich.console import Console
+
+    from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
+    from sweep.render.confirmations import show_finalists
     from sweep.render.costs import lines
+    from sweep.render.documents import document
+    from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.worth import held_out_lines
+    from sweep.render.worth import lines as worth_lines
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read = [(folder, reading.read(folder, () if as_json else costs.COLUMNS)) for folder in folders]
-    _show(ranking.rank([trials.of_tables(folder, one) for folder, one in read]), limit, as_json=as_json)
-    for folder, one in () if as_json else read:
+    wanted = [
+        (*costs.COLUMNS, "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])) for folder in folders
+    ]
+    read = [(folder, reading.read(folder, columns)) for folder, columns in zip(folders, wanted, strict=True)]
+    ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
+    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
+    worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
+    noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
+    if as_json:
+        told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
+        click.echo(
+            document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths, "held_out": noise})
+        )
+        return
+    show(ranking_grid(ranked, limit), Console())
+    show_finalists(ranked, Console())
+    for folder, one in read:
         for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)
-
-
-def _show(ranking: Ranking, limit: int | None, *, as_json: bool) -> None:
-    from rich.console import Console
-
-    from sweep.render.documents import document
-    from sweep.render.tables import ranking_grid, show
-
-    if as_json:
-        click.echo(document(dataclasses.replace(ranking, rows=ranking.rows[:limit])))
-    else:
-        show(ranking_grid(ranking, limit), Console())
+    for line in (*worth_lines(worths), *held_out_lines(noise)):
+        click.echo(line)
+    click.echo("\n".join(answered(ranked, answer)))

@@ -46,7 +46,7 @@ def plan(
     from sweep import spec as specs
     from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import noise, planning, pricing, rates, warm_start
+    from sweep.runner import noise, planning, pricing, rates, telling, warm_start
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -64,7 +64,8 @@ def plan(
 
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    planned = planning.plan(spec, simulate_gpus, timing, learn, folders)
+    known = telling.earlier(results, spec)
+    planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known)
     curves = []
     if find_lr:
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):

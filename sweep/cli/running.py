@@ -157,25 +157,22 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from rich.console import Console
 
-    from sweep.analysis import confirmation, ranking, trials
-    from sweep.render import confirmations
-    from sweep.render.tables import ranking_grid, show
+    from sweep.analysis import ranking, trials, verdict
+    from sweep.render.confirmations import show_finalists
+    from sweep.render.tables import answered, ranking_grid, show
 
     folder, console = outcome.folder, Console()
-    read = trials.read(folder)
-    ranked = ranking.rank([read])
+    ranked = ranking.rank([trials.read(folder)])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
-    if confirmed := confirmation.of_sweep(read):
-        console.print()
-        show(confirmations.grid(confirmed), console)
-        for sentence in confirmations.sentences(confirmed):
-            console.print(sentence, soft_wrap=True, markup=False)
+    show_finalists(ranked, console)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
     if (folder.path / "tensorboard").is_dir():
         lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
     if outcome.stopped and not outcome.interrupted:
         lines.append(f"stopped  {outcome.stopped}")
+    if ranked.best:
+        lines += answered(ranked, verdict.sentence(ranked))
     if not quiet:
         click.echo("\n" + printable("\n".join(lines)))
     if outcome.fault:

@@ -47,7 +47,8 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
     lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
     if found.best is not None:
-        lines.append(f"best     {found.metric} {figures.score(found.best)}, trial {found.best_trial}")
+        verdict = f" ({found.verdict})" if found.verdict else ""
+        lines.append(f"best     {found.metric} {figures.score(found.best)}, trial {found.best_trial}{verdict}")
     if written is not None:
         age = figures.duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")

@@ -42,7 +42,7 @@ def best(
 ) -> None:
     """Show the best configuration, or the Pareto front of several objectives; export its model."""
     from sweep.analysis import ranking as rankings
-    from sweep.analysis import trials
+    from sweep.analysis import trials, verdict
 
     folder = ResultsFolder.open(results, sweep)
     which = _which(epoch)
@@ -64,7 +64,8 @@ def best(
         from sweep.export import winner as winners
 
         winner = winners.export(folder, export, trial, which, [one.strip() for one in formats.split(",") if one])
-    _show(dataclasses.replace(ranking, rows=rows), winner, as_json=as_json)
+    answer = verdict.sentence(ranking, running=folder.is_running())
+    _show(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 
 
 def _which(epoch: str) -> Which:
@@ -76,17 +77,18 @@ def _which(epoch: str) -> Which:
     raise InputError.one("--epoch", f"{epoch!r}, expected best, last or the number of an epoch")
 
 
-def _show(ranking: Ranking, winner: Winner | None, *, as_json: bool) -> None:
+def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
     from rich.console import Console
 
     from sweep.render.documents import document
-    from sweep.render.tables import ranking_grid, show
+    from sweep.render.tables import answered, ranking_grid, show
 
     if as_json:
         told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}
-        click.echo(document({**told, **({"export": winner} if winner else {})}))
+        click.echo(document({**told, "answer": answer, **({"export": winner} if winner else {})}))
     else:
         show(ranking_grid(ranking, None), Console())
+        click.echo("\n".join(answered(ranking, answer)))
     if winner is not None:
         for line in _told(winner, ranking.objectives[0][0]):
             click.echo(printable(line), err=as_json)

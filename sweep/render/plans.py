@@ -14,6 +14,7 @@ from sweep.render.tables import configurations_grid, show
 from sweep.runner.histograms import Bin, Histogram
 from sweep.runner.planning import Plan
 from sweep.runner.pricing import Rung
+from sweep.runner.telling import Telling
 from sweep.space.conditioning import DRAWS
 from sweep.spec import Spec
 
@@ -39,6 +40,8 @@ def show_plan(plan: Plan, target: Console) -> None:
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
         "takes": _hours(plan),
+        "tells": _tells(plan.telling),
+        "held out": _held_out(plan.telling),
     }
     for name, text in lines.items():
         if text:
@@ -65,6 +68,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
         "expected": {"trials": plan.price.trials, "epochs": plan.price.epochs, "hours": plan.price.hours},
         "timing": None if timing is None else asdict(timing),
+        "telling": asdict(plan.telling),
         "sample": [dict(params) for params in plan.sample],
         "looked_at": plan.looked_at,
         "histograms": {one.name: _histogram_dict(one) for one in plan.histograms},
@@ -137,6 +141,33 @@ def _hours(plan: Plan) -> str:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
     measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
     return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
+
+
+def _tells(one: Telling) -> str:
+    """Which differences are told from luck."""
+    if one.configurations == 1:
+        return ""
+    if one.seeds < one.needed:
+        number = "two" if one.configurations is None else str(one.configurations)
+        times = "one seed" if one.seeds == 1 else f"{one.seeds} seeds"
+        return f"no difference from luck: {number} configurations need {one.needed} seeds each, and get {times}"
+    if one.by_seeds is None or one.known is None:
+        return f"differences by {one.seeds} seeds each, of a spread that no earlier sweep shows"
+    spread = f"a spread of {score(one.known.spread or 0.0)} (sweep {one.known.sweep})"
+    return f"differences from {one.by_seeds:.2g} on, by {one.seeds} seeds each and {spread}"
+
+
+def _held_out(one: Telling) -> str:
+    """What the examples that validate hide, whatever the seeds."""
+    if one.examples is None or one.known is None:
+        return ""
+    found = one.examples
+    text = (
+        f"{found.examples} examples: at {found.metric} {score(found.level)} (sweep {one.known.sweep}) differences "
+        f"below {found.difference:.2g} may be theirs alone"
+    )
+    more = one.examples_needed
+    return text + ("" if more is None else f"; about {more:,} would tell what the seeds can")
 
 
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool) -> Iterator[str]:

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from sweep.analysis import verdict
 from sweep.analysis.listing import Listed
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.trials import varying
@@ -56,7 +57,7 @@ def _printable(grid: Grid) -> Grid:
 
 
 def _aligned(grid: Grid, columns: Sequence[int], widths: Sequence[int]) -> Iterator[Text]:
-    numeric = [all(row[at][:1] in "-.0123456789" for row in grid.rows) for at in columns]
+    numeric = [all(row[at][:1] in "-+.0123456789" for row in grid.rows) for at in columns]
     for row in (grid.columns, *grid.rows):
         line = Text()
         for at, width, right in zip(columns, widths, numeric, strict=True):
@@ -94,10 +95,36 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
         scores = [row.scores[at] if row.scores else None for row in rows]
         columns[metric] = ["" if one is None else _mean(one) for one in scores]
         columns[f"95 % of {metric}" if at else "95 %"] = [_interval(one) for one in scores]
+    columns |= _verdicts(rows, ranking)
     for name in ranking.varying:
         cells = [setting(row.params[name]) if name in row.params else "" for row in rows]
         columns[f"param.{name}" if name in columns else name] = cells
     return _grid(columns)
+
+
+def answered(ranking: Ranking, answer: str) -> Iterator[str]:
+    """What follows a table: how verdicts were reached, and the answer."""
+    if ranking.method:
+        yield f"method   {ranking.method}"
+    yield f"answer   {answer}"
+
+
+def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
+    """What the repeats say; nothing of one training each."""
+    if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
+        return {}
+    return {
+        "to the best": [_difference(row) for row in rows],
+        "p": ["" if row.p_adjusted is None else f"{row.p_adjusted:.2g}" for row in rows],
+        "verdict": [verdict.words(row, ranking) for row in rows],
+    }
+
+
+def _difference(row: Ranked) -> str:
+    if row.difference is None:
+        return ""
+    low, high = row.difference_low, row.difference_high
+    return f"{row.difference:+.2g}" + ("" if low is None or high is None else f" ({low:+.2g} .. {high:+.2g})")
 
 
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:

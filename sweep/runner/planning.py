@@ -17,6 +17,7 @@ from sweep.events import Params
 from sweep.inspection import Source, inspect
 from sweep.runner import choosing, pricing
 from sweep.runner.histograms import Histogram, histograms
+from sweep.runner.telling import Known, Telling, telling
 from sweep.searchers import random_search
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
@@ -52,6 +53,7 @@ class Plan:
     price: pricing.Price
     allowed: float | None  # the share of random points that meet the constraints; None without any
     choosing_s: float  # what it took to choose each of the sample
+    telling: Telling
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -99,11 +101,13 @@ def plan(
     learn: Callable[[Searcher], None] = lambda searcher: None,
     folders: Sequence[Path] = (),
     *,
+    known: Known | None = None,
     sample: int = 5,
 ) -> Plan:
     """Price a sweep on this machine.
 
     ``folders`` are where a searcher or scheduler of the user's own is found.
+    ``known`` is what an earlier sweep showed of the metric's noise.
     ``timing`` gets the first configurations, ``learn`` the searcher before it suggests any.
     """
     share = devices(spec, simulated_gpus)
@@ -122,7 +126,7 @@ def plan(
     allowed = conditioning.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
-    alike, known = len(set(lengths)) == 1, len(seen) == configurations
+    alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
     priced = ENDLESS * spec.trials_each if spec.endless else trials
     course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
@@ -136,7 +140,7 @@ def plan(
         devices=share,
         trials=trials,
         lengths=(min(lengths), max(lengths)),
-        epochs=round(trials * per_trial) if trials is not None and (alike or known) else None,
+        epochs=round(trials * per_trial) if trials is not None and (alike or all_seen) else None,
         concurrent=concurrent or None,
         sample=first,
         rungs=course.rungs,
@@ -146,6 +150,7 @@ def plan(
         price=pricing.price(spec, priced, pruned, measured, max(concurrent, 1)),
         allowed=allowed,
         choosing_s=choosing_s,
+        telling=telling(spec, configurations, known),
     )
 
 

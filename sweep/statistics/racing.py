@@ -1,7 +1,7 @@
 """Who is told apart in a race: all that are left get the next seed, and those that are told from the leader drop out.
 
 Scores of one seed are a block, as in F-Race (Birattari et al., GECCO 2002), which looks after each block without paying
-for it. Here the bound is fixed before the race: Student's t on the residuals of all that are left, two-sided at 5 %,
+for it; where a difference scatters more than those residuals, its own spread counts. Here the bound is fixed before the race: Student's t on the residuals of all that are left, two-sided at 5 %,
 divided among all looks and all pairs (Bonferroni), for any two could come to lead and to be compared. So all intervals
 of a race hold together with 95 %, whenever it stops, and the best one drops out in at most 5 % of races. What Gupta
 (Technometrics 7, 1965) calls a subset that holds the best one is what is left.
@@ -27,7 +27,7 @@ class Look:
 
     leader: int
     behind: tuple[float, ...]  # of each, its mean less that of the leader
-    half: float  # of the interval of such a difference
+    half: tuple[float, ...]  # of the interval of such a difference
     out: tuple[int, ...]  # who is told from the leader
 
 
@@ -40,14 +40,16 @@ def look(losses: Sequence[Sequence[float]], racers: int, seeds: int) -> Look:
     means = table.mean(axis=1)
     leader = int(means.argmin())
     behind = means - means[leader]
-    half = math.inf
+    half = np.full(left, math.inf)
     freedom = (left - 1) * (done - 1)
     if freedom and done >= FIRST:
         residuals = table - means[:, None] - table.mean(axis=0) + table.mean()
-        error = math.sqrt(2 * float((residuals**2).sum()) / freedom / done)
-        half = float(stdtrit(freedom, 1 - level(racers, seeds) / 2)) * error
+        pooled = 2 * float((residuals**2).sum()) / freedom
+        own = (table - table[leader]).var(axis=1, ddof=1)
+        errors = np.sqrt(np.maximum(pooled, own) / done)
+        half = float(stdtrit(freedom, 1 - level(racers, seeds) / 2)) * errors
     told = behind > half + _ROUNDING * float(np.abs(means).max())
-    return Look(leader, tuple(map(float, behind)), half, tuple(map(int, np.flatnonzero(told))))
+    return Look(leader, tuple(map(float, behind)), tuple(map(float, half)), tuple(map(int, np.flatnonzero(told))))
 
 
 def level(racers: int, seeds: int) -> float:

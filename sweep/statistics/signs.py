@@ -107,8 +107,3 @@ def holm(p: npt.ArrayLike) -> Floats:
     adjusted = np.empty_like(values)
     adjusted[order] = np.minimum(np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)), 1.0)
     return adjusted
-
-
-def least_p(seeds: int) -> float:
-    """The smallest p-value that so many differences can have: all of one sign."""
-    return float(2.0 ** (1 - seeds))

@@ -24,12 +24,13 @@ from sweep.statistics import intervals, signs
 ALPHA = 0.05
 LEAST = 6
 """Seeds in common below which there is no verdict: with five, the p-value of two configurations is never below 0.06."""
+TOO_FEW = "too few seeds"
 MOST = 1000  # further seeds that are looked for
 
 K = TypeVar("K", bound=Hashable)
-Seed = Hashable
-Table = Mapping[K, Mapping[Seed, float]]
-"""By configuration its score by seed; finite numbers only."""
+Scores = Mapping[Hashable, float]
+"""The score of a configuration by seed; finite numbers only."""
+Table = Mapping[K, Scores]
 
 
 class Verdict(StrEnum):
@@ -71,7 +72,7 @@ def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: in
     first = min(scored, key=lambda name: sign * fmean(scored[name].values())) if best is None else best
     others = [name for name in scored if name != first]
     shared = intervals.shared_by_folds(folds) if folds else 0.0
-    beside = {name: _differences(scored[name], scored[first]) for name in others}
+    beside = {name: differences(scored[name], scored[first]) for name in others}
     compared = [name for name in others if len(beside[name]) >= LEAST]
     tests = _tests(scored, first, compared, shared)
     found = {}
@@ -100,11 +101,16 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
 
     def tells(seeds: int) -> bool:
         lucky = 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) if spread else 0.0
-        return pairs * lucky <= ALPHA and (bool(shared) or comparisons * signs.least_p(seeds) <= ALPHA)
+        return pairs * lucky <= ALPHA
 
-    within = range(max(count + 1, LEAST), count + MOST)
+    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
     at = bisect_left(within, True, key=tells)
     return within[at] - count if at < len(within) else None
+
+
+def seeds_for(comparisons: int) -> int:
+    """The seeds from which so many comparisons can tell anything, if all differences have one sign."""
+    return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,8 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
     mine = [(name, first) for name in compared]
     pairs = mine + list(combinations(compared, 2))
     if shared:
-        differences = [_differences(scored[one], scored[other]) for one, other in pairs]
-        t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in differences])
+        by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
+        t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
         p, error, worst = t_tests[: len(mine)], None, signs.holm(t_tests)
     else:
         told = signs.each(_aligned(scored, mine))
@@ -147,7 +153,8 @@ def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> signs.Floats:
     return np.asarray(np.nan_to_num(table[:, one] - table[:, other], nan=0.0))
 
 
-def _differences(scores: Mapping[Seed, float], others: Mapping[Seed, float]) -> list[float]:
+def differences(scores: Scores, others: Scores) -> list[float]:
+    """What scores differ by, seed by seed, where there are both."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
@@ -158,12 +165,12 @@ def _seen(differences: Sequence[float], shared: float, more: int | None) -> Comp
         return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
     low, high = intervals.of_mean(differences, shared=shared) or (None, None)
     mean = fmean(differences)
-    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, reason="too few seeds")
+    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, reason=TOO_FEW)
 
 
 def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Compared:
     tested = replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
-    if exact and comparisons * signs.least_p(seen.seeds) > ALPHA:
+    if exact and seen.seeds < seeds_for(comparisons):
         return tested  # whatever the scores, it could not be told
     if max(test.holm, test.any) > ALPHA:
         return replace(tested, verdict=Verdict.TIES, reason="")
@@ -175,5 +182,5 @@ def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
     if not verdicts:
         return Compared(Verdict.UNDECIDED, seeds, reason="nothing to compare with")
     if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
-        return Compared(Verdict.UNDECIDED, seeds, reason="too few seeds")
+        return Compared(Verdict.UNDECIDED, seeds, reason=TOO_FEW)
     return Compared(Verdict.BEST, seeds)

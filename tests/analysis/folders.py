@@ -14,11 +14,14 @@ Run = tuple[dict[str, Value], Status, list[dict[str, float]]]
 """Parameters, what became of the trial, and the metrics of each epoch."""
 
 
-def story(runs: list[Run]) -> list[Event]:
+def story(runs: list[Run], seeds: int | None = None) -> list[Event]:
+    """The events of some trials; each ``seeds`` in a row have the same seeds, by default each trial has its own."""
     events: list[Event] = [SessionStarted(time=1_700_000_000.0, resumed=False, version="1")]
     for trial, (params, status, epochs) in enumerate(runs):
         time = 1_700_000_000.0 + 10 * trial
-        events.append(TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=trial, repeat=0, time=time))
+        repeat, seed = (0, trial) if seeds is None else (trial % seeds, trial % seeds)
+        begun = TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=seed, repeat=repeat, time=time)
+        events.append(begun)
         for epoch, metrics in enumerate(epochs, start=1):
             events.append(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=time + epoch, time_s=1.0))
         if status is not Status.RUNNING:
@@ -36,10 +39,11 @@ def sweep_of(tmp_path: Path) -> Callable[..., ResultsFolder]:
         *,
         objectives: tuple[tuple[str, str], ...] = (("acc", "maximize"),),
         ended: str | None = "finished",
+        seeds: int | None = None,
     ) -> ResultsFolder:
         info = {"objectives": [{"name": metric, "goal": goal} for metric, goal in objectives]}
         folder = ResultsFolder.create(tmp_path / "results", name, "", info)
-        events = story(runs)
+        events = story(runs, seeds)
         if ended is not None:
             events.append(SessionEnded(time=1_700_000_100.0, reason=ended))
         with Log(folder.log) as log:

@@ -3,9 +3,8 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
-from sweep.analysis.ranking import mean_interval, pareto_fronts, rank
+from sweep.analysis.ranking import pareto_fronts, rank
 from sweep.analysis.trials import read
 from sweep.errors import InputError
 from sweep.events import Status
@@ -87,14 +86,6 @@ def test_where_no_configuration_completed_all_repeats_the_best_is_of_those_that_
 
 def test_nothing_is_best_before_a_trial_completed(sweep_of):
     assert rank([read(sweep_of([({"x": 1}, PRUNED, acc(0.5))]))]).best == ()
-
-
-@given(st.lists(st.integers(-(10**6), 10**6).map(lambda n: n / 1000), min_size=2, max_size=10, unique=True))
-def test_the_interval_is_that_of_scipy(values):
-    sem = stats.sem(values)
-    expected = stats.t.interval(0.95, len(values) - 1, loc=sum(values) / len(values), scale=sem)
-    assert mean_interval(values) == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    assert mean_interval(values[:1]) is None
 
 
 def dominates(one, other) -> bool:

@@ -6,13 +6,19 @@ import pytest
 
 from sweep.analysis.ranking import rank
 from sweep.analysis.trials import read
-from sweep.analysis.verdict import sentence
+from sweep.analysis.verdict import sentence, words
 from sweep.events import Status
 
 
 def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPLETED, **kwargs) -> str:
     runs = [({"a": a}, status, [{"acc": score}]) for a, several in scores.items() for score in several]
-    return sentence(rank([read(sweep_of(runs, status.value))]), **kwargs)
+    seeds = max(map(len, scores.values()), default=1)
+    return sentence(rank([read(sweep_of(runs, status.value, seeds=seeds))]), **kwargs)
+
+
+def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
+    """Scores around a mean that go up and down from seed to seed as nobody else's do."""
+    return [mean + 0.01 * ((7 * seed + 3 * start) % 5 - 2) for seed in range(seeds)]
 
 
 @pytest.mark.parametrize(
@@ -28,13 +34,36 @@ def told(sweep_of, scores: dict[int, list[float]], status: Status = Status.COMPL
         (
             {1: [0.5, 0.51, 0.52], 2: [0.9, 0.91, 0.92]},
             [
-                "a=2 (trials 3 to 5) with acc 0.9100 on average over 3 repeats (95 % interval 0.8852 to",
-                "do not overlap",
+                "a=2 (trials 3 to 5) with acc 0.9100 on average over 3 seeds (95 % interval 0.8852 to",
+                "a=1 (trials 0 to 2), is 0.4 behind. These are too few seeds for a verdict; 3 more would tell",
             ],
         ),
         (
-            {1: [0.5, 0.9], 2: [0.7, 0.75]},
-            ["Its interval overlaps that of the best: the repeats do not tell them apart"],
+            {1: several(0.5), 2: several(0.9, 1)},
+            [
+                "It is better than the other configuration: a=1 (trials 0 to 7) is 0.4 behind (95 % interval 0.38 to",
+                "0.42, p = 0.0078).",
+            ],
+        ),
+        (
+            {1: several(0.5), 2: several(0.9, 1), 3: several(0.899, 3)},
+            [
+                "The best was a=3",
+                "It is better than 1 of the 2 others: a=1 (trials 0 to 7) is 0.4 behind",
+                "1 of the 2 others tie with it, for luck could explain the difference: a=2 (trials 8 to 15) is 0.0028",
+            ],
+        ),
+        (
+            {1: several(0.5), 2: several(0.5)},
+            ["The other configuration ties with it, for luck", "a=2 (trials 8 to 15) has the same mean."],
+        ),
+        (
+            {1: several(0.5), 2: several(0.7, 1), 3: several(0.9, 2)},
+            ["It is better than all 2 others: the nearest, a=2 (trials 8 to 15), is 0.2 behind (95 %"],
+        ),
+        (
+            {a: several(a / 10, a, 7) for a in range(1, 7)},
+            ["These are too few seeds for a verdict; 1 more would tell a difference like that to the next."],
         ),
     ],
 )
@@ -60,7 +89,8 @@ def test_a_front_is_named_by_its_ends(sweep_of) -> None:
     runs = [({"a": a}, Status.COMPLETED, [{"acc": acc, "cost": cost}]) for a, (acc, cost) in enumerate(points)]
     answer = sentence(rank([read(sweep_of(runs, objectives=both))]))
     assert answer.startswith("3 of the 4 configurations that completed are on the Pareto front of acc and cost")
-    assert answer.endswith("acc 0.9000 with a=0 (trial 0); cost 1.000 with a=2 (trial 2).")
+    assert "acc 0.9000 with a=0 (trial 0); cost 1.000 with a=2 (trial 2). Whether luck chose" in answer
+    assert answer.endswith("is not known: too few seeds.")
     alone = sentence(rank([read(sweep_of(runs[3:], "other", objectives=both))]))
     assert "is best in acc and cost at once" in alone
 
@@ -75,3 +105,44 @@ def test_of_many_parameters_some_are_named(sweep_of) -> None:
     answer = sentence(rank([read(sweep_of(runs))]))
     assert "p8=8 and 21 more parameters (trial 1)" in answer
     assert "p9=" not in answer
+
+
+def test_what_diverged_with_some_seeds_is_not_compared(sweep_of) -> None:
+    runs = [({"a": 1}, Status.COMPLETED, [{"acc": score}]) for score in several(0.5)]
+    runs += [({"a": 2}, Status.COMPLETED, [{"acc": score}]) for score in several(0.9)]
+    runs[-1] = ({"a": 2}, Status.DIVERGED, [{"acc": 0.9}])
+    runs += [({"a": 3}, Status.COMPLETED, [{"acc": score}]) for score in several(0.2, 1)]
+    ranking = rank([read(sweep_of(runs, seeds=8))])
+    assert [row.params["a"] for row in ranking.rows] == [1, 3, 2]
+    assert [words(row, ranking) for row in ranking.rows] == ["best", "worse", "diverged with 1 of 8 seeds"]
+    assert "On 1 of the 2 others there is no verdict: diverged with 1 of 8 seeds." in sentence(ranking)
+
+
+def test_where_all_diverged_with_a_seed_there_is_no_best(sweep_of) -> None:
+    runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 4)]
+    runs[0] = ({"a": 1}, Status.DIVERGED, [{"acc": 0.1}])
+    runs[8] = ({"a": 2}, Status.DIVERGED, [{"acc": 0.1}])
+    ranking = rank([read(sweep_of(runs, seeds=8))])
+    assert {row.verdict for row in ranking.rows} == {"undecided"}
+    assert "There is no verdict: diverged with 1 of 8 seeds" in sentence(ranking)
+
+
+def test_different_seeds_are_never_paired(sweep_of) -> None:
+    runs = [({"a": a}, Status.COMPLETED, [{"acc": score}]) for a in (1, 2) for score in several(a / 4)]
+    ranking = rank([read(sweep_of(runs))])
+    assert [row.verdict for row in ranking.rows] == ["undecided"] * 2
+    assert "There is no verdict: no seed in common with the best." in sentence(ranking)
+
+
+def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
+    both = (("acc", "maximize"), ("cost", "minimize"))
+    points = [(0.9, 3.0), (0.5, 1.0), (0.3, 2.0)]
+    runs = [
+        ({"a": a}, Status.COMPLETED, [{"acc": one, "cost": cost + other}])
+        for a, (acc, cost) in enumerate(points)
+        for one, other in zip(several(acc, a), several(0.0, a + 1), strict=True)
+    ]
+    ranking = rank([read(sweep_of(runs, objectives=both, seeds=8))])
+    assert [row.verdict for row in ranking.rows] == ["best", "best", "worse"]
+    assert sentence(ranking).endswith("Of the other 1, 1 told from luck to be beaten in all of them.")
+    assert "adjusted for all pairs" in ranking.method

@@ -125,6 +125,7 @@ class Trial:
                 "data_wait_s": trained.wait_s,
                 "validation_s": time_s - train_s,
                 "compile_s": self.stopwatch.laps.get("compile", 0.0) if epoch == 1 else 0.0,
+                **({"validation_examples": float(self.validation.size)} if epoch == 1 and self.validation else {}),
                 **self.gauges.end(),
             },
         )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sweep.analysis.account import Account, importance
 from sweep.analysis.ranking import Ranking
+from sweep.analysis.worth import Worth
 from sweep.events import Status, Value
 from sweep.render.figures import setting
 from sweep.render.tables import filled, ranking_grid
@@ -22,7 +23,7 @@ AXES = 10  # of parallel coordinates at first; the reader may add others
 _STATUSES = [status.value for status in Status]
 
 
-def document(accounts: Sequence[Account], ranking: Ranking) -> dict[str, object]:
+def document(accounts: Sequence[Account], ranking: Ranking, worths: Sequence[Worth] = ()) -> dict[str, object]:
     """What `sweep/render/report/data.js` reads: columns by trial, of all sweeps one after the other."""
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
@@ -66,6 +67,7 @@ def document(accounts: Sequence[Account], ranking: Ranking) -> dict[str, object]
             if rows
         ],
         "timeline": _timeline(accounts),
+        "budgets": _budgets(accounts, worths),
     }
 
 
@@ -73,6 +75,30 @@ def as_json(content: object) -> str:
     """JSON that can stand in a ``<script>``: ASCII, and nothing in it that HTML knows."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _budgets(accounts: Sequence[Account], worths: Sequence[Worth]) -> list[dict[str, object]]:
+    """The best score by what was spent, by unit: of each sweep its place and its lines."""
+    place = {one.sweep.folder.name: at for at, one in enumerate(accounts)}
+    units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
+    return [
+        {
+            "unit": unit,
+            "sweeps": [
+                {
+                    "sweep": place[one.sweep],
+                    **{
+                        name: [_number(value) for value in getattr(found, name)]
+                        for name in ("budgets", "found", "expected", "low", "high")
+                    },
+                }
+                for one in worths
+                for found in one.budgets
+                if found.unit == unit
+            ],
+        }
+        for unit in units
+    ]
 
 
 def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[str, object]:

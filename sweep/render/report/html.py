@@ -11,7 +11,7 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup
 
-from sweep.analysis import verdict
+from sweep.analysis import held_out, verdict, worth
 from sweep.analysis.account import Account
 from sweep.analysis.curves import POINTS
 from sweep.analysis.ranking import Ranking, rank
@@ -19,11 +19,13 @@ from sweep.errors import printable
 from sweep.events import Status
 from sweep.render.figures import duration, moment, setting, settings
 from sweep.render.report.document import SLICES, as_json, document
+from sweep.render.worth import held_out_lines
+from sweep.render.worth import lines as worth_lines
 from sweep.store.folder import ResultsFolder
 
 SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
-    *("timeline.js", "table.js", "controls.js", "main.js"),
+    *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
 FAILURES = 50  # tracebacks at most
 NAMED = 12  # parameters in a list
@@ -71,7 +73,9 @@ def page(folders: Sequence[ResultsFolder]) -> str:
 
     accounts = [account.of(folder, POINTS // len(folders)) for folder in folders]
     ranking = rank([one.sweep for one in accounts])
-    content = document(accounts, ranking)
+    worths = [found for one in accounts if (found := worth.of(one.sweep.folder.name, ranking, one.tables))]
+    noise = held_out.of(ranking, accounts[0].tables) if len(accounts) == 1 else None
+    content = document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
     style = Markup(_asset("report.css"))  # ours
     failures = list(_failures(accounts, ranking))
@@ -92,6 +96,9 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         title=" · ".join(one.sweep.folder.name for one in accounts),
         objectives=ranking.objectives,
         answer=verdict.sentence(ranking, running=any(one.running for one in accounts)),
+        method=ranking.method,
+        worth=[*worth_lines(worths), *held_out_lines(noise)],
+        budgets=any(one.budgets for one in worths),
         sweeps=[_told(one, ranking) for one in accounts],
         trials=sum(len(one.sweep.trials) for one in accounts),
         curves=any(len(one.curves.epochs) for one in accounts),

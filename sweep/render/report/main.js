@@ -45,6 +45,7 @@ function openPlots() {
   if (box("contour")) openContour(first);
   if (box("pareto")) openPareto();
   if (box("timeline")) new TimelinePlot(box("timeline"), `Timeline: when each trial ran on which worker, ${DATA.timeline.lanes.length} lanes`);
+  openBudget();
   for (const [at, one] of DATA.importance.entries()) {
     const rows = one.rows.map((row) => `${row.param} ${Math.round(100 * row.share)} %`).join(", ");
     const heading = DATA.importance.length > 1 ? one.metric : "";

@@ -1,0 +1,95 @@
+"""What a sweep will be able to tell from luck, before it runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, variance
+
+from sweep.analysis import held_out, ranking, trials
+from sweep.errors import SweepError
+from sweep.spec import Spec
+from sweep.statistics.verdicts import ALPHA, seeds_for
+from sweep.store.folder import ResultsFolder, folders
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an earlier sweep of the same trainable showed of the metric."""
+
+    sweep: str
+    level: float  # of its best configuration
+    spread: float | None  # standard deviation over seeds, all configurations together
+    examples: int  # that validated; 0 where not counted
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """The smallest differences of the (first) metric that can be told from luck."""
+
+    configurations: int | None
+    seeds: int  # trainings of each
+    needed: int  # the fewest that can tell so many configurations apart
+    by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
+    examples: held_out.HeldOut | None
+    examples_needed: int | None  # for what the seeds can tell, where there are fewer
+    known: Known | None
+
+
+def telling(spec: Spec, configurations: int | None, known: Known | None) -> Telling:
+    """What ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable."""
+    seeds, count = spec.trials_each, configurations or 2
+    needed = seeds_for(count - 1)
+    by_seeds = None
+    if known is not None and known.spread is not None and seeds >= needed and count > 1:
+        by_seeds = _told(known.spread, seeds, count)
+    examples = needed_examples = None
+    metric = spec.metrics[0].name if spec.metrics else ""
+    if known is not None and known.examples and held_out.is_share(metric) and 0 <= known.level <= 1:
+        examples = held_out.of_share(metric, known.level, known.examples)
+        if by_seeds and by_seeds < examples.difference:
+            needed_examples = held_out.examples_for(by_seeds, known.level)
+    return Telling(configurations, seeds, needed, by_seeds, examples, needed_examples, known)
+
+
+def earlier(results: Path, spec: Spec) -> Known | None:
+    """What the most recent sweep of the same trainable and metric in a results folder showed."""
+    if not spec.metrics:
+        return None
+    logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
+    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
+        try:
+            known = _known(folder, spec)
+        except SweepError:  # damaged, which is for those to say who read it for its own sake
+            continue
+        if known is not None:
+            return known
+    return None
+
+
+def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
+    from sweep.store import reading
+
+    resolved = folder.read_info().get("spec")
+    metric = spec.metrics[0].name
+    if not isinstance(resolved, dict) or resolved.get("trainable") != spec.trainable:
+        return None
+    if metric not in {name for name, _ in folder.objectives()[:1]}:
+        return None
+    read = reading.read(folder, [held_out.COLUMN])
+    ranked = ranking.rank([trials.of_tables(folder, read)])
+    if not ranked.best:
+        return None
+    several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]
+    several = [values for values in several if len(values) > 1]
+    spread = math.sqrt(fmean(map(variance, several))) if several else None
+    return Known(folder.name, ranked.best[0].scores[0].mean, spread, held_out.examples(read))
+
+
+def _told(spread: float, seeds: int, configurations: int) -> float:
+    """The difference of two means with a p-value of 0.05 over all pairs, if equal seeds have nothing in common."""
+    from scipy.special import stdtrit
+
+    pairs = configurations * (configurations - 1) / 2
+    return float(stdtrit(seeds - 1, 1 - ALPHA / 2 / pairs)) * spread * math.sqrt(2 / seeds)
