@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from sweep.analysis.configurations import columns
+from sweep.analysis.ranking import Ranking
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, did_you_mean
 from sweep.store.tables import Tables
@@ -33,6 +35,18 @@ def best(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequ
     chosen = frame.iloc[[position for _, position in rows]].reset_index(drop=True)
     chosen.insert(0, "rank", [number for number, _ in rows])
     return chosen
+
+
+def configurations(ranking: Ranking) -> Frame:
+    """One row per configuration, the best first, with the columns of results/README.md."""
+    found = columns(ranking)
+    series = {
+        **{name: pd.Series(list(values)) for name, values in found.params.items()},
+        **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
+        **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
+        **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+    }
+    return pd.DataFrame({name: series[name] for name in found.names})
 
 
 def curves(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:

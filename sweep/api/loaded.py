@@ -57,6 +57,10 @@ class LoadedSweep:
         """
         return rank(self.sweeps)
 
+    def configurations(self) -> Frame:
+        """The ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
+        return frames.configurations(self.ranking())
+
     def best(self, n: int = 1) -> Frame:
         """The trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
         ranked = [(row.rank, row.trials) for row in self.ranking().rows[:n]]

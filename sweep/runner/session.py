@@ -27,6 +27,7 @@ from sweep.runner.memo import Memo
 from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
 from sweep.runner.retention import CheckpointKeeper
+from sweep.runner.summary import Summary
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance, requests
@@ -280,6 +281,7 @@ def _session(
             keeper.on(event)
         followers = ExitStack()
         try:
+            followers.enter_context(Summary(folder))
             for follower in (TableWriter, *options.beside):
                 followers.enter_context(follower(folder))
             with interruption.handled(first, second):

@@ -13,6 +13,8 @@ from sweep.spec import Spec
 from sweep.statistics.verdicts import ALPHA, seeds_for
 from sweep.store.folder import ResultsFolder, folders
 
+LOOKED_AT = 20  # sweeps at most, the newest first
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -54,18 +56,20 @@ def telling(spec: Spec, configurations: int | None, known: Known | None) -> Tell
 
 
 def earlier(results: Path, spec: Spec) -> Known | None:
-    """What the most recent sweep of the same trainable and metric in a results folder showed."""
+    """What the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
     if not spec.metrics:
         return None
     logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
-    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
+    newest = None
+    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)[:LOOKED_AT]:
         try:
             known = _known(folder, spec)
         except SweepError:  # damaged, which is for those to say who read it for its own sake
             continue
-        if known is not None:
+        newest = newest or known
+        if known is not None and known.spread is not None:
             return known
-    return None
+    return newest
 
 
 def _known(folder: ResultsFolder, spec: Spec) -> Known | None:

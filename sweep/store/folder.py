@@ -69,6 +69,10 @@ class ResultsFolder:
         return self.path / "metrics.parquet"
 
     @property
+    def configurations(self) -> Path:
+        return self.path / "configurations.parquet"
+
+    @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
 

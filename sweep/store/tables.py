@@ -213,6 +213,28 @@ class TableBuilder:
                 pq.write_table(table, aside, compression="zstd")
 
 
+def write_configurations(
+    folder: ResultsFolder,
+    names: Sequence[str],
+    params: Mapping[str, Sequence[object]],
+    numbers: Mapping[str, Sequence[float | None]],
+    integers: Mapping[str, Sequence[int | None]],
+    texts: Mapping[str, Sequence[str | None]],
+) -> None:
+    """Write a row per configuration, columns in the order of ``names``. Raises `StoreError`."""
+    typed = {name: _params(values) for name, values in params.items()}
+    columns = {
+        **{name: array for name, (array, _) in typed.items()},
+        **{name: pa.array(values, pa.float64(), from_pandas=False) for name, values in numbers.items()},
+        **{name: pa.array(values, pa.int64()) for name, values in integers.items()},
+        **{name: _array(values, pa.string()) for name, values in texts.items()},
+    }
+    as_json = {name: AS_JSON for name, (_, json_text) in typed.items() if json_text}
+    table = _table({name: columns[name] for name in names}, as_json)
+    with replacing(folder.configurations) as aside:
+        pq.write_table(table, aside, compression="zstd")
+
+
 def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes, bytes]]) -> pa.Table:
     fields = [pa.field(name, array.type, metadata=metadata.get(name)) for name, array in columns.items()]
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
