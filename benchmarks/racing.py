@@ -36,7 +36,7 @@ def raced(losses: Floats) -> tuple[list[int], int, bool]:
     left, trainings = list(range(len(losses))), 0
     for done in range(1, seeds + 1):
         trainings += len(left)
-        looked = racing.look(losses[left, :done].tolist(), len(losses), seeds)
+        looked = racing.look(losses[left, :done].tolist(), seeds)
         left = [racer for place, racer in enumerate(left) if place not in looked.out]
         if len(left) == 1:
             break
@@ -64,16 +64,15 @@ def main() -> None:
     """Print a table."""
     sweeps = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     rng = np.random.default_rng(16)
-    print(f"{'noise':8} {'spread':>6} {'seeds':>5}  trainings  told apart  best lost  best picked  by all seeds")
+    heads = ("trainings", "told apart", "best lost", "best first", "by all")
+    print(f"{'noise':8} {'spread':>6} {'seeds':>5}" + "".join(f"{head:>13}" for head in heads))
     for noise in NOISES:
         for spread in (0.0, 1.0, 3.0):
             for seeds in (8, 16):
                 one = simulate(noise, spread, seeds, sweeps, rng)
-                print(
-                    f"{noise:8} {spread:6g} {seeds:5}  {100 * one['trainings']:7.0f} %  {100 * one['told']:8.1f} %"
-                    f"  {100 * one['lost']:7.1f} %  {100 * one['picked']:9.1f} %  {100 * one['picked by all seeds']:10.1f} %",
-                    flush=True,
-                )
+                shares = [one[name] for name in ("trainings", "told", "lost", "picked", "picked by all seeds")]
+                cells = "".join(f"{100 * share:11.1f} %" for share in shares)
+                print(f"{noise:8} {spread:6g} {seeds:5}{cells}", flush=True)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,13 @@ from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model
-from trainables.loop import building, rate_finder
+from trainables.loop import building, rate_finder, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Trial
-from trainables.loop.update import Recipe
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe import features, optimizers, plateau, refusals, schedules
@@ -197,6 +196,8 @@ class KerasTrainable(Author):
         text = self.preprocessing(trial.hp)
         return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
 
+    test = testing.of_trial
+
     # ---- how it is done
 
     def _epoch_hook(self, hp: Hyperparameters, model: keras.Model, reads: Reads) -> EpochHook | None:
@@ -306,7 +307,8 @@ class KerasTrainable(Author):
         with origins.recording(record):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
-                recipe = self._recipe(hp, placement, dtype, accumulate, batch_size)
+                replicas = placement.strategy.num_replicas_in_sync
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
                 kept = self._attributes()
                 built = building.build(
                     self, made, hp, placement, recipe, seed, self._augment, self._present, kept, fit=fit
@@ -345,12 +347,6 @@ class KerasTrainable(Author):
         for name in self._attributes():
             delattr(self, name)
         vars(self).update(attributes)
-
-    def _recipe(
-        self, hp: Hyperparameters, placement: Placement, dtype: str, accumulate: int, batch_size: int
-    ) -> Recipe:
-        replicas = placement.strategy.num_replicas_in_sync
-        return building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
 
     def _augment(self, x: Any, draws: Draws) -> Any:
         return self.augment(x, self._present(), draws)

@@ -148,7 +148,7 @@ def _not_told(found: list[tuple[Racer, list[float]]]) -> list[tuple[Racer, list[
     """Those that the repeats of the search do not tell from the best of them."""
     if len(found) < 2 or len(found[0][1]) < racing.FIRST:
         return found
-    looked = racing.look([losses for _, losses in found], len(found), racing.FIRST)
+    looked = racing.look([losses for _, losses in found], racing.FIRST)
     return [one for place, one in enumerate(found) if place not in looked.out]
 
 
@@ -196,14 +196,14 @@ def _raced(
         left = [
             replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in fallen
         ]
-        left, told = _looked(left, len(racers), rules.seeds)
+        left, told = _looked(left, rules.seeds)
         out = told + out
         if len(left) < 2:
             over = "decided" if left else "no finalist completed its fresh seeds"
             break
     else:
         over = f"{len(left)} are tied after {rules.seeds} seeds"
-    left = _beside(left, len(racers), rules.seeds)
+    left = _beside(left, rules.seeds)
     return Race(
         racers=(*left, *out),
         wanted=tuple(wanted),
@@ -215,11 +215,11 @@ def _raced(
     )
 
 
-def _looked(left: Sequence[Racer], racers: int, seeds: int) -> tuple[list[Racer], list[Racer]]:
+def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
     """Those that go on, and those that are told apart now."""
     if len(left) < 2:
         return list(left), []
-    looked = racing.look([racer.losses for racer in left], racers, seeds)
+    looked = racing.look([racer.losses for racer in left], seeds)
     count = len(left[0].losses)
     gone = [
         replace(
@@ -231,11 +231,11 @@ def _looked(left: Sequence[Racer], racers: int, seeds: int) -> tuple[list[Racer]
     return [racer for place, racer in enumerate(left) if place not in looked.out], gone
 
 
-def _beside(left: Sequence[Racer], racers: int, seeds: int) -> list[Racer]:
+def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
     """Those that are left, the leader first, each with its difference to that."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    looked = racing.look([racer.losses for racer in left], racers, seeds)
+    looked = racing.look([racer.losses for racer in left], seeds)
     placed = [
         racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half[place])
         for place, racer in enumerate(left)

@@ -36,7 +36,6 @@ class Trial:
     duration_s: float | None
     checkpoint: str | None
     role: Role = Role.SEARCH
-    fold: int | None = None
     tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 

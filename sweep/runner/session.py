@@ -21,7 +21,7 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
+from sweep.runner import choosing, describing, interruption, noise, planning, stopping, testing, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.memo import Memo
 from sweep.runner.pulse import Pulse
@@ -141,12 +141,16 @@ def _driven(
     view: Callable[[ResultsFolder, TextIO], View],
     given: object,
 ) -> Outcome:
-    """A session, and one more for the fresh seeds where a limit has ended the search."""
+    """A session, one more for the fresh seeds where a limit has ended the search, and the test of who is left."""
     outcome = _drive(spec, source, folder, folders, options, view, given)
-    if spec.confirm is None or options.confirming or not outcome.stopped or outcome.interrupted:
+    if spec.confirm is None or outcome.interrupted:
         return outcome
-    confirmed = _drive(spec, source, folder, folders, replace(options, confirming=True), view, given)
-    return replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
+    if outcome.stopped and not options.confirming:
+        confirmed = _drive(spec, source, folder, folders, replace(options, confirming=True), view, given)
+        outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
+    if not outcome.interrupted:
+        testing.evaluate(folder, spec, given)
+    return outcome
 
 
 def _drive(
