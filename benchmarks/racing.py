@@ -2,9 +2,9 @@
 
     python benchmarks/racing.py [SWEEPS]
 
-Each simulated sweep tries 27 configurations once; the best 8 are given fresh seeds. ``spread`` is the standard deviation
-of the configurations' true scores over that of the noise; with 0 there is no difference to find, and whoever is told
-apart is told apart wrongly. In the column ``uneven`` the noise of configurations differs by a factor of three either way.
+Each simulated sweep tries 27 configurations once; the best 8 are given fresh seeds. ``spread`` is the standard
+deviation of the configurations' true scores over that of the noise; with 0 there is no difference to find, and whoever
+is told apart is told apart wrongly. Under ``uneven`` the noise of configurations differs by a factor of three either way.
 """
 
 from __future__ import annotations
