@@ -4,7 +4,7 @@
 
 Each simulated sweep tries 27 configurations once; the best 8 are given fresh seeds. ``spread`` is the standard
 deviation of the configurations' true scores over that of the noise; with 0 there is no difference to find, and whoever
-is told apart is told apart wrongly. Under ``uneven`` the noise of configurations differs by a factor of three either way.
+is told apart is told apart wrongly. ``uneven`` noise differs between configurations by a factor of three either way.
 """
 
 from __future__ import annotations

@@ -53,6 +53,8 @@ def _luck(found: Confirmation) -> str:
         tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
         told += f", {_score(tested)} on the test data"
     gap = (best.selected - best.mean) * (1 if found.goal == "maximize" else -1)
+    if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
+        return f"{told}: the search promised no more."
     return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from sweep.analysis.replay import Extreme, Replay, Spread
 from sweep.analysis.trials import varying
 from sweep.render.figures import score, settings
@@ -48,4 +50,6 @@ def _spread(spread: Spread) -> str:
 
 
 def _number(value: float) -> str:
+    if math.isinf(value):
+        return "all"  # nothing that it keeps is comparable
     return f"{value:.0f}" if value == int(value or 0) and abs(value) < 1e9 else score(value)

@@ -93,6 +93,11 @@ class Coordinator:
         return self._upcoming.exhausted  # whether the searcher had no more trials, before any cap
 
     @property
+    def confirmed(self) -> str:
+        """How the fresh seeds of finalists came to an end; empty where they did not."""
+        return self._beside.race().over if self._confirming else ""
+
+    @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)

@@ -309,6 +309,8 @@ def _session(
         view.say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
     if coordinator.exhausted and spec.method != "grid" and not spec.space.finite():
         view.say("no other configuration was found that meets the constraints: the space is exhausted")
+    if spec.confirm and coordinator.confirmed:
+        view.say(f"confirm: {coordinator.confirmed}")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 
