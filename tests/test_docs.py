@@ -94,7 +94,7 @@ def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_tree_names_what_is_there() -> None:
-    tree = _blocks("text")[1]
+    tree = _blocks("text")[-1]
     folders = re.findall(r"^(?:  )?([a-z_]+)/ ", tree, re.MULTILINE)
     for name in folders:
         assert any((ROOT / parent / name).is_dir() for parent in ("", "sweep", "trainables")), name

@@ -26,7 +26,6 @@ class Trial:
     trial_id: str
     repeat: int
     seed: int
-    fold: int | None
     status: Status
     status_reason: str
     params: Mapping[str, Value]
@@ -37,6 +36,7 @@ class Trial:
     checkpoint: str | None
     role: Role = Role.SEARCH
     tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
+    fold: int | None = None
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
 
