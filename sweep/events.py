@@ -106,7 +106,7 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tested:
+class ModelTested:
     """A trial's model was evaluated on the test data, once, after everything was chosen."""
 
     trial: int
@@ -132,4 +132,4 @@ class SessionEnded:
     driven_s: float | None = None  # as of `TrialStarted`
 
 
-Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | Tested | SessionStarted | SessionEnded
+Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | ModelTested | SessionStarted | SessionEnded

@@ -114,7 +114,7 @@ def _times(info: Mapping[str, object]) -> tuple[int, int]:
 _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
-    *("role", "fold"),
+    "role",
 )
 _GROUPS = ("param.", "metric.", "best.", "test.")
 _FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from sweep.analysis import race
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, printable
-from sweep.events import Event, Role, Status, Tested
+from sweep.events import Event, ModelTested, Role, Status
 from sweep.runner import noise, restoring
 from sweep.runner.beside import Runs, rules
 from sweep.spec import Spec
@@ -26,7 +26,7 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
     runs, tested = Runs(spec), set()
     for event in events:
         runs.observe(event)
-        if isinstance(event, Tested):
+        if isinstance(event, ModelTested):
             tested.add(event.trial)
     found = race.run(runs.trials.values(), rules(spec, spec.confirm))
     if not found.over:
@@ -72,7 +72,7 @@ def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
                 break
             if metrics is None:
                 break
-            log.append([Tested(trial=trial, metrics=metrics, time=time.time())])
+            log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
             count += 1
         if count:
             builder = TableBuilder.of(folder)

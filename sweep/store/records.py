@@ -17,11 +17,11 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    ModelTested,
     Role,
     SessionEnded,
     SessionStarted,
     Status,
-    Tested,
     TrialEnded,
     TrialStarted,
 )
@@ -219,7 +219,7 @@ _CLASSES: dict[str, type] = {
     "trial_started": TrialStarted,
     "epoch_reported": EpochReported,
     "trial_ended": TrialEnded,
-    "tested": Tested,
+    "model_tested": ModelTested,
 }
 _NAMES = {cls: name for name, cls in _CLASSES.items()}
 _FIELDS = {cls: _fields(cls) for cls in (*_CLASSES.values(), Facts)}

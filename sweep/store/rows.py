@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Status, Tested, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, ModelTested, Status, TrialEnded, TrialStarted, Value
 from sweep.store.columns import Numbers, Objects
 from sweep.store.folder import Objectives
 
@@ -120,7 +120,7 @@ class TrialRows:
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         self._end_times(row, event)
 
-    def test(self, event: Tested) -> None:
+    def test(self, event: ModelTested) -> None:
         """The first evaluation stays: there is to be no other."""
         row = self._find(event.trial)
         for name, value in event.metrics.items():

@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, Tested, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    ModelTested,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store import log
 from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
@@ -92,7 +101,7 @@ class TableBuilder:
                 self._trials.end(event)
                 if event.status is not Status.INTERRUPTED:
                     self._begun.pop(event.trial, None)
-            case Tested():
+            case ModelTested():
                 self._trials.test(event)
                 self._reopened |= event.trial not in self._begun
             case SessionStarted():
