@@ -75,7 +75,8 @@ def _front(ranking: Ranking) -> str:
     rows, of = ranking.best, sum(bool(row.completed) for row in ranking.rows)
     names = " and ".join(metric for metric, _ in ranking.objectives)
     if len(rows) == 1:
-        return f"{_named(rows[0], ranking)} is best in {names} at once, of {of} configurations that completed."
+        alone = f"{_named(rows[0], ranking)} is best in {names} at once, of {of} configurations that completed."
+        return alone + _behind(ranking)
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
         best = (max if goal == "maximize" else min)(rows, key=lambda row: row.scores[at].mean)
@@ -123,14 +124,12 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
         return _untold(others, ranking)
     parts = []
     if ties:
-        who = "The other configuration ties" if len(others) == 1 else f"{len(ties)} of the {len(others)} others tie"
-        parts.append(f"{who} with it, for luck could explain the difference: {_nearest(ties, ranking)}.")
+        who = f"{_capital(_share(ties, others))} {'ties' if len(ties) == 1 else 'tie'} with it"
+        parts.append(f"{who}, for luck could explain the difference: {_nearest(ties, ranking)}.")
     if worse:
-        who = "the other configuration" if len(others) == 1 else f"{len(worse)} of the {len(others)} others"
-        who = f"all {len(others)} others" if len(worse) == len(others) > 1 else who
-        parts.append(f"It is better than {who}: {_nearest(worse, ranking)}.")
+        parts.append(f"It is better than {_share(worse, others)}: {_nearest(worse, ranking)}.")
     if open_:
-        parts.append(f"On {len(open_)} of the {len(others)} others there is no verdict: {_reasons(open_)}.")
+        parts.append(f"On {_share(open_, others)} there is no verdict: {_reasons(open_)}.")
     return " ".join(parts)
 
 
@@ -151,7 +150,9 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
         )
     if follower.undecided != TOO_FEW:
         return f"{told}. There is no verdict: {follower.undecided}."
-    more = "" if follower.more is None else f"; {follower.more} more would tell a difference like that to the next"
+    more = f"; {len(others) + 1} configurations need {needed} at least"
+    if follower.more is not None:
+        more = f"; {follower.more} more would tell a difference like that to the next"
     return f"{told}. These are too few seeds for a verdict{more}."
 
 
@@ -166,6 +167,16 @@ def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
         low, high = -high, -low
     p = "" if row.p_adjusted is None else f", p = {row.p_adjusted:.2g}"
     return f"{named} is {abs(row.difference):.2g} behind (95 % interval {low:.2g} to {high:.2g}{p})"
+
+
+def _share(rows: Sequence[Ranked], others: Sequence[Ranked]) -> str:
+    if len(others) == 1:
+        return "the other configuration"
+    return f"all {len(others)} others" if len(rows) == len(others) else f"{len(rows)} of the {len(others)} others"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _reasons(rows: Sequence[Ranked]) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from sweep.analysis import verdict
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, printable
@@ -43,7 +44,8 @@ def _facts(one: Sweep) -> Iterator[str]:
     row = ranking.best[0]
     found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
     what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
-    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip()
+    told = f" ({verdict.words(row, ranking)})" if len(row.trials) > 1 else ""
+    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
 
 
 def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:

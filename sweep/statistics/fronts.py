@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import fmean
 
-import numpy as np
-
-from sweep.statistics import intervals, signs
+from sweep.statistics import intervals
 from sweep.statistics.verdicts import ALPHA, LEAST, TOO_FEW, Compared, K, Scores, Table, Verdict, differences, seeds_for
 
 
@@ -52,4 +50,8 @@ def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], f
         return 1.0
     if folds:
         return max(intervals.t_test(one, intervals.shared_by_folds(folds)) for one in values)
+    import numpy as np
+
+    from sweep.statistics import signs
+
     return float(signs.each(np.array(values).T).p.max())

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations
 from statistics import fmean, stdev
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
+from sweep.statistics import intervals
 
-from sweep.statistics import intervals, signs
+if TYPE_CHECKING:
+    from sweep.statistics.signs import Floats
 
 ALPHA = 0.05
 LEAST = 6
@@ -125,6 +126,10 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
     """The comparisons with the first, each adjusted for the others and for those between the others."""
     if not compared:
         return {}
+    import numpy as np
+
+    from sweep.statistics import signs
+
     mine = [(name, first) for name in compared]
     pairs = mine + list(combinations(compared, 2))
     if shared:
@@ -143,8 +148,10 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
 _ALL_PAIRS = 200  # configurations compared pair by pair; of more, the largest of all is bounded by Bonferroni
 
 
-def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> signs.Floats:
+def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> Floats:
     """(seeds, pairs): the differences of each pair, 0 where one of both has no score."""
+    import numpy as np
+
     names = list(dict.fromkeys(name for pair in pairs for name in pair))
     seeds = list(dict.fromkeys(seed for name in names for seed in scored[name]))
     table = np.array([[scored[name].get(seed, math.nan) for name in names] for seed in seeds])

@@ -50,7 +50,7 @@ def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
             [
                 "The best was a=3",
                 "It is better than 1 of the 2 others: a=1 (trials 0 to 7) is 0.4 behind",
-                "1 of the 2 others tie with it, for luck could explain the difference: a=2 (trials 8 to 15) is 0.0028",
+                "1 of the 2 others ties with it, for luck could explain the difference: a=2 (trials 8 to 15) is 0.0028",
             ],
         ),
         (

@@ -127,7 +127,9 @@ READING = (
     Row("compare {}", out="{}: trained"),
     Row("compare {} one --results results", out="one: trained"),
     Row("compare {} --limit 1", out="trained"),
+    Row("compare {}", out=r"\nanswer   "),
     Row("compare {} --json", out=r'"rows": \['),
+    Row("compare {} --json", out=r'"answer": "'),
     Row("compare {} --json --limit 1", out=r'"rows": \['),
     Row("report {}", out=r"report   results/{}/report.html"),
     Row("report {} --results results --output NEW", out="report   NEW"),
@@ -288,6 +290,8 @@ def test_the_best_has_all_its_repeats(project: Path) -> None:
     assert (row["params"]["a"], row["completed"]) == (3, 1.0)
     ranked = json.loads(call("compare repeats --json")[1])["rows"]
     assert [(row["params"]["a"], row["completed"]) for row in ranked] == [(3, 1.0), (0.9, 0.5)]
+    assert {row["verdict"] for row in ranked} == {"undecided"}
+    assert ranked[1]["undecided"]
 
 
 def test_of_repeats_the_best_that_has_a_checkpoint_is_exported(project: Path) -> None:

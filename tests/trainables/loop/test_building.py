@@ -183,9 +183,11 @@ def test_measures_of_an_epoch() -> None:
         "data_wait_s",
         "validation_s",
         "compile_s",
+        "validation_examples",
         "memory_peak_bytes",
         "cpu_cores",
     }
+    assert set(first.measures) - set(second.measures) == {"validation_examples"}  # counted once
     assert first.measures["compile_s"] > 0 == second.measures["compile_s"]
     assert first.measures["memory_peak_bytes"] > 50e6
 

@@ -1,0 +1,87 @@
+"""A sweep with repeats ends with an answer, and everything that tells of it says the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import sweep
+from sweep.cli import main
+
+SCORED = """
+import random
+
+def train(hp, report):
+    noise = random.Random(f"{report.seed} {hp['size']}").gauss(0, 0.01)
+    level = {"a": 0.9, "b": 0.895, "c\u202e<b>": 0.5}[hp["size"]]
+    for epoch in (1, 2, 3):
+        report(val_accuracy=level * epoch / 3 + noise)
+"""
+FILE = r"""
+name: told
+trainable: scored:train
+method: grid
+metric: {name: val_accuracy, goal: maximize}
+parameters: {size: {values: [a, b, "c\u202e<b>"]}}
+epochs: 3
+repeats: %d
+"""
+
+
+def call(*arguments: str) -> str:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "scored.py").write_text(SCORED, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "scored", raising=False)
+    return tmp_path
+
+
+def test_a_sweep_with_repeats_ends_with_a_verdict(project: Path) -> None:
+    Path("told.yaml").write_text(FILE % 8, encoding="utf-8")
+    last = call("run", "told.yaml", "--inline").rstrip().splitlines()[-1]
+    assert last.startswith("answer   The best was size=")
+    assert "1 of the 2 others ties with it" in last
+    assert "It is better than 1 of the 2 others: size=c" in last
+    assert "\u202e" not in last
+    told = json.loads(call("compare", "told", "--json"))
+    assert [row["verdict"] for row in told["rows"]] == ["best", "ties", "worse"]
+    worse = told["rows"][2]
+    assert worse["difference_low"] < worse["difference"] < worse["difference_high"] < 0
+    assert worse["p"] == 2**-7
+    assert max(worse["p_holm"], worse["p_any"]) <= 0.05
+    assert told["answer"] in last
+    assert told["search"][0]["control"]["of_epochs"] == 72
+    assert "method   paired sign-flip permutation" in call("best", "told")
+    assert "(best, 1 tie)" in call("status", "told")
+    stored = pd.read_parquet("results/told/configurations.parquet")
+    assert stored["verdict"].tolist() == ["best", "ties", "worse"]
+    loaded = sweep.load("told").configurations()
+    pd.testing.assert_frame_equal(stored, loaded, check_dtype=False)
+    call("report", "told")
+    page = Path("results/told/report.html").read_text(encoding="utf-8")
+    assert "1 of the 2 others ties with it" in page
+    assert "Was the search worth it?" in page
+
+
+def test_a_plan_says_what_can_be_told(project: Path) -> None:
+    Path("few.yaml").write_text(FILE % 1, encoding="utf-8")
+    assert "no difference from luck: 3 configurations need 7 seeds each, and get one seed" in call("plan", "few.yaml")
+    Path("told.yaml").write_text(FILE % 8, encoding="utf-8")
+    assert "of a spread that no earlier sweep shows" in call("plan", "told.yaml")
+    call("run", "told.yaml", "--inline", "-q")
+    assert "by 8 seeds each and a spread of 0.0" in call("plan", "told.yaml")
+    assert json.loads(call("plan", "told.yaml", "--json"))["telling"]["by_seeds"] > 0
+    call("run", "few.yaml", "--inline", "-q", "--name", "few", "--no-memo")
+    assert "With one seed it cannot be told from luck; repeats: 7" in call("compare", "few")
