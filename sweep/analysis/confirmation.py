@@ -12,6 +12,7 @@ from sweep.analysis.race import Race, Racer, Rules, Run
 from sweep.analysis.trials import Sweep, Trial
 from sweep.events import Params, Role
 from sweep.statistics.racing import ALPHA
+from sweep.statistics.verdicts import LEAST, TOO_FEW
 
 METHOD = (
     f"Student's t on what the finalists differ by, seed by seed; all intervals and drop-outs together hold with "
@@ -25,6 +26,7 @@ class Confirmed:
 
     place: int  # from 1; those that dropped out come after those that are left
     verdict: str  # best, ties, worse or undecided
+    undecided: str  # why
     reason: str  # why it dropped out, "" for those that are left
     is_baseline: bool
     params: Params
@@ -88,6 +90,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
 
 def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], metric: str, sign: float) -> Confirmed:
     mean = None if math.isnan(racer.mean) else sign * racer.mean
+    verdict, why = _verdict(racer, raced)
     ends: tuple[float | None, float | None] = (None, None)
     if racer.behind is not None and math.isfinite(racer.half):
         low, high = sorted(sign * (racer.behind + side * racer.half) for side in (-1, 1))
@@ -96,7 +99,8 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], metri
     tested = {name: fmean(t.tested[name] for t in trials if name in t.tested) for name in names}
     return Confirmed(
         place=place,
-        verdict=_verdict(racer, raced),
+        verdict=verdict,
+        undecided=why,
         reason=racer.out,
         is_baseline=racer.is_baseline,
         params=racer.params,
@@ -111,15 +115,19 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], metri
     )
 
 
-def _verdict(racer: Racer, raced: Race) -> str:
+def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
+    """The verdict and, where there is none, why."""
     if racer.out:
-        return "worse" if racer.behind is not None else "undecided"
-    first = racer.key == raced.racers[0].key
-    if first and (raced.decided or any(one.behind is not None and one.out for one in raced.racers)):
-        return "best"
-    if not raced.over or raced.over.startswith("out of budget"):
-        return "undecided"
-    return "best" if first else "ties"
+        return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
+    if racer.key == raced.racers[0].key and any(one.out and one.behind is not None for one in raced.racers):
+        return "best", ""
+    if not raced.over:
+        return "undecided", "the race goes on"
+    if raced.over.startswith("out of budget"):
+        return "undecided", "out of budget"
+    if len(racer.losses) < LEAST:
+        return "undecided", TOO_FEW
+    return ("best" if racer.key == raced.racers[0].key else "ties"), ""
 
 
 def _run(trial: Trial, metric: str, sign: float) -> Run:

@@ -156,8 +156,7 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
         if one is None:
             rows.append(replace(row, undecided="no finalist"))
             continue
-        why = "" if one.verdict != "undecided" else one.reason or found.over or "the race goes on"
-        told = replace(row, verdict=Verdict(one.verdict), undecided=why.partition(":")[0])
+        told = replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
         rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
     return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
