@@ -202,7 +202,7 @@ def _raced(
             over = "decided" if left else "no finalist completed its fresh seeds"
             break
     else:
-        over = f"{len(left)} are tied after {rules.seeds} seeds"
+        over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
     left = _beside(left, rules.seeds)
     return Race(
         racers=(*left, *out),

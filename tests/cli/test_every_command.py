@@ -165,7 +165,9 @@ OTHERS = (
     Row("retrain failed --inline", 2, err="no trial has completed"),
     Row("retrain one --trial 9", 2, err="one: has no trial 9"),
     Row("retrain one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
-    Row("confirm one --inline --no-memo", 0, out="confirm: out of budget: a seed for 2 more takes 4 epochs, 1 are left"),
+    Row(
+        "confirm one --inline --no-memo", 0, out="confirm: out of budget: a seed for 2 more takes 4 epochs, 1 are left"
+    ),
     Row(
         "confirm one --inline --seeds 2 --finalists 2 --budget none -v --results results",
         out="(?s)told apart from all other 1 finalists.*was 0.5000 in the search and is 0.5000 with fresh seeds",

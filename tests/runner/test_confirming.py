@@ -123,7 +123,8 @@ from sweep.inspection import inspect
 folder = Path("results/noisy")
 if folder.exists():
     reopened = resuming.reopen(Path("results"), "noisy")
-    session.resume(reopened, inspect("noisy:Noisy", (Path.cwd(),)), session.Options(inline=True), lambda f, t: Watcher())
+    source, how = inspect("noisy:Noisy", (Path.cwd(),)), session.Options(inline=True)
+    session.resume(reopened, source, how, lambda folder, terminal: Watcher())
 else:
     run(Path.cwd(), FILE)
 """

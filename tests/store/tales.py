@@ -9,10 +9,10 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    ModelTested,
     SessionEnded,
     SessionStarted,
     Status,
-    ModelTested,
     TrialEnded,
     TrialStarted,
 )

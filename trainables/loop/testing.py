@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainables.data import node_cache
 from trainables.data.chunks import split
 from trainables.loop.trial import Trial
 from trainables.recipe import features
@@ -24,6 +25,6 @@ def of_trial(trainable: Any) -> dict[str, float] | None:
     if data is None:
         return None
     with trial.placement.strategy.scope(), trial.hp.recording(trial.structure.reads):
-        held_out = split(data, trial.placement.strategy, "test data")
+        held_out = split(node_cache.written(data), trial.placement.strategy, "test data")
         size, seed = trial.validation_batch_size, trial.assignment.seed
         return trial.program.evaluate(held_out, batch_size=size, seed=seed, epoch=trial.epoch)
