@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sweep.analysis.confirmation import Confirmation, Confirmed
+from sweep.analysis.race import BROKEN
 
 
 def sentences(found: Confirmation, named: str) -> list[str]:
@@ -21,6 +22,8 @@ def _against_baseline(found: Confirmation) -> str:
         return "The baseline has no fresh seeds yet."
     if baseline is best:
         others = [row for row in found.rows if row is not best and row.difference is not None]
+        if not others:
+            return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
         near = min(others, key=lambda row: abs(row.difference or 0.0), default=None)
         behind = f": the nearest is {_gap(near)} behind" if near else ""
         return f"Nothing that the search found beats the baseline{behind}."
@@ -37,8 +40,15 @@ def _standing(found: Confirmation, named: str) -> str:
     why = f" ({found.over})" if found.over else ""
     if not left:
         return f"No finalist is left{why}."
+    broken = sum(row.reason == BROKEN for row in found.rows)
+    if broken:
+        named_so = f"{broken} finalist{'s' * (broken > 1)} did not complete with a fresh seed"
+        why = f"{why}; {named_so}"
+    told = len(found.rows) - 1 - broken
+    if found.decided and told:
+        return f"Best is {named}, told apart from {told} other finalist{'s' * (told > 1)}{why}."
     if found.decided:
-        return f"Best is {named}, told apart from all other {len(found.rows) - 1} finalists."
+        return f"Left is {named}{why}."
     many = f"{len(left)} of {len(found.rows)} finalists could be the best"
     going = "" if found.over else ", and the race goes on"
     return f"First is {named}, but {many}{why}{going}."

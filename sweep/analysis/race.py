@@ -7,7 +7,7 @@ finalist is chosen by is not what it is judged by: only fresh seeds count in the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
@@ -16,6 +16,7 @@ from sweep.events import Params, Role, Status
 from sweep.statistics import racing
 
 ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
+BROKEN = "did not complete with a fresh seed"
 AFFORDED = 3  # seeds for each finalist that the budget must allow, or there are fewer finalists
 
 Key: TypeAlias = str
@@ -94,32 +95,46 @@ def run(runs: Iterable[Run], rules: Rules) -> Race:
         if rules.share is None
         else rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
     )
-    racers = finalists(runs, rules, allowed)
-    if len(racers) < 2:
-        what = "no configuration" if not racers else "a single configuration"
-        return Race(racers=tuple(racers), over=f"{what} completed: nothing to tell apart", allowed=allowed)
     scores, begun = _scores(runs, rules)
-    return _raced(racers, scores, begun, rules, allowed)
+    failed = [name for name, losses in scores.items() if any(map(math.isnan, losses.values()))][: rules.finalists]
+    found = candidates(runs, rules)
+    racers = finalists(found, rules, allowed, failed)  # others take the places of those that failed
+    broken = [replace(racer, out=BROKEN) for racer, _ in found if racer.key in failed]
+    if len(racers) < 2:
+        what = "no configuration is" if not racers else "a single configuration is"
+        return Race(racers=(*racers, *broken), over=f"{what} left to race: nothing to tell apart", allowed=allowed)
+    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and key(one.params) in failed)
+    raced = _raced(racers, scores, begun, rules, allowed - lost)
+    return replace(raced, racers=(*raced.racers, *broken), epochs=raced.epochs + lost, allowed=allowed)
 
 
-def finalists(runs: Sequence[Run], rules: Rules, allowed: float) -> list[Racer]:
-    """The best configurations of the search that completed, and the baseline.
+Candidates: TypeAlias = list[tuple[Racer, list[float]]]
+"""Configurations that completed, the best first, each with its losses by repeat of the search."""
 
-    Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
-    seeds, there are fewer.
-    """
+
+def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
+    """All configurations of which every repeat of the search completed."""
     groups: dict[Key, list[Run]] = {}
     for one in runs:
         if one.role is not Role.CONFIRM:
             groups.setdefault(key(one.params), []).append(one)
-    base = {key(one.params) for one in runs if one.role is Role.BASELINE}
-    found: list[tuple[Racer, list[float]]] = []
+    found: Candidates = []
     for name, group in groups.items():
         means = _repeats(group, rules)
         if means is not None:
             epochs = max(one.epochs for one in group) * (rules.folds or 1)
-            found.append((Racer(name, group[0].params, name in base, fmean(means), (), epochs), means))
-    found.sort(key=lambda one: one[0].selected)
+            own = any(one.role is Role.BASELINE for one in group)
+            found.append((Racer(name, group[0].params, own, fmean(means), (), epochs), means))
+    return sorted(found, key=lambda one: one[0].selected)
+
+
+def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
+    """The best configurations of the search, and the baseline.
+
+    Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
+    seeds, there are fewer.
+    """
+    found = [one for one in found if one[0].key not in without]
     others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
     baseline = [racer for racer, _ in found if racer.is_baseline]
     count = min(rules.finalists, len(others))
@@ -144,7 +159,7 @@ def _counts(one: Run) -> bool:
     return one.status is Status.COMPLETED and math.isfinite(one.loss)
 
 
-def _not_told(found: list[tuple[Racer, list[float]]]) -> list[tuple[Racer, list[float]]]:
+def _not_told(found: Candidates) -> Candidates:
     """Those that the repeats of the search do not tell from the best of them."""
     if len(found) < 2 or len(found[0][1]) < racing.FIRST:
         return found
@@ -192,7 +207,7 @@ def _raced(
             break
         spent += cost
         fallen = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
-        out = [replace(racer, out=f"did not complete with fresh seed {repeat}") for racer in fallen] + out
+        out = [replace(racer, out=BROKEN) for racer in fallen] + out
         left = [
             replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in fallen
         ]

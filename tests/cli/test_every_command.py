@@ -170,7 +170,7 @@ OTHERS = (
     ),
     Row(
         "confirm one --inline --seeds 2 --finalists 2 --budget none -v --results results",
-        out="(?s)told apart from all other 1 finalists.*was 0.5000 in the search and is 0.5000 with fresh seeds",
+        out="(?s)told apart from 1 other finalist.*was 0.5000 in the search and is 0.5000 with fresh seeds",
     ),
     Row("confirm one --inline -q --budget 900% --no-reuse --max-concurrent 1", out=r"worse +2 +1.500"),
     Row("confirm one --inline --budget 200% --tensorboard", out="--logdir results/one/tensorboard"),
@@ -178,7 +178,7 @@ OTHERS = (
     Row("confirm one --seeds 1", 2, err="not in the range"),
     Row("confirm two --inline", 2, err="confirm: needs a single metric"),
     Row("confirm failed --inline", 1, err="no trial completed"),
-    Row("confirm sure --inline", out="(?s)beats the baseline by 2 .*told apart from all other 3 finalists"),
+    Row("confirm sure --inline", out="(?s)beats the baseline by 2 .*told apart from 3 other finalists"),
     Row("confirm running --inline", 2, err="is being run by process"),
     Row("confirm nowhere", 2, err="no such sweep"),
     Row("confirm one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
