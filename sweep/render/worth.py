@@ -18,10 +18,11 @@ def lines(worths: Sequence[Worth]) -> Iterator[str]:
     common = min((one.budgets[-1] for one in epochs), default=0.0)
     for one in worths:
         if one.budgets and one.budgets[0].unit == "epochs":
-            yield f"{one.sweep}: {_spent(one, one.budgets[0], common if len(worths) > 1 else common / 2)}"
+            yield f"{one.sweep}: {_spent(one, one.budgets[0], common / 2)}"
         if one.control is not None:
             control = one.control
-            which = "the best" if control.rank == 1 else f"rank {control.rank}, {control.behind:.2g} behind"
+            behind = f"{control.behind:.2g} behind" if control.behind else "with the same score"
+            which = "the best" if control.rank == 1 else f"rank {control.rank}, {behind}"
             yield (
                 f"{one.sweep}: the first after epoch 1 came out as {which}, for {control.epochs} of "
                 f"{control.of_epochs} epochs"
@@ -42,11 +43,13 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
 
 def _spent(worth: Worth, found: Found, budget: float) -> str:
     at = min(range(len(found.budgets)), key=lambda place: abs(found.budgets[place] - budget))
-    head = f"in random order {found.budgets[at]:.0f} of its {found.budgets[-1]:.0f} epochs find"
+    head = f"{found.budgets[at]:.0f} of {found.budgets[-1]:.0f} epochs found"
     if math.isnan(found.expected[at]):
         return f"{head} nothing"
-    interval = f"({score(found.low[at])} .. {score(found.high[at])} in 95 % of orders)"
-    return f"{head} {worth.metric} {score(found.expected[at])} {interval}, all {score(found.expected[-1])}"
+    own = "nothing" if math.isnan(found.found[at]) else f"{worth.metric} {score(found.found[at])}"
+    spread = f"{score(found.expected[at])} in random order ({score(found.low[at])} .. {score(found.high[at])})"
+    last = next(value for value in reversed(found.found) if not math.isnan(value))
+    return f"{head} {own}, {spread}; all of them {score(last)}"
 
 
 def _rung(rung: Rung) -> str:

@@ -127,7 +127,7 @@ def test_a_selection_in_one_chart_is_one_in_all(opened: Open, tmp_path: Path) ->
     one = opened(written(tmp_path, mixed(), objectives=BOTH))
     one.all_in_view()
     marks = dict(one.page.evaluate("plots.map((plot, at) => [`${at} ${plot.box.id}`, plot.marks])"))
-    assert len(marks) == 13  # curves, history, parallel, 5 slices, contour, Pareto, timeline, 2 x importance
+    assert len(marks) == 14  # curves, history, parallel, 5 slices, contour, Pareto, timeline, budget, 2 x importance
     assert all(count > 0 for count in marks.values()), marks
     blank = one.page.evaluate(
         """plots.filter((plot) => ![...plot.box.querySelectorAll("canvas")].some((canvas) =>
