@@ -196,7 +196,13 @@ class KerasTrainable(Author):
         text = self.preprocessing(trial.hp)
         return exporting.export(trial, self._plain(), text, folder, formats)
 
-    test = testing.of_trial
+    def test(self) -> dict[str, float] | None:
+        """The metrics of the present trial's model on the third part of `data`, which runs again; None without it."""
+        trial, attributes = self._begun(), self._attributes()
+        self._set_attributes(self._bare or {})
+        data = features.test_data(self, trial.hp, trial.placement.devices[0])
+        self._set_attributes(attributes)
+        return testing.evaluated(trial, data)
 
     # ---- how it is done
 

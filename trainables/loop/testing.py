@@ -7,21 +7,10 @@ from typing import Any
 from trainables.data import node_cache
 from trainables.data.chunks import split
 from trainables.loop.trial import Trial
-from trainables.recipe import features
 
 
-def of_trial(trainable: Any) -> dict[str, float] | None:
-    """The metrics of the present trial's model on the third part of `data`, without ``val_``; None where it has two.
-
-    It is a method of `KerasTrainable`, which runs `data` once more. Raises DataError.
-    """
-    trial: Trial = trainable._begun()
-    attributes = trainable._attributes()
-    trainable._set_attributes(trainable._bare or {})
-    try:
-        data = features.test_data(trainable, trial.hp, trial.placement.devices[0])
-    finally:
-        trainable._set_attributes(attributes)
+def evaluated(trial: Trial, data: Any) -> dict[str, float] | None:
+    """The metrics of a trial's model on test data, named without ``val_``; None without such data. Raises DataError."""
     if data is None:
         return None
     with trial.placement.strategy.scope(), trial.hp.recording(trial.structure.reads):
