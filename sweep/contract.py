@@ -27,6 +27,7 @@ __all__ = [
     "Params",
     "Report",
     "Stopped",
+    "Testing",
     "Trainable",
     "Value",
 ]
@@ -117,6 +118,16 @@ class Exporting(Protocol):
         """Write the model into a folder, in each of these formats, and prove that it is the trial's.
 
         Raises `NotExportable` for a format that it does not know, or that does not hold the same model.
+        """
+
+
+class Testing(Protocol):
+    """What a trainable may offer beside `Trainable`: data that nothing is chosen by."""
+
+    def test(self) -> Mapping[str, float] | None:
+        """What the present trial's model reaches on the test data; None without such.
+
+        Called after `begin` and `restore`, once for a trial, when all choices are made.
         """
 
 

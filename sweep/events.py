@@ -30,9 +30,17 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
 
 
+class Role(StrEnum):
+    """What a trial is for."""
+
+    SEARCH = "search"  # the searcher has chosen it
+    BASELINE = "baseline"  # the author's own configuration, beside the search
+    CONFIRM = "confirm"  # a fresh seed for a configuration that could still be the best, after the search
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStarted:
-    """The searcher has chosen a trial; from now on it counts."""
+    """A trial was chosen; from now on it counts."""
 
     trial: int
     trial_id: str
@@ -42,6 +50,8 @@ class TrialStarted:
     time: float  # seconds since 1970, UTC, as everywhere here
     driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
     fold: int | None = None  # of a cross-validation, from 0
+    role: Role = Role.SEARCH
+    index: int | None = None  # its number in the search, where that is not ``trial``; None for other roles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +106,15 @@ class TrialEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTested:
+    """A trial's model was evaluated on the test data, once, after everything was chosen."""
+
+    trial: int
+    metrics: Mapping[str, float]
+    time: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionStarted:
     """A process began to drive the sweep: the first one, or one that resumed it."""
 
@@ -113,4 +132,4 @@ class SessionEnded:
     driven_s: float | None = None  # as of `TrialStarted`
 
 
-Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | SessionStarted | SessionEnded
+Event: TypeAlias = TrialStarted | EpochReported | TrialEnded | ModelTested | SessionStarted | SessionEnded

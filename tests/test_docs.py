@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,7 +53,7 @@ PAGES = sorted([ROOT / "README.md", ROOT / "results" / "README.md", *(ROOT / "do
 def _command_lines(page: Path) -> Iterator[list[str]]:
     """What stands behind ``python -m sweep`` in code, without the brackets of what may be left out."""
     for line in re.findall(r"python -m sweep ([^`\n#;]*)", page.read_text()):
-        yield re.sub(r"[\[\]]|\.\.\.", "", line).split()
+        yield shlex.split(re.sub(r"[\[\]]|\.\.\.", "", line))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: f"{path.parent.name}/{path.name}")

@@ -20,6 +20,7 @@ SMALL = {
     "asha": ["epochs=2", "run_cap=3"],
     "budget": ["budget.epochs=2"],
     "conditions": ["run_cap=3"],
+    "confirm": ["run_cap=2", "confirm.seeds=2", "confirm.finalists=2"],
     "epochs": ["parameters.epochs.values=[1, 2]", "parameters.warmup_epochs.value=0"],
     "folds": ["folds=3", "run_cap=1"],
     "gpus": ["resources.gpus=0", "training.strategy=auto"],

@@ -25,7 +25,7 @@ from trainables.devices import precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder
+from trainables.loop import building, rate_finder, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
@@ -230,6 +230,14 @@ class KerasTrainable(Author):
         exporting.check(trial, formats)
         text = self.preprocessing(trial.hp)
         return exporting.export(trial, self._plain(), text, folder, formats)
+
+    def test(self) -> dict[str, float] | None:
+        """The metrics of the present trial's model on the third part of `data`, which runs again; None without it."""
+        trial, attributes = self._begun(), self._attributes()
+        self._set_attributes(self._bare or {})
+        data = features.test_data(self, trial.hp, trial.placement.devices[0])
+        self._set_attributes(attributes)
+        return testing.evaluated(trial, data)
 
     # ---- how it is done
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
-from sweep.analysis import judging
+from sweep.analysis import confirmation, judging, race
+from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
-from sweep.events import Status, Value
+from sweep.events import Role, Status, Value
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
@@ -76,6 +77,7 @@ class Ranking:
     varying: tuple[str, ...]  # the parameters that tell the configurations apart
     rows: tuple[Ranked, ...]
     method: str = ""  # how the verdicts were reached; empty without one
+    confirmed: Confirmation | None = None  # what fresh seeds say, which the order and the verdicts are then by
 
     @property
     def best(self) -> tuple[Ranked, ...]:
@@ -94,21 +96,27 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     A configuration is judged by all of its repeats: the larger the share that completed, the better, and then by
     the worst of them, whatever the others reached. Configurations of which none completed rank by epochs first, for
     a value after fewer epochs is no equal one. Several objectives rank by Pareto front, then by the first. Raises
-    `InputError` if the sweeps' objectives differ.
+    `InputError` if the sweeps' objectives differ. A single sweep that was confirmed ranks by that first, and scores of
+    configurations with fresh seeds are of these alone: they were chosen by the others.
     """
     objectives = same_objectives(sweeps)
     rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
+    confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
+    places = {race.key(one.params): one.place for one in confirmed.rows} if confirmed else {}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
-        return -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
+        place = places.get(race.key(row.params), math.inf) if places else 0
+        return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
     ranked = [replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)]
     ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
+    if confirmed:
+        return _confirmed(ranking, confirmed)
     return _judged(ranking, max((sweep.folds for sweep in sweeps), default=0))
 
 
@@ -137,6 +145,20 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
     return replace(
         ranking, rows=tuple(rows), method=judging.method(judged.values(), folds, several=len(objectives) > 1)
     )
+
+
+def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
+    """The verdicts of the race; on the others there is none."""
+    raced = {race.key(one.params): one for one in found.rows}
+    rows = []
+    for row in ranking.rows:
+        one = raced.get(race.key(row.params))
+        if one is None:
+            rows.append(replace(row, undecided="no finalist"))
+            continue
+        told = replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
+        rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
+    return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
@@ -176,6 +198,8 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     statuses = [trial.status for trial in trials] + [Status.INTERRUPTED] * (sweep.repeats - len(trials))
     best = min((trial.status for trial in trials), key=_ORDER.__getitem__)
     counted = [trial for trial in trials if trial.status is best]
+    fresh = [trial for trial in counted if trial.role is Role.CONFIRM]
+    counted = fresh if fresh and best is Status.COMPLETED else counted
     scores = []
     for metric, goal in objectives:
         values = tuple(judging.by_seed(counted, metric).values())

@@ -15,7 +15,7 @@ from sweep.analysis import remaining
 from sweep.analysis.curve import Curve
 from sweep.analysis.outline import Outline
 from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Role, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 
 RATE_S = 10  # over which epochs are counted for their rate
 RECENT = 256  # epochs, and trials, of which times are averaged
@@ -41,6 +41,7 @@ class Standing:
         self.last: float | None = None  # the time of the last event
         self.gpu_s = 0.0  # trained, of one GPU each
         self.measures = False  # whether trials measure what they use
+        self._beside: set[int] = set()  # trials of another role than the search's
         self._earlier_s = 0.0
         self._failed: dict[int, tuple[Open, tuple[Status, str]]] = {}  # which may be tried again
         self._reached: Counter[int] = Counter()
@@ -51,6 +52,11 @@ class Standing:
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
         self._overhead_s: deque[float] = deque(maxlen=RECENT)
         self._at_once: deque[int] = deque(maxlen=32)
+
+    @property
+    def total(self) -> int | None:
+        """Trials, where known: those of the search, and what has begun beside it."""
+        return None if self.outline.total is None else self.outline.total + len(self._beside)
 
     @property
     def finished(self) -> int:
@@ -64,6 +70,8 @@ class Standing:
             case EpochReported():
                 self._hear(event)
             case TrialStarted():
+                if event.role is not Role.SEARCH:
+                    self._beside.add(event.trial)
                 if event.trial not in self.open:
                     self.started += 1
                     of = self.outline.epochs_of(event.params)
@@ -107,7 +115,7 @@ class Standing:
 
     def waiting(self) -> int | None:
         """Trials that have not been started; None where nobody knows."""
-        return None if self.outline.total is None else max(self.outline.total - self.started, 0)
+        return None if self.total is None else max(self.total - self.started, 0)
 
     def left_s(self, now: float, slots: int = 0) -> float | None:
         """About how many seconds are left on ``slots`` workers, by the epochs measured; None where that is not known.
@@ -233,7 +241,7 @@ class Standing:
 
     def _compare(self, ended: Ended) -> None:
         value = ended.value
-        if value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value) or ended.trial in self._beside:
             return
         trials = {ended.trial: value}
         if self.outline.repeats > 1:

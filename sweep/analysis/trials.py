@@ -6,11 +6,11 @@ may have ten thousand."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweep.errors import InputError, Problem
-from sweep.events import Status, Value
+from sweep.events import Role, Status, Value
 from sweep.store.folder import Objectives, ResultsFolder
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class Trial:
     epochs: int
     duration_s: float | None
     checkpoint: str | None
+    role: Role = Role.SEARCH
+    tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
     fold: int | None = None
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
@@ -62,8 +64,10 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     from sweep.store import values
 
     names = read_tables.trials.column_names
-    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in ("param.", "metric.", "best.")}
-    columns = values.columns(read_tables.trials, [*_SINGLE, *groups["param."], *groups["metric."], *groups["best."]])
+    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
+    columns = values.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    for later in ("role", "fold"):  # columns that tables of an earlier release may lack
+        columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
@@ -110,13 +114,16 @@ def _times(info: Mapping[str, object]) -> tuple[int, int]:
 _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
+    "role",
 )
-_FIELDS = (*_SINGLE, "params", "metrics", "best")
+_GROUPS = ("param.", "metric.", "best.", "test.")
+_FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")
 
 
 def _trial(row: Sequence[object]) -> Trial:
     known = dict(zip(_FIELDS, row, strict=True))
     known["status"] = Status(str(known["status"]))
+    known["role"] = Role(str(known["role"] or Role.SEARCH))
     return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from sweep.analysis import luck
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.errors import printable
-from sweep.events import Value
+from sweep.events import Role, Value
 from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
 
 NAMED = 8  # parameters of a configuration that are written out
@@ -23,8 +24,35 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
     if not ranking.best:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
+    if ranking.confirmed is not None:
+        return begin + " ".join(luck.sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
+    begin += _beside_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
+
+
+def _beside_baseline(ranking: Ranking) -> str:
+    """How the best configuration stands to the author's own, where that was trained; empty where it was not."""
+    own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
+    if own is None or len(ranking.objectives) > 1:
+        return ""
+    best = ranking.best[0]
+    if best is own:
+        return "Nothing beats the baseline. "
+    if not own.scores or not own.completed:
+        return "The baseline has not completed. "
+    gap = abs(best.scores[0].mean - own.scores[0].mean)
+    if own.difference is not None:
+        gap = abs(own.difference)
+    told = f"{gap:.2g}"
+    if own.difference_low is not None and own.difference_high is not None:
+        ends = (own.difference_low, own.difference_high)
+        low, high = sorted(-end if (own.difference or 0.0) < 0 else end for end in ends)
+        told += f" ({low:.2g} to {high:.2g})"
+    if own.verdict is Verdict.WORSE:
+        return f"The best configuration beats the baseline by {told}. "
+    why = "may be luck" if own.verdict is Verdict.TIES else "nothing tells from luck yet; python -m sweep confirm would"
+    return f"The best configuration does not beat the baseline: it is ahead by {told}, which {why}. "
 
 
 def words(row: Ranked, ranking: Ranking) -> str:

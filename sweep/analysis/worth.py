@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sweep.analysis.ranking import Ranked, Ranking
-from sweep.events import Status
+from sweep.events import Role, Status
 from sweep.statistics.orderings import Correlation, correlation, course
 
 if TYPE_CHECKING:
@@ -67,12 +67,14 @@ class Worth:
 
 def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
     """The worth of one sweep of a ranking; None with fewer than three completed configurations, or no objective."""
-    rows = [row for row in ranking.rows if row.sweep == sweep]
+    rows = [one for row in ranking.rows if row.sweep == sweep and (one := _searched(row)) is not None]
     done = [row for row in rows if row.completed and row.scores]
     if len(done) < LEAST or not ranking.objectives:
         return None
     metric, goal = ranking.objectives[0]
     maximize = goal == "maximize"
+    if ranking.confirmed is not None:  # its order is not that of the search
+        done = sorted(done, key=lambda row: -row.scores[0].mean if maximize else row.scores[0].mean)
     epochs = looked_at(max(row.epochs for row in done))
     curves, seconds = _curves(read, metric, {1, *epochs})
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
@@ -90,6 +92,17 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
     means = {row.rank: _mean_curve(row, curves) for row in rows}
     rungs = tuple(_rung(epoch, rows, done, means, maximize=maximize) for epoch in epochs)
     return Worth(sweep, metric, goal, tuple(budgets), _control(rows, done, means, maximize=maximize), rungs)
+
+
+def _searched(row: Ranked) -> Ranked | None:
+    """A configuration as the search left it, without fresh seeds; None for one that was beside it."""
+    trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
+    if not trials or len(trials) == len(row.trials) or not row.scores:
+        return row if trials else None
+    metric = row.scores[0].metric
+    values = [trial.metrics[metric] for trial in trials if trial.status is Status.COMPLETED and metric in trial.metrics]
+    scores = (replace(row.scores[0], mean=fmean(values)),) if values else ()
+    return replace(row, trials=trials, scores=scores)
 
 
 def looked_at(last: int) -> list[int]:

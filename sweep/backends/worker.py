@@ -72,6 +72,7 @@ class Order:
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
     to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
+    whole: bool = False  # it trains all its epochs, whatever the sweep's target
     known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
 
     def __repr__(self) -> str:
@@ -173,7 +174,7 @@ class Worker:
         if failed:
             self._trainable = None
             facts = Facts(accumulate=trial.accumulate if trial.accumulate > 1 else None)
-        early = status is Status.COMPLETED and trial.done < trial.epochs and self._reached(epochs) is not None
+        early = status is Status.COMPLETED and trial.done < trial.epochs and self._reached(trial, epochs) is not None
         end = TrialEnded(
             trial=trial.number,
             status=status,
@@ -251,7 +252,9 @@ class Worker:
         if not trial.done:
             raise RuntimeError("the trainable returned without having reported an epoch")
         if self._done(trial, epochs):
-            return self._complete(trial, epochs, "" if trial.done >= trial.epochs else self._reached(epochs) or "")
+            return self._complete(
+                trial, epochs, "" if trial.done >= trial.epochs else self._reached(trial, epochs) or ""
+            )
         if not trial.paused:
             why = f": {told}" if told else ""
             return self._complete(trial, epochs, f"the trainable stopped after epoch {trial.done}{why}")
@@ -326,9 +329,11 @@ class Worker:
 
     def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
         """Whether a trial has all its epochs, or needs no more."""
-        return trial.done >= trial.epochs or self._reached(epochs) is not None
+        return trial.done >= trial.epochs or self._reached(trial, epochs) is not None
 
-    def _reached(self, epochs: list[EpochReported]) -> str | None:
+    def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
+        if trial.order.whole:
+            return None
         objective = Objective(self._job.objective, "maximize" if self._job.maximize else "minimize")
         return objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 

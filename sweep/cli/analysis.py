@@ -40,6 +40,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from rich.console import Console
 
     from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
+    from sweep.render.confirmations import show_finalists
     from sweep.render.costs import lines
     from sweep.render.documents import document
     from sweep.render.tables import answered, ranking_grid, show
@@ -64,6 +65,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         )
         return
     show(ranking_grid(ranked, limit), Console())
+    show_finalists(ranked, Console())
     for folder, one in read:
         for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)

@@ -8,11 +8,13 @@ import click
 
 from sweep.cli import (
     analysis,
+    confirming,
     dashboard,
     doctor,
     exporting,
     planning,
     repairing,
+    replaying,
     reporting,
     running,
     status,
@@ -62,6 +64,8 @@ for _command in (
     analysis.compare,
     winner.best,
     winner.retrain,
+    confirming.confirm,
+    replaying.replay,
     reporting.report,
     dashboard.dashboard,
     exporting.export,

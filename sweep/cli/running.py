@@ -158,12 +158,14 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     from rich.console import Console
 
     from sweep.analysis import ranking, trials, verdict
+    from sweep.render.confirmations import show_finalists
     from sweep.render.tables import answered, ranking_grid, show
 
     folder, console = outcome.folder, Console()
     ranked = ranking.rank([trials.read(folder)])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
+    show_finalists(ranked, console)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
     if (folder.path / "tensorboard").is_dir():
         lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")

@@ -38,7 +38,8 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     folder, spec = reopened.folder, reopened.spec
     found = listing.listed(folder)
     configurations = spec.trials()
-    total = None if configurations is None else configurations * spec.trials_each
+    total = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
+    total = None if total is None else max(total, sum(found.trials.values()))  # fresh seeds come on top
     written = folder.log.stat().st_mtime if folder.log.exists() else None
     if as_json:
         click.echo(document({**dataclasses.asdict(found), "total": total, "written": written}))

@@ -18,7 +18,7 @@ from typing import IO
 
 from sweep.analysis import studies
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.export import extras
 from sweep.space.domains import Constant, Domain
 from sweep.store import log
@@ -155,7 +155,8 @@ class EventFiles:
                 if not self._trials:
                     self._seen, self._started = event.params, event.time
                 self._trials[event.trial] = _Written()
-                group = f"{event.trial // self._repeats:05d}"
+                place = event.trial if event.index is None else event.index
+                group = f"{place // self._repeats:05d}" if event.role is Role.SEARCH else event.role.value
                 self._add(event.trial, self._events.begin(event, self._hparams, group))
             case EpochReported():
                 one = self._known(event.trial)

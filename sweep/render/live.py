@@ -158,7 +158,7 @@ class LiveView:
             self._tell("further failures like this are counted below", "dim")
 
     def _line(self, ended: Ended) -> str:
-        total, best, done = self._outline.total, self._standing.best, self._standing.finished
+        total, best, done = self._standing.total, self._standing.best, self._standing.finished
         after = "" if ended.status is Status.COMPLETED else f" after {count_of_epochs(ended.epochs)}"
         took = f" in {duration(ended.took_s)}"
         told = "" if ended.value is None else f"{self._outline.metric} {score(ended.value)}"

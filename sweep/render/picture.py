@@ -70,7 +70,7 @@ def _title(standing: Standing, state: str) -> list[list[_Part]]:
 
 
 def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
-    total, done = standing.outline.total, standing.finished
+    total, done = standing.total, standing.finished
     elapsed = duration(standing.active_s(now))
     left_s = standing.left_s(now) if running else None
     times = [elapsed, *([] if left_s is None else [f"about {_roughly(left_s)} left"])]
@@ -123,7 +123,7 @@ def _rungs(standing: Standing) -> list[_Part]:
     told = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in shown]
     survivors = standing.survivors()
     if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
-        told.insert(0, f"about {survivors:.0f} of {standing.outline.total} train to the end")
+        told.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
     return [(one, "") for one in told]
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from sweep.events import Value
-from sweep.render.figures import duration, score, setting
+from sweep.render.figures import duration, score, setting, settings
 from sweep.render.tables import configurations_grid, show
 from sweep.runner.histograms import Bin, Histogram
 from sweep.runner.planning import Plan
@@ -17,6 +17,7 @@ from sweep.runner.pricing import Rung
 from sweep.runner.telling import Telling
 from sweep.space.conditioning import DRAWS
 from sweep.spec import Spec
+from sweep.statistics.racing import FIRST
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MANY_RUNGS = 8
@@ -40,6 +41,8 @@ def show_plan(plan: Plan, target: Console) -> None:
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
         "takes": _hours(plan),
+        "baseline": _baseline(plan),
+        "confirms": _confirms(plan),
         "tells": _tells(plan.telling),
         "held out": _held_out(plan.telling),
     }
@@ -67,6 +70,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
         "resources": {"cpus": plan.devices.cpus, "gpus": plan.devices.gpus, "simulated": plan.devices.simulated},
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
         "expected": {"trials": plan.price.trials, "epochs": plan.price.epochs, "hours": plan.price.hours},
+        "confirm": None if plan.confirming is None else asdict(plan.confirming),
         "timing": None if timing is None else asdict(timing),
         "telling": asdict(plan.telling),
         "sample": [dict(params) for params in plan.sample],
@@ -141,6 +145,30 @@ def _hours(plan: Plan) -> str:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
     measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
     return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
+
+
+def _baseline(plan: Plan) -> str:
+    spec = plan.spec
+    if spec.baseline is None:
+        return ""
+    times = f"{spec.baseline_trials} trial{'s' * (spec.baseline_trials > 1)} of its own"
+    return f"{settings(spec.baseline, spec.baseline)}: {times}"
+
+
+def _confirms(plan: Plan) -> str:
+    """What fresh seeds for the finalists take at most."""
+    found, confirm = plan.confirming, plan.spec.confirm
+    if found is None or confirm is None:
+        return ""
+    if found.seeds < FIRST:
+        return (
+            f"nothing: {confirm.budget} of the search allows {found.seeds} fresh seeds for {found.finalists} finalists"
+        )
+    bound = f", for {confirm.budget} of the search allows no more" if found.seeds < confirm.seeds else ""
+    timed = plan.timing and plan.timing.trial_s * found.trials + plan.timing.epoch_s * found.epochs
+    takes = f", about {duration(timed / max(plan.concurrent or 1, 1))}" if timed else ""
+    finalists = f"{found.finalists} finalists, {found.seeds} fresh seeds each{bound}"
+    return f"at most {found.trials} trials and {found.epochs} epochs more{takes}: {finalists}"
 
 
 def _tells(one: Telling) -> str:

@@ -27,6 +27,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
+from sweep.runner.beside import Beside
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
 from sweep.runner.open_trial import OpenTrial
@@ -63,6 +64,7 @@ class Coordinator:
         self._log = log
         self._listen = listen
         self._memo = memo
+        self._beside = Beside(spec, self._terms)
         self._limits = Limits(spec, devices.gpus)
         self._watch = Watch(spec.resources, clock)
         self._open: dict[int, OpenTrial] = {}
@@ -76,6 +78,7 @@ class Coordinator:
         self._upcoming = Upcoming(searcher, self._limits.cap)
         self._is_open = False  # all of the log has been replayed
         self._all_started = False  # the searcher has no more, or the cap is reached
+        self._confirming = False  # the search has ended, and nothing that ends it counts any more
         self.completed = 0
         self.stopping: str | None = None
         self.error: TrainableError | None = None
@@ -90,13 +93,21 @@ class Coordinator:
         return self._upcoming.exhausted  # whether the searcher had no more trials, before any cap
 
     @property
+    def confirmed(self) -> str:
+        """How the fresh seeds of finalists came to an end; empty where they did not."""
+        return self._beside.race().over if self._confirming else ""
+
+    @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)
 
-    def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False) -> int:
-        """Start a session; with the events of the log so far, one that resumes; the number of trials tried again."""
-        resumed = False
+    def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False, confirming: bool = False) -> int:
+        """Start a session; with the events of the log so far, one that resumes; the number of trials tried again.
+
+        One that is ``confirming`` leaves the search as it is.
+        """
+        resumed, self._confirming = False, confirming
         for event in events:
             resumed = True
             self._learn(event)
@@ -105,7 +116,7 @@ class Coordinator:
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
         self._emit([replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed])
-        self._again.extend(sorted(self._open))
+        self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
@@ -135,8 +146,7 @@ class Coordinator:
         if self._watch.is_due():
             self.on_tick()
             self._limits.drive(self._watch.session_s, self._watch.under_way_s)
-            if self._limits.reached:
-                self.stop(self._limits.reached)
+            self._check_limits()
             for trial, reason in self._watch.overdue():
                 self._dismiss(self._open[trial], Status.FAILED, reason)
         doomed, self._doomed = self._doomed, []
@@ -216,7 +226,8 @@ class Coordinator:
 
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
-        finished = not self.stopping and not self._open and self._all_started
+        there = [trial for trial in self._open if self._beside.has(trial) or not self._confirming]
+        finished = not self.stopping and not there and self._all_started
         reason = "finished" if finished else self.stopping or "the backend gave up"
         open_ends = [
             trial.end(Status.INTERRUPTED, reason, Facts()) for trial in self._open.values() if not trial.interrupted
@@ -245,12 +256,17 @@ class Coordinator:
 
     def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
-        chosen = self._upcoming.choose(worker)
-        self._all_started = chosen is None
-        if chosen is None:
-            return None
-        number, params = chosen
-        return self._open[number] if self._emit([self._terms.start(number, params)]) else None
+        started = self._beside.baseline() or self._searched(worker)
+        self._all_started = started is None
+        searching = not self._confirming and any(not self._beside.has(trial) for trial in self._open)
+        if started is None and self._spec.confirm and not searching:
+            self._confirming = True
+            started = self._beside.confirmation()
+        return self._open[started.trial] if started and self._emit([started]) else None
+
+    def _searched(self, worker: str) -> TrialStarted | None:
+        chosen = None if self._confirming else self._upcoming.choose(worker)
+        return None if chosen is None else self._beside.searched(*chosen)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
@@ -296,9 +312,12 @@ class Coordinator:
         for event in events:
             self._learn(event)
             self._listen(event)
-        if self._limits.reached:
-            self.stop(self._limits.reached)
+        self._check_limits()
         return True
+
+    def _check_limits(self) -> None:
+        if not self._confirming and self._limits.reached:
+            self.stop(self._limits.reached)
 
     def _fail(self, fault: str) -> None:
         self.fault = self.fault or fault
@@ -309,20 +328,24 @@ class Coordinator:
         if isinstance(event, TrialEnded) and event.again and event.trial in self._failed:
             self._reopened.add(event.trial)
             self._open[event.trial] = replace(self._failed.pop(event.trial), decisions=(), restarts=0, retries=-1)
-        verdict = None
-        if isinstance(event, SessionStarted | SessionEnded) or event.trial not in self._reopened:
-            self._searcher.observe(event)
-            verdict = self._scheduler.observe(event)
-        self._limits.observe(event)
+        verdict, heard = None, self._beside.observe(event)
+        if heard and (isinstance(event, SessionStarted | SessionEnded) or event.trial not in self._reopened):
+            self._searcher.observe(heard)
+            verdict = self._scheduler.observe(heard)
+        if heard:
+            self._limits.observe(event)
         match event:
             case TrialStarted():
-                self._upcoming.started(event.trial)
-                epochs = self._spec.trial_epochs(event.params)
-                self._open[event.trial] = OpenTrial(event, epochs, self._scheduler.decision_epochs(epochs))
+                epochs, decisions = self._spec.trial_epochs(event.params), tuple[int, ...]()
+                if isinstance(heard, TrialStarted):
+                    self._upcoming.started(heard.trial)
+                    decisions = self._scheduler.decision_epochs(epochs)
+                self._open[event.trial] = OpenTrial(event, epochs, decisions)
             case EpochReported():
                 trial = self._open[event.trial]
                 trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged, trial.reached = self._terms.divergence(event), self._terms.reached(event)
+                trial.diverged = self._terms.divergence(event)
+                trial.reached = None if heard is None else self._terms.reached(event)
                 trial.interrupted, trial.facts = False, Facts()
                 if not self._is_open:
                     self._watch.recall(event.trial, event.time_s)

@@ -52,6 +52,7 @@ class Plan:
     looked_at: str  # the configurations of the histograms
     timing: pricing.Timing | None
     price: pricing.Price
+    confirming: pricing.Confirming | None  # beside that
     allowed: float | None  # the share of random points that meet the constraints; None without any
     choosing_s: float  # what it took to choose each of the sample
     telling: Telling
@@ -125,7 +126,7 @@ def plan(
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
-    trials = None if configurations is None else configurations * spec.trials_each
+    trials = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
     searcher = choosing.searcher(spec, folders)
     learn(searcher)
     began = time.monotonic()
@@ -143,6 +144,7 @@ def plan(
         course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = timing(first)
+    priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
     return Plan(
         spec=spec,
         devices=share,
@@ -155,7 +157,8 @@ def plan(
         histograms=histograms(spec.space, seen),
         looked_at=looked_at,
         timing=measured,
-        price=pricing.price(spec, priced, pruned, measured, max(concurrent, 1)),
+        price=priced_at,
+        confirming=pricing.confirming(spec, configurations, priced_at.epochs, max(lengths)),
         allowed=allowed,
         choosing_s=choosing_s,
         telling=telling(spec, configurations, known),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from sweep.analysis import race
 from sweep.contract import Assignment, Devices, Fold, Trainable
 from sweep.errors import StoreError, TrainableError
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
@@ -54,6 +55,16 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirming:
+    """What fresh seeds for the finalists take at most; it is less where some are told apart early."""
+
+    finalists: int  # with the baseline
+    seeds: int  # that the budget allows for all of them
+    trials: int
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
 class Course:
     """How a sweep is expected to go under its rule."""
 
@@ -78,6 +89,20 @@ def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
         trained += _rehearse(rule, epochs, tried, numbers, reached)
     scale = trials / tried / rehearsals
     return Course(tuple(Rung(epoch, count * scale) for epoch, count in reached.items()), trained * scale)
+
+
+def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
+    """What `confirm:` asks for, after a search of so many ``epochs``; None where nothing is asked for."""
+    if spec.confirm is None:
+        return None
+    share, each = spec.confirm.share(), longest * (spec.folds or 1)
+    own = int(spec.baseline is not None)
+    racers = min(spec.confirm.finalists, configurations or spec.confirm.finalists) + own
+    allowed = math.inf if share is None or epochs is None else share * epochs
+    while racers > 2 and race.AFFORDED * racers * each > allowed:
+        racers -= 1
+    seeds = spec.confirm.seeds if math.isinf(allowed) else min(spec.confirm.seeds, int(allowed // (racers * each)))
+    return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
 
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:

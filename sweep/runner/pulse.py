@@ -37,7 +37,7 @@ class Pulse:
         left_s = standing.left_s(now)
         return Vitals(
             trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},
-            total=standing.outline.total,
+            total=standing.total,
             epochs=standing.epochs,
             epochs_per_s=standing.epochs_per_s(now),
             metric=standing.outline.metric,

@@ -132,10 +132,11 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     )
 
 
-def begin(kept: Kept, given: object = None) -> Restored:
+def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) -> Restored:
     """Import the trainable of a trial, let it begin that, and restore its checkpoint. Raises `InputError`.
 
-    ``given`` is its class or function itself, where no module has it.
+    ``given`` is its class or function itself, where no module has it; ``trainable`` one that has begun a trial of
+    the same sweep, and begins this one with what it holds.
     """
     sweep, notes = kept.sweep, []
     if given is None:
@@ -155,7 +156,7 @@ def begin(kept: Kept, given: object = None) -> Restored:
     assignment, note = _assignment(kept)
     notes += [note] if note else []
     try:
-        trainable = kind()
+        trainable = trainable or kind()
         trainable.begin(assignment)
         done = trainable.restore(kept.checkpoint)
         if done != kept.epoch:

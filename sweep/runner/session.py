@@ -9,7 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +21,7 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, describing, interruption, noise, planning, stopping, warm_start
+from sweep.runner import choosing, describing, interruption, noise, planning, stopping, testing, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.memo import Memo
 from sweep.runner.pulse import Pulse
@@ -47,6 +47,7 @@ class Options:
     inline: bool = False
     memo: bool = True
     retry_failed: bool = False  # in a sweep that is resumed
+    confirming: bool = False  # the search has ended: fresh seeds alone
     profile: bool = False
     beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
     embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
@@ -109,7 +110,7 @@ def run(
     }
     folder = ResultsFolder.create(results, spec.name, text, info)
     try:
-        return _drive(spec, source, folder, folders, options, view, given)
+        return _driven(spec, source, folder, folders, options, view, given)
     except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
         if not folder.log.exists():  # nothing was trained: the name is free again
             shutil.rmtree(folder.path)
@@ -125,10 +126,31 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     try:
-        return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
+        return _driven(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
+
+
+def _driven(
+    spec: Spec,
+    source: Source,
+    folder: ResultsFolder,
+    folders: Sequence[Path],
+    options: Options,
+    view: Callable[[ResultsFolder, TextIO], View],
+    given: object,
+) -> Outcome:
+    """A session, one more for the fresh seeds where a limit has ended the search, and the test of who is left."""
+    outcome = _drive(spec, source, folder, folders, options, view, given)
+    if spec.confirm is None or outcome.interrupted:
+        return outcome
+    if outcome.stopped and not options.confirming:
+        confirmed = _drive(spec, source, folder, folders, replace(options, confirming=True), view, given)
+        outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
+    if not outcome.interrupted:
+        testing.evaluate(folder, spec, given)
+    return outcome
 
 
 def _drive(
@@ -267,7 +289,7 @@ def _session(
             for follower in (TableWriter, *options.beside):
                 followers.enter_context(follower(folder))
             with interruption.handled(first, second):
-                again = coordinator.open(history, retry_failed=options.retry_failed)
+                again = coordinator.open(history, retry_failed=options.retry_failed, confirming=options.confirming)
                 if options.retry_failed:
                     view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 del history
@@ -287,6 +309,8 @@ def _session(
         view.say(f"{count} {'trial' if count == 1 else 'trials'} {told.format(name)}")
     if coordinator.exhausted and spec.method != "grid" and not spec.space.finite():
         view.say("no other configuration was found that meets the constraints: the space is exhausted")
+    if spec.confirm and coordinator.confirmed:
+        view.say(f"confirm: {coordinator.confirmed}")
     fault = coordinator.fault or full
     return Outcome(folder, coordinator.completed, coordinator.stopping, interrupted or fault is not None, fault)
 

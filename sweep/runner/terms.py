@@ -10,7 +10,7 @@ from dataclasses import replace
 from sweep.backends.worker import Order
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
-from sweep.events import EpochReported, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.spec import Spec
 
 
@@ -35,11 +35,19 @@ class Terms:
             maximize=self._objective.goal == "maximize",
             fold=fold(self._spec, started),
         )
-        return Order(assignment, decisions, to_beat, known_data)
+        if started.role is not Role.SEARCH:
+            return Order(assignment, whole=True, known_data=known_data)
+        return Order(assignment, decisions, to_beat, known_data=known_data)
 
-    def start(self, number: int, params: Params) -> TrialStarted:
-        """A trial that begins now."""
-        repeat, fold = divmod(number % self._spec.trials_each, self._spec.folds or 1)
+    def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
+        """A trial that begins now.
+
+        ``place`` counts the trials of a search, or those of a configuration where it has another role; ``number`` is
+        the same unless given.
+        """
+        number = place if number is None else number
+        each = place % self._spec.trials_each if role is Role.SEARCH else place
+        repeat, fold = divmod(each, self._spec.folds or 1)
         return TrialStarted(
             trial=number,
             trial_id=f"{self._spec.name}-{number:05d}",
@@ -48,6 +56,8 @@ class Terms:
             repeat=repeat,
             fold=fold if self._spec.folds else None,
             time=time.time(),
+            role=role,
+            index=place if role is Role.SEARCH and place != number else None,
         )
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:

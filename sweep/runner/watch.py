@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from sweep.events import Event, SessionEnded, SessionStarted
+from sweep.events import Event, ModelTested, SessionEnded, SessionStarted
 from sweep.spec.blocks import Resources
 
 STAMP_S = 10.0  # at most so much of a killed session's time is not in the log
@@ -68,7 +68,7 @@ class Watch:
         """Events for the log, which is told this session's time now and then: a resumed sweep's budget counts on."""
         now, last = self.session_s, events[-1]
         due = self._stamped_s is None or now - self._stamped_s >= STAMP_S or isinstance(last, SessionEnded)
-        if isinstance(last, SessionStarted) or not due:
+        if isinstance(last, SessionStarted | ModelTested) or not due:
             return events
         self._stamped_s = now
         return [*events[:-1], replace(last, driven_s=round(now, 3))]

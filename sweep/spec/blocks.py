@@ -27,6 +27,19 @@ Count: TypeAlias = Annotated[int, Field(ge=1)]
 Amount: TypeAlias = Annotated[float, Field(gt=0)]
 
 
+def _some_share(text: str) -> str:
+    if not float(text.rstrip("% ")):
+        raise ValueError("a share above 0%")
+    return text
+
+
+Share: TypeAlias = Annotated[
+    str,
+    Field(pattern=r"^[0-9]{1,6}(\.[0-9]{1,6})? ?%$", json_schema_extra={"expected": "a share such as 20%"}),
+    AfterValidator(_some_share),
+]
+
+
 def _share_or_whole(gpus: float) -> float:
     if gpus > 1 and gpus != int(gpus):
         raise ValueError("a whole number of GPUs, or a share of one below 1")
@@ -121,3 +134,19 @@ class Checkpoint(Block):
         10.0,
         description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never.",
     )
+
+
+class Confirm(Block):
+    """Further seeds for the configurations that could still be the best, once the search has ended."""
+
+    seeds: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Fresh seeds of a finalist, at most.")
+    finalists: Annotated[int, Field(ge=2, le=100)] = Field(
+        8, description="Configurations that get them, at most: the best ones that completed, beside the baseline."
+    )
+    budget: Share | None = Field(
+        "20%", description="Epochs that all of this may take, as a share of those of the search; null: no bound."
+    )
+
+    def share(self) -> float | None:
+        """The budget as a number; None without one."""
+        return None if self.budget is None else float(self.budget.rstrip("% ")) / 100

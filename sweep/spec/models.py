@@ -12,7 +12,7 @@ from sweep.space.objectives import Objective
 from sweep.space.space import Space
 from sweep.space.termination import EarlyTermination
 from sweep.spec import parameters, stopping
-from sweep.spec.blocks import Budget, Checkpoint, Metric, Resources, StopWhen
+from sweep.spec.blocks import Budget, Checkpoint, Confirm, Metric, Resources, StopWhen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +41,8 @@ class Spec:
     checkpoint: Checkpoint
     warm_start: tuple[str, ...]
     start_with: tuple[Params, ...] = ()
+    baseline: Params | None = None
+    confirm: Confirm | None = None
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
 
@@ -57,6 +59,11 @@ class Spec:
     def trials_each(self) -> int:
         """The trials of a configuration: each fold of each repeat."""
         return self.repeats * (self.folds or 1)
+
+    @property
+    def baseline_trials(self) -> int:
+        """The trials of the baseline beside those of the search, as many as of any configuration."""
+        return 0 if self.baseline is None else self.trials_each
 
     @property
     def endless(self) -> bool:
@@ -97,6 +104,8 @@ class Spec:
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
+            **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
+            **({} if self.confirm is None else {"confirm": self.confirm.model_dump(mode="json")}),
         }
 
     @cached_property

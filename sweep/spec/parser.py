@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import constraints, overrides, parameters, python_values, starting_points, stopping
+from sweep.spec import baseline, constraints, overrides, parameters, python_values, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -78,6 +78,7 @@ class _Resolution:
         self.document = document
         self.notes: list[str] = []
         self.starts: tuple[Params, ...] = ()
+        self.baseline: Params | None = None
         self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
 
     def resolve(self) -> Spec | None:
@@ -125,6 +126,8 @@ class _Resolution:
             checkpoint=file.checkpoint,
             warm_start=file.warm_start,
             start_with=self.starts,
+            baseline=self.baseline,
+            confirm=file.confirm,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
         )
@@ -207,6 +210,7 @@ class _Resolution:
             (("early_terminate",), not isinstance(file.early_terminate, stopping.NoTermination | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
+            (("confirm",), file.confirm is not None),
         ):
             if present:
                 document.mistake(key, "needs a single metric, and metrics are several", at_key=True)
@@ -227,6 +231,7 @@ class _Resolution:
         constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
         if document.found == before:
             self.starts = starting_points.read(file.start_with, space, ("start_with",), document)
+            self.baseline = baseline.read(file.baseline, space, ("baseline",), document, self.notes)
         if file.method is None or grid or document.found > before:
             return
         budget = file.budget

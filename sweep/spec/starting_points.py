@@ -28,7 +28,7 @@ def read(given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, docu
                 _check(parameters[name], value, start, place, document)
         if document.found > before:
             continue
-        known = {name: _as_drawn(parameters[name].domain, value) for name, value in start.items()}
+        known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
         found = conditioning.witness(space.fixed(known))
         if found is None:
             document.mistake((*path, index), "no configuration with these values meets the constraints")
@@ -69,7 +69,8 @@ def _possible(domain: Domain) -> str:
             return f"{number} from {low:g} to {high:g}"
 
 
-def _as_drawn(domain: Domain, value: Value) -> Value:
+def as_drawn(domain: Domain, value: Value) -> Value:
+    """A value of a domain, as searchers choose it."""
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if quantum(domain) is None else value)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
-from sweep.spec.blocks import Block, Budget, Checkpoint, Count, Metric, Resources, StopWhen, Text, Training
+from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.stopping import EarlyTerminate
 
 Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
@@ -40,6 +40,7 @@ StartWith: TypeAlias = Annotated[
     tuple[Annotated[dict[str, JsonValue], Field(min_length=1)], ...],
     Field(strict=False, examples=[[{"learning_rate": 1e-3}]]),
 ]
+Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])]
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
@@ -79,6 +80,9 @@ class SweepFile(Block):
         None, description="How configurations are chosen; bayes is tpe, module:Name a searcher of your own."
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
+    baseline: Baseline | None = Field(
+        None, description="The author's own configuration: trained with the same seeds, what the search has to beat."
+    )
     metric: Metric | None = Field(
         None,
         description="What to optimize; if left out, val_loss is minimized.",
@@ -107,6 +111,11 @@ class SweepFile(Block):
     )
     seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="Seed of the search and of all trials.")
     training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
+    confirm: Confirm | None = Field(
+        None,
+        description="Once the search has ended: fresh seeds for the configurations that could still be the best.",
+        examples=[{"seeds": 8, "budget": "20%"}],
+    )
     resources: Resources = Field(
         Resources(), description="What each trial is given.", examples=[{"cpus": 2, "gpus": 0.5}]
     )

@@ -24,7 +24,7 @@ from sweep.store.values import numbers
 
 _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
-_HEAD = frozenset({"sweep", "trial", "trial_id", "repeat", "fold", "seed", "status", "status_reason"})
+_HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
 _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 
@@ -133,9 +133,9 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 def _trial_group(name: str) -> int:
     """Where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
-    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "overhead.": 5}
-    group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 6)
-    return 0 if name in _HEAD else 4 if name in _MIDDLE else group
+    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6}
+    group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 7)
+    return 0 if name in _HEAD else 5 if name in _MIDDLE else group
 
 
 def _epoch_group(name: str) -> int:

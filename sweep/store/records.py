@@ -17,6 +17,8 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    ModelTested,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
@@ -152,6 +154,13 @@ def _status(value: object) -> str:
         _refuse(value, " or ".join(Status))
 
 
+def _role(value: object) -> str:
+    try:
+        return Role(value)  # type: ignore[arg-type]  # raises ValueError for no text
+    except ValueError:
+        _refuse(value, " or ".join(Role))
+
+
 def _numbers(value: object) -> dict[str, float]:
     return {_text(name): _number(number) for name, number in _mapping(value).items()}
 
@@ -181,6 +190,7 @@ _READERS: dict[str, _Read] = {  # by the annotation, as it stands in the source 
     "Mapping[str, float]": _numbers,
     "Params": _mapping,
     "Status": _status,
+    "Role": _role,
     "Facts": _facts,
 }
 
@@ -209,6 +219,7 @@ _CLASSES: dict[str, type] = {
     "trial_started": TrialStarted,
     "epoch_reported": EpochReported,
     "trial_ended": TrialEnded,
+    "model_tested": ModelTested,
 }
 _NAMES = {cls: name for name, cls in _CLASSES.items()}
 _FIELDS = {cls: _fields(cls) for cls in (*_CLASSES.values(), Facts)}
@@ -225,7 +236,7 @@ def _as_record(source: object) -> dict[str, object]:
             if isinstance(value, Facts):
                 record[field.name] = _as_record(value)
             else:
-                record[field.name] = value.value if isinstance(value, Status) else plain(value)
+                record[field.name] = value.value if isinstance(value, Status | Role) else plain(value)
         except TypeError as error:
             raise TypeError(f"{field.name}: {error}") from error
     return record

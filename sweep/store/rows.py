@@ -7,14 +7,14 @@ import re
 from collections.abc import Mapping
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, ModelTested, Status, TrialEnded, TrialStarted, Value
 from sweep.store.columns import Numbers, Objects
 from sweep.store.folder import Objectives
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape"})
 HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})
 TRIAL_TEXTS = (
-    *("trial_id", "status", "status_reason", "error", "checkpoint"),
+    *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
 TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
@@ -46,6 +46,7 @@ class TrialRows:
         self.params: dict[str, Objects[Value]] = {}
         self.last: dict[str, Numbers] = {}
         self.best: dict[str, Numbers] = {}
+        self.tested: dict[str, Numbers] = {}
         self.overhead: dict[str, Numbers] = {}
         self._seen: Objects[int] = Objects()  # bit e is set when epoch e was reported
         self._trained = Numbers("d")  # sum of the epochs' time_s
@@ -59,6 +60,7 @@ class TrialRows:
             return
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
+        self.texts["role"].set(row, event.role.value)
         self.texts["status"].set(row, Status.RUNNING.value)
         self.texts["status_reason"].set(row, "")
         for name, value in (("trial", event.trial), ("repeat", event.repeat), ("seed", event.seed)):
@@ -117,6 +119,14 @@ class TrialRows:
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         self._end_times(row, event)
+
+    def test(self, event: ModelTested) -> None:
+        """The first evaluation stays: there is to be no other."""
+        row = self._find(event.trial)
+        for name, value in event.metrics.items():
+            column = self.tested.setdefault(name, Numbers("d"))
+            if column.get(row) is None:
+                column.set(row, value)
 
     def _end_times(self, row: int, event: TrialEnded) -> None:
         paused_s = self.pauses_s - (self._paused.get(row) or 0.0)

@@ -15,7 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import (
+    EpochReported,
+    Event,
+    ModelTested,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
 from sweep.store import log
 from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
@@ -92,6 +101,9 @@ class TableBuilder:
                 self._trials.end(event)
                 if event.status is not Status.INTERRUPTED:
                     self._begun.pop(event.trial, None)
+            case ModelTested():
+                self._trials.test(event)
+                self._reopened |= event.trial not in self._begun
             case SessionStarted():
                 self._ended = None
                 if self._last is not None:
@@ -131,6 +143,7 @@ class TableBuilder:
         params = {f"param.{name}": _params(column.filled(count)) for name, column in rows.params.items()}
         last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
         best = {f"best.{name}": _numbers(column, count) for name, column in rows.best.items()}
+        tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
         first = self._objectives[0][0] if self._objectives else ""
         train_s = pa.array([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [
@@ -141,6 +154,7 @@ class TableBuilder:
             "sweep": pa.repeat(pa.scalar(self._name, pa.string()), count),
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
+            "role": texts["role"],
             "repeat": whole["repeat"],
             "fold": whole["fold"],
             "seed": whole["seed"],
@@ -149,6 +163,7 @@ class TableBuilder:
             **{name: column for name, (column, _) in params.items()},
             **last,
             **best,
+            **tested,
             "objective": last.get(f"metric.{first}", pa.nulls(count, pa.float64())),
             "epochs": whole["epochs"],
             "started_at": _times(rows.floats["started_at"], count),

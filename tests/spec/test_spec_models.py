@@ -95,6 +95,19 @@ def test_what_names_a_user_s_own_parts_is_kept() -> None:
     assert parse(json.dumps(spec.to_json_dict()), "s.json") == spec
 
 
+def test_a_baseline_is_whole_and_need_not_lie_in_the_space() -> None:
+    spec = sweep(
+        "method: random\nrun_cap: 3\nmetric: {name: loss}\nbaseline: {lr: 5, opt: adam}\nconfirm: {budget: 150.5%}\n"
+        "parameters: {lr: {min: 0.1, max: 1.0}, opt: {values: [adam, sgd]}, m: {min: 0.0, max: 1.0, when: {opt: sgd}},"
+        " c: {value: 3}, w: {value: = lr / 10}, d: {min: 0.0, max: 1.0}}"
+    )
+    assert spec.baseline == {"lr": 5, "opt": "adam", "c": 3, "w": 0.5}
+    assert spec.notes == ("baseline does not set d: the trainable's own default, if it has one",)
+    assert spec.confirm is not None
+    assert spec.confirm.share() == 1.505
+    assert parse(json.dumps(spec.to_json_dict()), "s.json") == spec
+
+
 def test_keys_without_an_effect_are_named() -> None:
     text = (
         "apiVersion: 0.0.1\nkind: sweep\ncontroller: {type: local}\nmethod: grid\njob: x\nparameters: {a: {value: 1}}\n"

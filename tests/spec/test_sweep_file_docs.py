@@ -27,6 +27,7 @@ MODELS: list[tuple[str, str, type[Block]]] = [
     ("budget", "", blocks.Budget),
     ("stop_when", "", blocks.StopWhen),
     ("checkpoint", "", blocks.Checkpoint),
+    ("confirm", "", blocks.Confirm),
 ]
 
 

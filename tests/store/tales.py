@@ -9,6 +9,7 @@ from sweep.events import (
     EpochReported,
     Event,
     Facts,
+    ModelTested,
     SessionEnded,
     SessionStarted,
     Status,
@@ -74,6 +75,7 @@ STORY: list[Event] = [
     ended(0, facts=FACTS),
     TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),
     SessionEnded(time=111.0, reason="finished"),
+    ModelTested(trial=0, metrics={"val_accuracy": 0.65}, time=111.0),
 ]
 
 

@@ -20,6 +20,7 @@ GOLDEN_TRIALS = """
 sweep: string
 trial: int64
 trial_id: string
+role: string
 repeat: int64
 fold: int64
 seed: int64
@@ -35,6 +36,7 @@ metric.val_accuracy: double
 metric.tokens: double
 best.loss: double
 best.val_accuracy: double
+test.val_accuracy: double
 objective: double
 epochs: int64
 started_at: timestamp[us, tz=UTC]
@@ -102,12 +104,12 @@ def test_a_row_tells_what_became_of_a_trial():
     first, second = told(STORY)
     moment = datetime.fromtimestamp
     assert first == {
-        **{"sweep": "first", "trial": 0, "trial_id": "t0", "repeat": 0, "fold": None, "seed": 0},
+        **{"sweep": "first", "trial": 0, "trial_id": "t0", "role": "search", "repeat": 0, "fold": None, "seed": 0},
         **{"status": "completed", "status_reason": ""},
         **{"param.learning_rate": 1e-3, "param.batch_size": 32, "param.nesterov": True},
         **{"param.optimizer": "sgd", "param.layers": "[8, 4]"},
         **{"metric.loss": 1.0, "metric.val_accuracy": 0.7, "metric.tokens": 10.0},
-        **{"best.loss": 1.0, "best.val_accuracy": 0.8, "objective": 0.7, "epochs": 2},
+        **{"best.loss": 1.0, "best.val_accuracy": 0.8, "test.val_accuracy": 0.65, "objective": 0.7, "epochs": 2},
         **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
         **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1},

@@ -38,10 +38,11 @@ class Author:
         """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
         return self.first_example
 
-    def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
+    def data(self, hp: Hyperparameters) -> tuple[Any, Any] | tuple[Any, Any, Any]:
         """Training and validation data: (x, y), (x, y, sample_weight) or a `tf.data.Dataset` of examples each.
 
-        Loaded once per node and set of parameters that it reads. Validation may be None.
+        Loaded once per node and set of parameters that it reads. Validation may be None. A third part is test data,
+        which is evaluated once, for the finalists of `sweep confirm`, and seen by nothing that chooses.
         """
         raise NotImplementedError(f"{type(self).__name__} defines no data(self, hp)")
 

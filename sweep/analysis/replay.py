@@ -1,0 +1,321 @@
+"""What another stopping rule would have done with the curves in a log: replayed in the log's order, and in others.
+
+What lies beyond the end of a trial that was stopped is not in the log. Where a rule would have let it go on, two
+extremes are replayed: from there on it is as good as the best curve of the sweep, epoch by epoch, or as bad as the
+worst. What is the same in both does not hang on what nobody knows; in between no value is made up.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
+
+from sweep.analysis.race import key
+from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.schedulers.contract import Scheduler
+from sweep.space.objectives import Objective
+
+CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
+"""States of trials whose curves could have gone on."""
+
+Make = Callable[[], Scheduler]
+
+
+@dataclass(slots=True)
+class Curve:
+    """A trial of the search, as its log has it."""
+
+    place: int  # its number in the search
+    trial: int
+    params: Params
+    length: int  # epochs that it was to have
+    reports: list[EpochReported] = field(default_factory=list)  # of this place, ascending
+    status: Status = Status.RUNNING
+    asked: bool = False  # it was stopped by hand
+
+    @property
+    def is_cut(self) -> bool:
+        return self.status in CUT and len(self.reports) < self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One replay: where each trial ended, by its place."""
+
+    epochs: Mapping[int, int]
+    stopped: frozenset[int]  # by the rule
+    unknown: frozenset[int]  # went on beyond the end of their curves
+
+    @property
+    def trained(self) -> int:
+        return sum(self.epochs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A number over the orderings."""
+
+    median: float
+    low: float  # of the middle 95 %
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """All orderings, where curves go on beyond their ends in one of the two ways."""
+
+    epochs: Spread
+    winner_kept: float  # share of orderings
+    lost: Spread  # how much worse than the winner the best configuration is that was trained whole
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a rule would have done."""
+
+    rule: str
+    ran: str  # the rule of the sweep
+    trials: int
+    configurations: int
+    run_cap: int | None
+    orderings: int
+    at_once: int  # trials at a time, the most that the log shows
+    winner: tuple[int, ...]  # trials of the best configuration that completed
+    winner_params: Params
+    whole_epochs: int  # all trials to their ends
+    ran_epochs: int  # in the log
+    same_as_live: bool | None  # in the log's order its decisions are those that were made; None: another rule ran
+    live_decisions: int  # trials that the sweep's rule stopped
+    log_order_epochs: int  # in the log's order, of the epochs that are in it
+    log_order_kept: bool  # whether the winner is trained whole there
+    cut: int  # trials whose curves end before their time
+    went_on: Spread  # how many of these the rule would have let go on
+    if_worse: Extreme
+    if_better: Extreme
+
+
+def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
+    """The trials of a log's search, in the order of their start, and how many trained at a time."""
+    found: dict[int, Curve] = {}
+    running: set[int] = set()
+    most = 1
+    for event in events:
+        match event:
+            case TrialStarted(role=Role.SEARCH, trial=trial) if trial not in found:
+                place = trial if event.index is None else event.index
+                found[trial] = Curve(place, trial, event.params, length(event.params))
+            case EpochReported(trial=trial) if trial in found:
+                curve = found[trial]
+                if event.epoch == len(curve.reports) + 1:
+                    curve.reports.append(_placed(event, curve.place))
+                running.add(trial)
+                most = max(most, len(running))
+            case TrialEnded(trial=trial) if trial in found:
+                found[trial].status = event.status
+                found[trial].asked = event.status is Status.PRUNED and ":" not in event.reason
+                running.discard(trial)
+            case _:
+                pass
+    return list(found.values()), most
+
+
+def _placed(event: EpochReported, place: int) -> EpochReported:
+    return event if event.trial == place else replace(event, trial=place)
+
+
+def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
+    """By place the epoch at which a rule stops a trial, with the log's events in their own order."""
+    scheduler, places = make(), {curve.trial: curve for curve in known}
+    seen: dict[int, int] = {}
+    stopped: dict[int, int] = {}
+    for event in events:
+        curve = places.get(event.trial) if isinstance(event, EpochReported) else None
+        if curve is None or not isinstance(event, EpochReported) or curve.place in stopped:
+            continue
+        if event.epoch != seen.get(curve.place, 0) + 1:
+            continue
+        seen[curve.place] = event.epoch
+        if scheduler.observe(_placed(event, curve.place)) and event.epoch < curve.length:
+            stopped[curve.place] = event.epoch
+    return stopped
+
+
+class _Beyond:
+    """What follows the end of a curve: the best or the worst that any trial has reported at that epoch."""
+
+    def __init__(self, known: Sequence[Curve], objective: Objective, *, better: bool) -> None:
+        self._objective = objective
+        values: dict[int, list[float]] = {}
+        times: list[float] = []
+        for curve in known:
+            for report in curve.reports:
+                value = objective.value(report.metrics)
+                times.append(report.time_s)
+                if value is not None:
+                    values.setdefault(report.epoch, []).append(objective.sign * value)
+        choose = min if better else max
+        self._losses = {epoch: choose(losses) for epoch, losses in values.items()}
+        self._any = choose(self._losses.values(), default=0.0)
+        self._time_s = median(times) if times else 1.0
+
+    def report(self, place: int, epoch: int) -> EpochReported:
+        value = self._objective.sign * self._losses.get(epoch, self._any)
+        return EpochReported(
+            trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
+        )
+
+
+def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) -> Course:
+    """Train trials in this order, so many at a time, each as long as its log tells or the rule lets it."""
+    scheduler = make()
+    epochs: dict[int, int] = {}
+    stopped: set[int] = set()
+    unknown: set[int] = set()
+    waiting = iter(order)
+    clock: list[tuple[float, int, int, Curve, EpochReported]] = []  # when, who came first, epoch
+
+    def go_on(now: float, number: int, curve: Curve, epoch: int) -> bool:
+        """Let a trial train an epoch; whether there is one."""
+        if epoch <= len(curve.reports):
+            report = curve.reports[epoch - 1]
+        elif curve.is_cut and curve.reports and epoch <= curve.length:
+            unknown.add(curve.place)
+            report = beyond.report(curve.place, epoch)
+        else:
+            return False
+        heapq.heappush(clock, (now + max(report.time_s, 0.0), number, epoch, curve, report))
+        return True
+
+    def start(now: float, number: int) -> int:
+        for curve in waiting:
+            epochs[curve.place] = 0
+            number += 1
+            if go_on(now, number, curve, 1):
+                break
+        return number
+
+    begun = 0
+    for _ in range(at_once):
+        begun = start(0.0, begun)
+    while clock:
+        now, number, epoch, curve, report = heapq.heappop(clock)
+        epochs[curve.place] = epoch
+        if scheduler.observe(report) and epoch < curve.length:
+            stopped.add(curve.place)
+        elif go_on(now, number, curve, epoch + 1):
+            continue
+        begun = start(now, begun)
+    return Course(epochs, frozenset(stopped), frozenset(unknown))
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    """Trials of the same parameters, and what those came to that completed."""
+
+    completed: tuple[Curve, ...]
+    curves: tuple[Curve, ...]
+    loss: float
+
+    @property
+    def share(self) -> float:
+        return len(self.completed) / len(self.curves)
+
+    def kept(self, one: Course) -> bool:
+        return all(curve.place in one.epochs and curve.place not in one.stopped for curve in self.completed)
+
+
+def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Configuration]:
+    groups: dict[str, list[Curve]] = {}
+    for curve in known:
+        groups.setdefault(key(curve.params), []).append(curve)
+    found = []
+    for group in groups.values():
+        losses = {curve.place: _last(curve, objective) for curve in group}
+        whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
+        loss = fmean([losses[curve.place] for curve in whole]) if whole else math.inf
+        found.append(_Configuration(whole, tuple(group), loss))
+    return found
+
+
+def _last(curve: Curve, objective: Objective) -> float:
+    value = objective.value(curve.reports[-1].metrics) if curve.reports else None
+    return objective.sign * value if value is not None and curve.status is Status.COMPLETED else math.inf
+
+
+def replay(
+    events: Sequence[Event],
+    objective: Objective,
+    length: Callable[[Params], int],
+    rule: tuple[str, Make],
+    ran: tuple[str, Make],
+    *,
+    run_cap: int | None = None,
+    orderings: int = 200,
+) -> Replay | None:
+    """What ``rule`` would have done with the curves of a log; None where no configuration completed in it.
+
+    Rules are told by their words and a function that makes their scheduler. Orderings are of configurations.
+    """
+    known, at_once = curves(events, length)
+    found = _configurations(known, objective)
+    winner = min(found, key=lambda one: (-one.share, one.loss), default=None)
+    if winner is None or math.isinf(winner.loss):
+        return None
+    words, make = rule
+    same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}
+    if words == ran[0]:
+        same = made == live(events, known, make)
+    first = [curve for one in found[:run_cap] for curve in one.curves]
+    stops = live(events, first, make)
+    numbers = random.Random(0)
+    orders = [numbers.sample(found, len(found))[:run_cap] for _ in range(orderings)]
+    extremes, went_on = [], list[float]()
+    for better in (False, True):
+        beyond = _Beyond(known, objective, better=better)
+        courses = [course([curve for one in order for curve in one.curves], make, at_once, beyond) for order in orders]
+        extremes.append(_extreme(courses, orders, winner))
+        went_on += [float(len(one.unknown)) for one in courses]
+    return Replay(
+        rule=words,
+        ran=ran[0],
+        trials=len(known),
+        configurations=len(found),
+        run_cap=run_cap,
+        orderings=orderings,
+        at_once=at_once,
+        winner=tuple(curve.trial for curve in winner.completed),
+        winner_params=winner.curves[0].params,
+        whole_epochs=sum(curve.length if curve.is_cut else len(curve.reports) for curve in known),
+        ran_epochs=sum(len(curve.reports) for curve in known),
+        same_as_live=same,
+        live_decisions=len(made),
+        log_order_epochs=sum(stops.get(one.place, len(one.reports)) for one in first),
+        log_order_kept=winner in found[:run_cap] and not any(curve.place in stops for curve in winner.completed),
+        cut=sum(curve.is_cut for curve in known),
+        went_on=_spread(went_on),
+        if_worse=extremes[0],
+        if_better=extremes[1],
+    )
+
+
+def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
+    kept = [
+        [one for one in order if one.share == winner.share and one.kept(course)]
+        for course, order in zip(courses, orders, strict=True)
+    ]
+    lost = [min((one.loss for one in left), default=math.inf) - winner.loss for left in kept]
+    return Extreme(
+        epochs=_spread([float(one.trained) for one in courses]),
+        winner_kept=fmean([winner in left for left in kept]),
+        lost=_spread(lost),
+    )
+
+
+def _spread(values: Sequence[float]) -> Spread:
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return Spread(median(ordered), ordered[math.floor(0.025 * last)], ordered[math.ceil(0.975 * last)])

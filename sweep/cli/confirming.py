@@ -1,0 +1,64 @@
+"""``confirm``: fresh seeds for the configurations of a sweep that could still be the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from sweep.cli import options, running
+from sweep.cli.running import viewer
+from sweep.store.folder import require_locks
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="Fresh seeds of a finalist, at most.")
+@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="Finalists beside the baseline, at most.")
+@click.option(
+    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no bound."
+)
+@options.no_memo
+@options.backend
+def confirm(
+    sweep: str,
+    results: Path,
+    seeds: int | None,
+    finalists: int | None,
+    budget: str | None,
+    no_memo: bool,
+    address: str | None,
+    max_concurrent: int | None,
+    no_reuse: bool,
+    inline: bool,
+    quiet: bool,
+    verbose: bool,
+    tensorboard: bool,
+) -> None:
+    """Race the best configurations of a sweep with fresh seeds until they are told apart.
+
+    By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
+    """
+    require_locks()
+    from sweep.export import beside
+    from sweep.runner import planning, resuming, session
+
+    given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
+    reopened = resuming.reopen(results, sweep)
+    known = [] if reopened.spec.confirm else ["confirm={}"]
+    changes = [*known, *(f"confirm.{key}={value}" for key, value in given.items() if value is not None)]
+    reopened = resuming.reopen(results, sweep, changes)
+    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
+    how = session.Options(
+        address=address,
+        max_concurrent=max_concurrent,
+        simulated_gpus=reopened.simulated_gpus,
+        reuse=not no_reuse,
+        inline=inline,
+        memo=not no_memo,
+        confirming=True,
+        beside=beside.wanted(tensorboard=tensorboard),
+    )
+    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
+    running.conclude(outcome, quiet=quiet)

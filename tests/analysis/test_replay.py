@@ -1,0 +1,112 @@
+"""Replays of logs: the rule that ran decides as it did, and what no log can tell lies between two extremes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "runner"))
+
+import simulated
+
+from sweep.analysis import replay
+from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
+from sweep.schedulers.build import build
+from sweep.spec import Spec, parse
+
+RULES = (
+    "{type: asha, min_iter: 1, eta: 2}",
+    "{type: asha, min_iter: 1, eta: 2, brackets: 2}",
+    "{type: hyperband, min_iter: 2, eta: 2}",
+    "{type: median, min_iter: 1, min_trials: 2}",
+)
+
+
+def maker(spec: Spec) -> replay.Make:
+    return lambda: build(spec.early_terminate, spec.objectives[0], spec.epochs)
+
+
+def replayed(events: list[Event], spec: Spec, other: Spec, **more: int) -> replay.Replay | None:
+    words = (str(other.early_terminate), maker(other)), (str(spec.early_terminate), maker(spec))
+    return replay.replay(events, spec.objectives[0], spec.trial_epochs, *words, **{"orderings": 20, **more})
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("room", [1, 4])
+def test_the_rule_that_ran_decides_as_it_did(tmp_path: Path, rule: str, room: int) -> None:
+    spec = parse(
+        simulated.FILE.format(method="random", rule=rule, seed=room, repeats=2, count="").replace("cap: 9", "cap: 25"),
+        "f.yaml",
+    )
+    events = simulated.simulate(spec, tmp_path / "log.jsonl", room, seed=5)
+    pruned = sum(isinstance(event, TrialEnded) and event.status is Status.PRUNED for event in events)
+    assert pruned
+    found = replayed(events, spec, spec)
+    assert found is not None
+    assert found.same_as_live is True
+    assert found.live_decisions == found.cut == pruned
+    assert found.log_order_epochs == found.ran_epochs
+    assert found.log_order_kept
+    assert found.at_once == room
+
+
+def curve(place: int, values: list[float], status: Status, of: int = 4) -> list[Event]:
+    started = TrialStarted(trial=place, trial_id="", params={"a": place}, seed=0, repeat=0, time=0.0)
+    reports = [
+        EpochReported(trial=place, epoch=epoch, metrics={"score": value}, time=1.0, time_s=1.0)
+        for epoch, value in enumerate(values, start=1)
+    ]
+    return [started, *reports, TrialEnded(trial=place, status=status, reason="r: x", time=2.0, facts=Facts())]
+
+
+def small(rule: str) -> Spec:
+    text = simulated.FILE.format(method="random", rule=rule, seed=0, repeats=1, count="").replace(
+        "epochs: 9", "epochs: 4"
+    )
+    return parse(text, "f.yaml")
+
+
+def test_without_a_cut_curve_nothing_is_unknown() -> None:
+    events = [event for n in range(6) for event in curve(n, [n, n, n, float(n)], Status.COMPLETED)]
+    found = replayed(events, small("{type: none}"), small("{type: asha, min_iter: 1, eta: 2}"))
+    assert found is not None
+    assert found.if_worse == found.if_better
+    assert (found.cut, found.whole_epochs, found.ran_epochs) == (0, 24, 24)
+    assert found.if_better.winner_kept == 1.0  # its curve is best at every rung
+    assert found.if_better.epochs.median < 24
+    assert found.same_as_live is None
+
+
+def test_what_follows_a_cut_curve_is_bounded_by_two_extremes() -> None:
+    events = [event for n in range(4) for event in curve(n, [n, n, n, float(n)], Status.COMPLETED)]
+    events += [event for n in range(4, 9) for event in curve(n, [n - 4.5], Status.PRUNED)]
+    found = replayed(
+        events, small("{type: asha, min_iter: 1, eta: 4}"), small("{type: median, min_iter: 2, min_trials: 1}")
+    )
+    assert found is not None
+    assert (found.cut, found.ran_epochs, found.whole_epochs) == (5, 21, 36)
+    assert found.went_on.median == 5  # the rule looks at the second epoch first
+    assert found.if_worse != found.if_better
+
+
+def test_a_cap_leaves_configurations_out() -> None:
+    events = [event for n in range(6) for event in curve(n, [float(n)] * 4, Status.COMPLETED)]
+    found = replayed(events, small("{type: none}"), small("{type: none}"), run_cap=2, orderings=300)
+    assert found is not None
+    assert found.if_better.epochs.median == 8
+    assert 0.2 < found.if_better.winner_kept < 0.5  # 2 of 6
+    assert found.if_better.lost.high > 0
+
+
+def test_failed_and_diverged_trials_end_where_they_ended() -> None:
+    events = [
+        *curve(0, [1.0] * 4, Status.COMPLETED),
+        *curve(1, [0.5], Status.FAILED),
+        *curve(2, [], Status.INTERRUPTED),
+    ]
+    found = replayed(events, small("{type: none}"), small("{type: none}"))
+    assert found is not None
+    assert found.if_better.epochs.median == found.if_worse.epochs.median == 5
+    assert replayed(curve(0, [1.0], Status.FAILED), small("{type: none}"), small("{type: none}")) is None

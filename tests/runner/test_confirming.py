@@ -1,0 +1,152 @@
+"""Whole sweeps with a baseline and fresh seeds, without Ray: ended by a limit, killed, tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from curves import Watcher, resume, run
+
+from sweep.analysis import confirmation, luck, ranking, trials, verdict
+from sweep.events import ModelTested, Role
+from sweep.store import log as store_log
+from sweep.store.folder import ResultsFolder
+
+TRAINABLE = '''
+import json, os, random
+from pathlib import Path
+from sweep.contract import EpochReported, Facts
+
+class Noisy:
+    """The objective is `a` and noise of the seed; its test data may be read once the file ``allowed`` is there."""
+    def begin(self, assignment):
+        self.given, self.done = assignment, 0
+    def train(self, report):
+        while self.done < self.given.epochs:
+            self.done += 1
+            noise = random.Random(f"{self.given.seed} {self.given.params['a']}").gauss(0, 0.5)
+            metrics = {"score": self.given.params["a"] + noise - self.done}
+            if os.environ.get("DIE") == f"{self.given.trial}.{self.done}":
+                os._exit(9)
+            if not report(EpochReported(trial=0, epoch=self.done, metrics=metrics, time=0.0, time_s=0.1)):
+                return
+    def save(self, folder):
+        (folder / "done.json").write_text(json.dumps(self.done))
+    def restore(self, folder):
+        self.done = json.loads((folder / "done.json").read_text())
+        return self.done
+    def facts(self):
+        return Facts(node="here", data="none")
+    def test(self):
+        with Path("tested").open("a") as file:
+            print(self.given.trial, file=file)
+        assert self.done == self.given.epochs
+        return {"score": self.given.params["a"] + 0.25}
+'''
+FILE = """
+name: noisy
+trainable: noisy:Noisy
+method: grid
+metric: {name: score, goal: minimize}
+parameters: {a: {values: [3, 1.2, 1, 2, 1.1]}}
+epochs: 3
+baseline: {a: 4}
+confirm: {seeds: 6, finalists: 3, budget: null}
+"""
+
+
+@pytest.fixture
+def noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "noisy.py").write_text(TRAINABLE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def found(folder: ResultsFolder) -> confirmation.Confirmation:
+    confirmed = confirmation.of_sweep(trials.read(folder))
+    assert confirmed is not None
+    return confirmed
+
+
+def test_finalists_are_raced_tested_and_the_answer_names_the_luck(noisy: Path) -> None:
+    watcher = Watcher()
+    folder = run(noisy, FILE, watcher).folder
+    confirmed = found(folder)
+    assert any(said.startswith("confirm: ") for said in watcher.said)
+    assert len(confirmed.rows) == 4
+    assert confirmed.baseline is not None
+    assert (confirmed.baseline.verdict, confirmed.baseline.place) == ("worse", 4)
+    assert confirmed.best.selected != confirmed.best.mean
+    left = [row for row in confirmed.rows if not row.reason or row.is_baseline]
+    assert [list(row.tested) for row in left] == [["score"]] * len(left)
+    assert not any(row.tested for row in confirmed.rows if row not in left)
+    tested = [event.trial for event in store_log.read(folder.log) if isinstance(event, ModelTested)]
+    assert sorted(tested) == sorted(trial for row in left for trial in row.trials)
+    assert (noisy / "tested").read_text().split() == [str(trial) for trial in tested]
+    ranked = ranking.rank([trials.read(folder)])
+    assert [row.params for row in ranked.rows[:4]] == [row.params for row in confirmed.rows]
+    assert all(row.undecided == "no finalist" for row in ranked.rows[4:])
+    told = verdict.sentence(ranked)
+    assert told.startswith("The best configuration beats the baseline by ")
+    assert "on the test data" in told
+
+
+def test_the_test_is_read_once_however_often_the_sweep_goes_on(noisy: Path) -> None:
+    folder = run(noisy, FILE).folder
+    before = (noisy / "tested").read_text()
+    resume(noisy, name="noisy")
+    assert (noisy / "tested").read_text() == before
+    assert found(folder).over
+
+
+def test_a_limit_that_ends_the_search_leaves_the_fresh_seeds_to_come(noisy: Path) -> None:
+    outcome = run(noisy, FILE + "budget: {epochs: 9}\n")
+    started = trials.read(outcome.folder).trials
+    assert outcome.stopped == "budget of 9 epochs"
+    assert {one.role for one in started} == {Role.BASELINE, Role.SEARCH, Role.CONFIRM}
+    assert len([one for one in started if one.role is Role.SEARCH]) < 5
+    assert found(outcome.folder).over
+
+
+PROGRAM = """
+import sys; sys.path.insert(0, {here!r})
+from pathlib import Path
+from curves import Watcher, run
+from test_confirming import FILE
+from sweep.runner import resuming, session
+from sweep.inspection import inspect
+folder = Path("results/noisy")
+if folder.exists():
+    reopened = resuming.reopen(Path("results"), "noisy")
+    source, how = inspect("noisy:Noisy", (Path.cwd(),)), session.Options(inline=True)
+    session.resume(reopened, source, how, lambda folder, terminal: Watcher())
+else:
+    run(Path.cwd(), FILE)
+"""
+
+
+def test_killed_in_the_race_it_goes_on_as_if_nothing_had_happened(noisy: Path) -> None:
+    here = str(Path(__file__).parent)
+    program = [sys.executable, "-c", PROGRAM.format(here=here)]
+    for trial in ("0.2", "4.1", "8.2", "13.3", None):  # killed there, and gone on with
+        environment = {**os.environ, **({"DIE": trial} if trial else {})}
+        code = subprocess.run(program, env=environment, capture_output=True, check=False).returncode
+        assert code == (9 if trial else 0)
+    again = found(ResultsFolder(noisy / "results" / "noisy"))
+    (noisy / "results").rename(noisy / "first")
+    whole = found(run(noisy, FILE).folder)
+    assert [replace(row, trials=()) for row in again.rows] == [replace(row, trials=()) for row in whole.rows]
+    assert json.dumps(again.over) == json.dumps(whole.over)
+
+
+def test_sentences_of_a_baseline_that_nothing_beats(noisy: Path) -> None:
+    folder = run(noisy, FILE.replace("baseline: {a: 4}", "baseline: {a: -4}")).folder
+    confirmed = found(folder)
+    assert confirmed.best.is_baseline
+    told = luck.sentences(confirmed, "it")
+    assert told[0].startswith("Nothing that the search found beats the baseline: the nearest is ")
