@@ -109,7 +109,7 @@ def plan(
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
-    concurrent = int(min(rooms))
+    concurrent = int(min(rooms) + 1e-9) // spec.resources.workers
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()

@@ -148,6 +148,7 @@ def _drive(
         results_folder=folder.path.resolve(),
         objective=objective.name,
         maximize=objective.goal == "maximize",
+        workers=spec.resources.workers,
         session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
@@ -338,7 +339,9 @@ def _backend(
     with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
         from sweep.backends.ray_tune import backend
 
-        room = found.room(devices, most)
+        room = found.room(devices, most, job.workers)
+        if job.workers > 1:
+            view.say(backend.OPEN_PORT)
         given = backend.hand_over(job)
         with found.shared(folder.path, devices):
             yield lambda driver, job: backend.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from sweep.contract import Assignment, Devices, Ranks
 
 # A fork of the fork server is a fresh process without the seconds of importing TensorFlow.
 _FRESH = multiprocessing.get_context("forkserver")
-_FRESH.set_forkserver_preload(["isolation", "zoo_entries", "trainables.keras_trainable"])
+_FRESH.set_forkserver_preload(["zoo_entries"])
 
 
 @dataclass
@@ -37,7 +38,7 @@ class Together:
     _pipes: list[Any]
 
     def call(self, function: Callable[..., Any], *given: Any, timeout: float = 120.0) -> list[Any]:
-        """What a function of a module, given `Here`, returns in each process; a raised error in the place of a value."""
+        """What a function of a module, given `Here`, returns in each process; an error in the place of a value."""
         for pipe in self._pipes:
             pipe.send((function, given))
         return self.answers(timeout)
@@ -91,4 +92,4 @@ def _serve(pipe: Any, devices: Devices) -> None:
         try:
             pipe.send(function(here, *given))
         except Exception as error:
-            pipe.send(error if type(error).__module__.startswith(("sweep", "builtins")) else RuntimeError(repr(error)))
+            pipe.send(RuntimeError("".join(traceback.format_exception(error))))

@@ -6,7 +6,6 @@ TensorFlow joins other processes at its first operation or never, so a process h
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -51,8 +50,13 @@ def leave(reason: str) -> None:
     ):
         try:
             told()
-        except Exception:  # noqa: S112 - nothing was joined yet, or nobody is there any more: there is nothing to end
+        except Exception:
             continue
+
+
+def spans_processes(strategy: tf.distribute.Strategy) -> bool:
+    """Whether some of its replicas are in other processes."""
+    return int(strategy.num_replicas_in_sync) > len(strategy.extended.worker_devices)
 
 
 class _Extended(multi_worker.CollectiveAllReduceExtended):  # type: ignore[misc]  # of a module without types
@@ -66,7 +70,7 @@ class _Extended(multi_worker.CollectiveAllReduceExtended):  # type: ignore[misc]
         return tuple(f"{worker_device}/device:{name.upper()}" for name in self._names), kind
 
 
-class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]  # as above
+class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
     def __init__(self, names: tuple[str, ...], resolver: Any, options: Any) -> None:
         tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))  # theirs has its own Extended
 

@@ -308,6 +308,7 @@ class StepGraph(Graph):
             return sums
 
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
+
         def values(given: Any) -> dict[str, tf.Tensor]:
             found = self.strategy.run(on_each, args=(given,))
             return self.first(found) if whole else self.summed(found)

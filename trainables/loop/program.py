@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
+from trainables.devices.ranks import spans_processes
 from trainables.loop import profile
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
@@ -112,7 +114,7 @@ class Program:
         self.state.will_train()
         first, done, finite = (epoch - 1) * len(rates), 0, True
         sums = self._graph.zeros(training=True)
-        chunks = _Timed(data.chunks(batch_size, seed, epoch))
+        chunks = _Timed(self._chunks(data, batch_size, seed, epoch))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
@@ -140,7 +142,7 @@ class Program:
         average = self.average
         if average:
             average.swap()
-        for chunk in data.chunks(batch_size, None, 0):
+        for chunk in self._chunks(data, batch_size, None, 0):
             count = updates(len(chunk.order), batch_size)
             order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
             sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
@@ -148,6 +150,10 @@ class Program:
         if average:
             average.swap()
         return {**self._metrics(training=False), **_means(sums, data.size)}
+
+    def _chunks(self, data: Split, batch_size: int, seed: int | None, epoch: int) -> Iterator[Chunk]:
+        chunks = data.chunks(batch_size, seed, epoch)
+        return alike(chunks, batch_size) if spans_processes(self._graph.strategy) else chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in (self._graph.average, self.by_epoch) if average for v in average.state]

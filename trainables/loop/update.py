@@ -329,9 +329,9 @@ class Graph:
 
         ``more`` is summed too, in the same reduction: between processes, each one takes a millisecond.
         """
-        dense = [g for g in gradients if not isinstance(g, tuple)]
-        sums = slices.sum_over_replicas([*dense, *more])
-        dense, others = iter(sums[: len(dense)]), sums[len(dense) :]
+        whole = [g for g in gradients if not isinstance(g, tuple)]
+        sums = slices.sum_over_replicas([*whole, *more])
+        dense, others = iter(sums[: len(whole)]), sums[len(whole) :]
         rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
         gradients = [next(rows) if isinstance(g, tuple) else next(dense) for g in gradients]
         if self.loss_scale:

@@ -69,6 +69,8 @@ def record(job: Job) -> Callable[[int], None]:
 def cause(job: Job, trial: int, error: str) -> str:
     """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
     error = printable(error)
+    if of_gang := re.search(r"WorkerLost: (.+)", error):
+        return of_gang[1]
     if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
         return lost
     if "running low on memory" in error:
