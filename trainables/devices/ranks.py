@@ -6,6 +6,7 @@ TensorFlow joins other processes at its first operation or never, so a process h
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import tensorflow as tf
@@ -43,15 +44,10 @@ def joined(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distri
 
 def leave(reason: str) -> None:
     """End all sums of this process, and tell the other ranks why; from any thread."""
-    here = context.context()
-    for told in (
-        lambda: here.report_error_to_cluster(_UNKNOWN, reason[:300]),
-        lambda: here.abort_collective_ops(_UNAVAILABLE, reason[:300]),
-    ):
-        try:
-            told()
-        except Exception:
-            continue
+    here: Any = context.context()
+    for tell, code in ((here.report_error_to_cluster, _UNKNOWN), (here.abort_collective_ops, _UNAVAILABLE)):
+        with suppress(Exception):  # nothing was joined yet, or nobody is there any more: there is nothing to end
+            tell(code, reason[:300])
 
 
 def spans_processes(strategy: tf.distribute.Strategy) -> bool:
@@ -59,7 +55,7 @@ def spans_processes(strategy: tf.distribute.Strategy) -> bool:
     return int(strategy.num_replicas_in_sync) > len(strategy.extended.worker_devices)
 
 
-class _Extended(multi_worker.CollectiveAllReduceExtended):  # type: ignore[misc]  # of a module without types
+class _Extended(multi_worker.CollectiveAllReduceExtended):
     def __init__(self, strategy: Any, names: tuple[str, ...], resolver: Any, options: Any) -> None:
         self._names = names
         super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
