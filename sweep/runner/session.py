@@ -95,6 +95,7 @@ def run(
     function itself, where no module has it.
     """
     choosing.check(spec, folders)
+    _check_inline(spec, options)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
         "seed": spec.seed,
@@ -123,11 +124,17 @@ def resume(
     given: object = None,
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
+    _check_inline(sweep.spec, options)
     try:
         return _drive(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
+
+
+def _check_inline(spec: Spec, options: Options) -> None:
+    if options.inline:
+        planning.check_inline(spec, "inline" if options.embedded else "--inline")
 
 
 def _drive(

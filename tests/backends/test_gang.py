@@ -30,6 +30,9 @@ resources: {{workers: 2, cpus: 0.5, max_concurrent: 1}}
 """
 
 
+LONG = ", learning_rate: {value: 0.01}, batch_size: {value: 4}"  # many updates in an epoch
+
+
 def run(
     folder: Path, trainable: str, faults: list[str], more: str = "", never_comes: str = ""
 ) -> tuple[str, pd.DataFrame]:
