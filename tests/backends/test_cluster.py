@@ -64,12 +64,12 @@ def test_workers_of_a_trial_may_be_on_several_nodes(
 def test_more_workers_than_there_is_room_for_are_refused() -> None:
     with pytest.raises(
         InputError,
-        match="resources.workers: a trial takes 3 workers of 1 CPU and 2 GPU each, the cluster has room for 2",
+        match=r"resources.workers: a trial takes 3 workers of 1 CPU and 2 GPU each, the cluster has room for 2",
     ):
         there((4, 2), (4, 2)).require(Devices(1, 2), 3)
     with pytest.raises(InputError, match="takes 3 workers of 1 CPU each, this machine has room for 2; lower it"):
         there((2, 0), local=True).room(Devices(1), None, 3)
-    with pytest.raises(InputError, match="resources.cpus: a trial takes 5"):
+    with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5"):
         there((4, 2)).require(Devices(5), 2)
     assert there((2, 0), (2, 0)).room(Devices(1), None, 2)() == 2
 

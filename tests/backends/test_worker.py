@@ -106,7 +106,7 @@ def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job)
     Counting.begun.clear()
     given = order("1 oom")
     again = replace(given, assignment=replace(given.assignment, accumulate=4))
-    reports, end, _ = whole(Worker(job, make=Counting), again)
+    _, end, _ = whole(Worker(job, make=Counting), again)
     assert (end.status, [begun.accumulate for begun in Counting.begun]) == (Status.COMPLETED, [4])
 
 

@@ -15,7 +15,7 @@ from sweep.contract import Assignment, Devices, Ranks
 
 # A fork of the fork server is a fresh process without the seconds of importing TensorFlow.
 _FRESH = multiprocessing.get_context("forkserver")
-_FRESH.set_forkserver_preload(["zoo_entries"])
+_FRESH.set_forkserver_preload(["zoo_entries", "rank_sums"])
 
 
 @dataclass
