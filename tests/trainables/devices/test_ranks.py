@@ -17,7 +17,7 @@ HEARTBEAT_S = 4.0
 
 
 def test_each_rank_brings_its_devices_and_those_of_all_are_summed_up() -> None:
-    with together(2, gpus=2) as gang:  # whose ports are held by this process meanwhile
+    with together(2, gpus=2) as gang:
         assert gang.call(meet) == [("multi_worker", 4, 2)] * 2
         assert gang.call(sums) == [[6.0, 6.0]] * 2
 
