@@ -66,7 +66,8 @@ def of_workers(model: str, batch: int, *, simulated: bool) -> None:
             )
             for rank in range(workers)
         ]
-        found = [json.loads(rank.communicate()[0].splitlines()[-1]) for rank in ranks][0]
+        told = [rank.communicate()[0] for rank in ranks]
+        found = json.loads(told[0].splitlines()[-1])
         print(f"{workers:7d} x {devices}  {found['step_ms']:19.2f}  {found['loss']:.6f}", flush=True)
 
 

@@ -27,6 +27,7 @@ from sweep.errors import WorkerLost
 HEARTBEAT_S, REGISTER_S, COLLECTIVE_S = 10.0, 60.0, 600.0
 SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
 AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
+LEAVING_S = 1.0  # in which it is done where it can be
 STUCK_S = 15.0  # for a call to end once a rank is gone
 STUCK = 75  # exit code
 
@@ -108,8 +109,11 @@ class Gang:
         return self._local
 
     def _leave(self, reason: str) -> None:
+        """Let go, but do not wait for it: while ranks meet, TensorFlow locks out who would leave."""
         ranked: Ranked = self._here  # type: ignore[assignment]  # `ready` has looked
-        ranked.leave(reason)
+        leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
+        leaving.start()
+        leaving.join(LEAVING_S)
 
     def _gather(self, assignment: Assignment) -> Ranks:
         """Start the peers, and meet them."""
