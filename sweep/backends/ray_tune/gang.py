@@ -25,6 +25,7 @@ from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked
 from sweep.errors import WorkerLost
 
 HEARTBEAT_S, REGISTER_S, COLLECTIVE_S = 10.0, 60.0, 600.0
+START_S = 180.0  # between the starts of two processes, which import much
 SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
 AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
 LEAVING_S = 1.0  # in which it is done where it can be
@@ -54,6 +55,10 @@ class Gang:
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
         _, *self._theirs = self._together("begin", (theirs,), lambda: self._here.begin(mine), COLLECTIVE_S)
+        data = self._here.facts().data
+        for rank, other in enumerate(self._theirs, 1):
+            if other.data != data:
+                self._part(f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})")
 
     def train(self, report: Report) -> None:
         """Train epoch by epoch on all ranks, as long as the report says so."""
@@ -135,13 +140,13 @@ class Gang:
             self._local, self._held, address = ready(self._job)
             return address
 
-        addresses = self._together("ready", (), get_ready, REGISTER_S)
+        addresses = self._together("ready", (), get_ready, START_S)
         met = [Ranks(tuple(addresses), rank, HEARTBEAT_S, REGISTER_S, COLLECTIVE_S) for rank in range(len(addresses))]
         devices = [dataclasses.replace(assignment.devices, ranks=ranks) for ranks in met]
         training = dict(assignment.training)
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
-        self._together("join", given, lambda: ranked.join(devices[0], training), AFTER_S, most_s=REGISTER_S + AFTER_S)
+        self._together("join", given, lambda: ranked.join(devices[0], training), SKEW_S, most_s=REGISTER_S + AFTER_S)
         return met[0]
 
     def _together(

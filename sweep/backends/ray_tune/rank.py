@@ -119,7 +119,7 @@ class TrialRank:
         def begin() -> Facts:
             self._trainable.begin(given)
             facts = self._trainable.facts()
-            return Facts(node=facts.node, devices=facts.devices)
+            return Facts(node=facts.node, devices=facts.devices, data=facts.data)
 
         return self._together(begin)
 
