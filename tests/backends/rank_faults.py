@@ -66,6 +66,7 @@ class Toy:
     def begin(self, assignment):
         self.given, self.done, self.sum = assignment, 0, float(assignment.seed)
         self.fault = assignment.params["fault"]
+        self.data = "other" if self.fault == f"{self.rank} loads other data" else "the same"
 
     def train(self, report):
         while self.done < self.given.epochs:
@@ -87,4 +88,4 @@ class Toy:
         return self.done
 
     def facts(self):
-        return Facts(node="here", devices=f"cpu:{self.rank}", accumulate=self.given.accumulate)
+        return Facts(node="here", devices=f"cpu:{self.rank}", accumulate=self.given.accumulate, data=self.data)

@@ -78,6 +78,7 @@ MORE = {
     "0 exits": ("completed", ""),
     "1 differs": ("failed", r"RuntimeError: ranks must compute the same, and rank 1 trained \(1, '1.33.*"),
     "0 raises": ("failed", "ValueError: only this rank"),
+    "1 loads other data": ("failed", "RuntimeError: ranks must compute the same, and rank 1 has loaded other data .*"),
     "1 fails once": ("completed", ""),
 }
 
