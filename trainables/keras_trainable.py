@@ -22,8 +22,13 @@ from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
 from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
+<<<<<<< HEAD
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model
+=======
+from trainables.devices.placement import Placement, place
+from trainables.export import exporting, plain_model, whole_model
+>>>>>>> main
 from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
@@ -193,7 +198,7 @@ class KerasTrainable(Joining, Author):
         trial = self._begun()
         exporting.check(trial, formats)
         text = self.preprocessing(trial.hp)
-        return exporting.export(trial, self._plain(), self.first_example, text, folder, formats)
+        return exporting.export(trial, self._plain(), text, folder, formats)
 
     # ---- how it is done
 
@@ -216,8 +221,7 @@ class KerasTrainable(Joining, Author):
         trial, attributes, live = self._begun(), self._attributes(), self.live
         self._set_attributes(self._bare or {})
         try:
-            features.check_whole(self, trial.hp)
-            return plain_model.rebuilt(self, trial)
+            return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial))
         finally:
             self.live = live
             self._set_attributes(attributes)

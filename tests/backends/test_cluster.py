@@ -117,3 +117,15 @@ def test_what_ray_says_goes_where_its_other_words_go(capsys: pytest.CaptureFixtu
     assert worker.print_to_stdstream is theirs
     written = capsys.readouterr()
     assert (written.out, written.err) == ("", "Ray: a worker died\n")
+
+
+def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(**how: object) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(cluster.ray, "init", init)
+    with (
+        pytest.raises(InputError, match=r"ray: it has not started: The current node timed out .*doctor"),
+        cluster.connect(None, None, lambda: None, lambda said: None),
+    ):
+        pass

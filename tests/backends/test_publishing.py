@@ -104,10 +104,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         env={**os.environ, "RAY_metrics_report_interval_ms": "500", "PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None
-    url = next(found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
-    yield Running(process, url, folder / "results" / NAME)
-    process.kill()
-    process.communicate()
+    try:
+        urls = (found[0] for line in process.stdout if (found := re.search(r"http://\S+", line)))
+        url = next(urls, None)
+        assert url is not None, "it ended without a dashboard"
+        yield Running(process, url, folder / "results" / NAME)
+    finally:
+        process.kill()
+        process.communicate()
     time.sleep(3)  # a killed driver's Ray is gone within that
 
 

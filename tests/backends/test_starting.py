@@ -6,11 +6,12 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray._private import ray_constants
+from ray._private import ray_constants, services
 from ray._private.node import Node
 
 from sweep.backends.ray_tune import starting
@@ -108,6 +109,24 @@ def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     with starting.hastened(print, lambda: None):
         assert [getattr(Node, name) for name in NAMES] != before
     assert [getattr(Node, name) for name in NAMES] == before
+
+
+@pytest.mark.parametrize("patience", [9.0, 0.0])
+def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatch, patience: float) -> None:
+    calls = []
+
+    def get_node(*which: object) -> dict[str, str]:
+        calls.append(which)
+        if len(calls) < 3:
+            raise RuntimeError("not in the table yet")
+        return {"labels": "none"}
+
+    monkeypatch.setattr(services, "get_node", get_node)
+    monkeypatch.setattr(starting, "START_S", patience)
+    with starting.patient(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
+        assert services.get_node("127.0.0.1:1", "ab") == {"labels": "none"}
+    assert calls == [("127.0.0.1:1", "ab")] * (3 if patience else 1)
+    assert services.get_node is get_node
 
 
 @pytest.mark.parametrize(

@@ -25,18 +25,16 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
         raise NotExportable(f"{kind} defines no call(), so that there is nothing to predict with; give it one")
 
 
-def export(
-    trial: Trial, plain: Plain, example: tuple[Any, ...], preprocessing: str, folder: Path, formats: Sequence[str]
-) -> Exported:
+def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model by itself into ``folder`` and prove it; raises NotExportable."""
-    model, given = plain.model, proof.sample(trial)
+    model, given = plain.model, proof.sample(trial, plain.raw_inputs)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
             f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
             "self.add_weight), and the model draws random numbers, so that nothing would tell; use --format saved_model"
         )
     metrics, drifting = proof.evaluated(trial)
-    signature = model_files.signature(model, example[0])
+    signature = model_files.signature(model, plain.example)
     files = [model_files.write(model, folder, kind, signature) for kind in formats]
     found = proof.differences(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
@@ -45,26 +43,30 @@ def export(
         differences=found if given.steady else {},
         metrics={} if drifting else metrics,
         compared=given.name,
-        data=_described(trial, model),
+        data=_described(trial, plain),
         preprocessing=preprocessing,
         needs=tuple(dict.fromkeys(module for one in files for module in one.own)),
-        notes=tuple(_notes(trial, files, given, drifting)),
+        notes=tuple(_notes(trial, plain, files, given, drifting)),
     )
 
 
-def _described(trial: Trial, model: keras.Model) -> Mapping[str, str]:
+def _described(trial: Trial, plain: Plain) -> Mapping[str, str]:
+    model = plain.model
     parts = {"training": trial.train, "validation": trial.validation}
-    said = {name: _of_split(split) for name, split in parts.items() if split is not None}
+    said = {name: _of_split(split, plain.example) for name, split in parts.items() if split is not None}
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
 
-def _of_split(split: Split) -> str:
-    leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(split.example())]
+def _of_split(split: Split, inputs: Any) -> str:
+    example = inputs, *split.example()[1:]
+    leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(example)]
     return f"{split.size:,} examples: {', '.join(leaves)}"
 
 
-def _notes(trial: Trial, files: Sequence[Written], given: Sample, drifting: Sequence[str]) -> list[str]:
+def _notes(trial: Trial, plain: Plain, files: Sequence[Written], given: Sample, drifting: Sequence[str]) -> list[str]:
     notes = []
+    if plain.raw_inputs is not None:
+        notes.append("the frozen model of features(), whose outputs were kept for training, stands in front")
     if getattr(trial.program, "average", None) is not None:
         notes.append("the weights are the averages over training with which the trial was validated")
     if trial.dtype != "float32":

@@ -17,6 +17,7 @@ from trainables.devices import precision
 from trainables.loop import building
 from trainables.loop.trial import Trial
 from trainables.numbers.live import Settled
+from trainables.recipe import features
 from trainables.recipe.author import Author
 from trainables.replicas import keras_corrections, random_layers
 from trainables.state import origins
@@ -29,6 +30,8 @@ class Plain:
 
     model: keras.Model
     unknown: tuple[str, ...]  # variables in it of which Keras does not know, so that its own format leaves them out
+    example: Any  # inputs for it, a batch of one
+    raw_inputs: Any = None  # of the examples that it is compared on, where the trial was given others
 
 
 def rebuilt(author: Author, trial: Trial) -> Plain:
@@ -41,13 +44,14 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     author.live = Settled(trial.hp)
     with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
         with random_layers.following_the_trial():
-            model = building.build_model(author, trial.hp, trial.assignment.seed)
+            model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)
         model = _as_keras_own(model)
     with averaged(trial):
         unknown = _take_over(trial, model, record)
-    return Plain(_giving_float32(model, author.first_example), unknown)
+    example = author.first_example[0]
+    return Plain(_giving_float32(model, example), unknown, example)
 
 
 @contextmanager
@@ -124,13 +128,13 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
     return model
 
 
-def _giving_float32(model: keras.Model, example: tuple[Any, ...]) -> keras.Model:
+def _giving_float32(model: keras.Model, example: Any) -> keras.Model:
     """The model, or where that gives narrower floats one around it."""
-    given = keras.tree.map_structure(_symbolic, example[0])
+    given = keras.tree.map_structure(_symbolic, example)
     outputs = keras.tree.flatten(model(given))
     if all(str(output.dtype) not in ("float16", "bfloat16") for output in outputs):
         return model
-    inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example[0])
+    inputs = keras.tree.map_structure(lambda leaf: keras.Input(leaf.shape[1:], dtype=str(leaf.dtype)), example)
     wide = keras.tree.map_structure(
         lambda tensor: keras.layers.Activation("linear", dtype="float32")(tensor), model(inputs)
     )

@@ -43,8 +43,11 @@ class Sample:
     steady: bool  # whether it predicts the same again: else it draws random numbers
 
 
-def sample(trial: Trial) -> Sample:
-    """The loop's predictions for the first examples of the validation data, or of the training data without such."""
+def sample(trial: Trial, raw_inputs: Any = None) -> Sample:
+    """The loop's predictions for the first examples of the validation data, or of the training data without such.
+
+    ``raw_inputs``: what files are given in the place of the trial's inputs, example by example.
+    """
     held_out = trial.validation is not None
     split = trial.validation if trial.validation is not None else trial.train
     inputs = _first(split)
@@ -54,6 +57,8 @@ def sample(trial: Trial) -> Sample:
     with averaged(trial), exact_products():
         first, again = (_predicted(trial, inputs, trial.validation_batch_size, batch) for batch in (0, 10**6))
     steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
+    if raw_inputs is not None:
+        inputs = tf.nest.map_structure(lambda leaf: leaf[:size], raw_inputs)
     return Sample(name, inputs, first, trial.validation_batch_size, steady)
 
 

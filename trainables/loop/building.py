@@ -43,8 +43,10 @@ class Made:
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
 
-def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
-    """The author's model with the initial weights of a trial."""
+def build_model(
+    author: Author, hp: Hyperparameters, seed: int, joined: Callable[..., keras.Model] = features.joined
+) -> keras.Model:
+    """The author's model with the initial weights of a trial; ``joined`` puts `features` in front that are not kept."""
     # Keras draws the seeds of initialisers and random layers from `random`. Seeding TensorFlow as well
     # would empty its kernel cache and cost seconds per trial; an author's own draws come from these two.
     random.seed(seed)
@@ -56,7 +58,7 @@ def build_model(author: Author, hp: Hyperparameters, seed: int) -> keras.Model:
         raise TypeError(f"model() returned {type(model).__name__}, expected a keras.Model")
     if type(author).features is not Author.features and not features.are_cached(author, hp):
         front = features.in_front(author, hp)
-        model = model if front is None else features.joined(front, model, author.first_example[0])
+        model = model if front is None else joined(front, model, author.first_example[0])
     if not model.built and type(model).call is not keras.Model.call:
         model(keras.tree.map_structure(_symbolic, author.first_example[0]))
     _freeze(model, hp)

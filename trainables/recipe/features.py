@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sweep.contract import NotExportable
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import node_cache
 from trainables.data.sources import DataError
@@ -30,15 +29,6 @@ def are_cached(author: Author, hp: Hyperparameters) -> bool:
     if type(author).features is Author.features:
         return False
     return hp.flag("cache_features", default=type(author).augment is Author.augment)
-
-
-def check_whole(author: Author, hp: Hyperparameters) -> None:
-    """Raise NotExportable where the trained model is what follows the features, and takes no inputs of the author's."""
-    if are_cached(author, hp) and in_front(author, hp) is not None:
-        raise NotExportable(
-            "its features are kept, so that the model is only what follows them; train it with cache_features: false, "
-            "as in python -m sweep retrain NAME --set parameters.cache_features.value=false"
-        )
 
 
 def in_front(author: Author, hp: Hyperparameters) -> keras.Model | None:
@@ -96,10 +86,15 @@ def joined(front: keras.Model, model: keras.Model, example: Any) -> keras.Model:
         raise Refused(
             "features() stand before a model that is compiled in model(); leave out one, or cache_features: true"
         )
+    return chained(_Frozen(front), model, example)
+
+
+def chained(front: keras.Layer, model: keras.Model, example: Any) -> keras.Model:
+    """One after the other, of layers that Keras knows, for predictions alone; ``example``: raw inputs, a batch."""
     inputs = tf.nest.map_structure(
         lambda leaf: keras.Input(tuple(leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype)), example
     )
-    return keras.Model(inputs, model(_Frozen(front)(inputs)), name=model.name)
+    return keras.Model(inputs, model(front(inputs)), name=model.name)
 
 
 class _Frozen(keras.layers.Layer):

@@ -226,9 +226,9 @@ def _started(
 ) -> Iterator[None]:
     over = threading.Event()
     token.protect()
-    with starting.own_machine(say), starting.hastened(say, meanwhile) as end_starting:
+    with starting.own_machine(say), starting.hastened(say, meanwhile) as end_starting, starting.patient(say):
         try:
-            with ahead or nullcontext():
+            with ahead or nullcontext(), _told():
                 ray.init(
                     address="local",
                     num_gpus=simulated_gpus,
@@ -245,6 +245,18 @@ def _started(
             end_starting()
             over.set()
             _end(say)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise InputError, which is a line, where Ray's node does not come up: Ray raises no class of its own then."""
+    try:
+        yield
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        hint = "is the machine overloaded, or its disk full? try again; python -m sweep doctor looks at the machine"
+        raise InputError.one("ray", f"it has not started: {str(error).strip()}", hint) from error
 
 
 def _described(about: Mapping[str, str] | None) -> JobConfig | None:

@@ -31,6 +31,9 @@ FASTER_START = Use(
     ),
     "Ray starts more slowly",
 )
+PATIENT_START = Use(
+    ("ray._private.services:get_node",), "a machine that is very busy may give Ray too little time to start"
+)
 OWN_MACHINE = Use(("ray._private.ray_constants:ENABLE_RAY_CLUSTER",), "others in the network can reach this Ray")
 WATCH = Use(("ray._private.worker:_global_node.all_processes",), "if Ray dies, the sweep may hang")
 FASTER_END = Use(WATCH.names, "Ray ends more slowly")
@@ -80,8 +83,18 @@ LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
 OF_RAY = (
-    *(FASTER_START, OWN_MACHINE, MEMORY_KILLS, WAITING_PROCESSES, NAMED_WORKERS, TAGGING, SILENCE, WORDS, PROMISES),
-    JOB_PAGE,
+    *(
+        FASTER_START,
+        PATIENT_START,
+        OWN_MACHINE,
+        MEMORY_KILLS,
+        WAITING_PROCESSES,
+        NAMED_WORKERS,
+        TAGGING,
+        SILENCE,
+        WORDS,
+    ),
+    *(PROMISES, JOB_PAGE),
 )
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Queue
@@ -13,6 +14,8 @@ from typing import Any
 from sweep.backends.ray_tune import private, token
 from sweep.contract import Devices
 
+START_S = 120.0
+"""How long a node of Ray may take to be in its table; by itself Ray gives up after 30 s, however busy the machine."""
 SPARE = 2
 """Ray starts a process ahead for each core: no more of them per trial at once are made to import what trials need."""
 _NICENESS = 10  # what is started aside shall not take the cores from workers that start
@@ -49,6 +52,32 @@ def own_machine(say: Callable[[str], None]) -> Iterator[None]:
         yield
     finally:
         constants.ENABLE_RAY_CLUSTER = theirs
+
+
+@contextmanager
+def patient(say: Callable[[str], None]) -> Iterator[None]:
+    """Let a node of Ray that is made in this block take its time: Ray gives up after 30 s, whatever else runs here."""
+    if not private.usable(private.PATIENT_START, say):
+        yield
+        return
+    services = private.module("ray._private.services")
+    theirs = services.get_node
+
+    def get_node(*which: Any) -> Any:
+        until = time.monotonic() + START_S
+        while True:
+            try:
+                return theirs(*which)
+            except RuntimeError:  # it has not come up yet
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+
+    services.get_node = get_node
+    try:
+        yield
+    finally:
+        services.get_node = theirs
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from keras import layers
 from small import assignment, metrics, train
 from zoo_sources import OnFeatures
 
-from sweep.contract import NotExportable
 from trainables.data.sources import DataError
 from trainables.recipe import features
 from trainables.recipe.author import Author
@@ -45,15 +44,6 @@ def test_they_are_what_keras_predicts() -> None:
     (found, y) = features.of(front, data, "cpu:0")
     np.testing.assert_allclose(found, front.predict(data[0], verbose=0), atol=1e-6)
     assert y is data[1]
-
-
-def test_a_head_alone_is_not_handed_out_for_the_model() -> None:
-    kept, computed = Plain(), Plain()
-    train(kept, assignment(epochs=1))
-    with pytest.raises(NotExportable, match=r"train it with cache_features: false"):
-        kept.trained_model()
-    train(computed, assignment(epochs=1, cache_features=False))
-    assert computed.trained_model().input_shape == (None, 8, 8, 2)
 
 
 def test_inputs_that_are_augmented_are_not_cached() -> None:

@@ -1,0 +1,75 @@
+"""A trial that was trained on kept features is handed out with what computes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from small import assignment, train
+from zoo_sources import OnFeatures
+
+from sweep.contract import Fold, NotExportable
+from trainables.recipe.author import Author
+
+pytestmark = pytest.mark.keras
+
+
+class Kept(OnFeatures):
+    """The default of an author who augments nothing: features are kept."""
+
+    augment = Author.augment
+
+
+class NeverTheSame(Kept):
+    """Its data() draws other examples at each call."""
+
+    def data(self, hp: Any) -> Any:
+        (x, y), validation = super().data(hp)
+        return (x, y), (np.random.default_rng().random(validation[0].shape).astype(np.float32), validation[1])
+
+
+@pytest.mark.parametrize("how", ["parts", "fold", "whole", "in_the_graph"])
+def test_it_predicts_from_raw_inputs_what_was_validated(how: str, tmp_path: Path) -> None:
+    given: dict[str, Any] = {"parts": {}, "in_the_graph": {"cache_features": False}}.get(how, {})
+    about = assignment(epochs=1, **given)
+    if how == "fold":
+        about = about.__class__(**{**_fields(about), "fold": Fold(1, 3, 0)})
+    if how == "whole":
+        about = about.__class__(**{**_fields(about), "training": {"all_data": True}})
+    trainable = Kept()
+    last = train(trainable, about)[-1]
+    model = trainable.trained_model()
+    assert model.input_shape == (None, 8, 8, 2)
+    assert all(type(layer).__module__.startswith("keras.") for layer in model._flatten_layers())
+    if how in ("parts", "in_the_graph"):
+        x, y = trainable.data(None)[1]
+        right = np.argmax(model.predict(x, verbose=0), -1) == np.reshape(y, -1)
+        assert right.mean() == pytest.approx(last.metrics["val_accuracy"])
+    exported = trainable.export(tmp_path, ["keras"])
+    assert exported.needs == ()
+    assert exported.differences["keras"] <= 1e-5
+    assert "(8, 8, 2)" in exported.data["training"]
+    assert any("features()" in note for note in exported.notes) == (how != "in_the_graph")
+
+
+def test_raw_inputs_that_are_others_at_each_call_are_noticed(tmp_path: Path) -> None:
+    trainable = NeverTheSame()
+    train(trainable, assignment(epochs=1))
+    with pytest.raises(NotExportable, match="predicts something else"):
+        trainable.export(tmp_path, ["keras"])
+
+
+def test_the_file_loads_without_this_package(tmp_path: Path) -> None:
+    trainable = Kept()
+    train(trainable, assignment(epochs=1))
+    expected = trainable.trained_model().predict(trainable.data(None)[0][0], verbose=0)
+    trainable.export(tmp_path, ["keras"])
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded.predict(trainable.data(None)[0][0], verbose=0), expected, atol=1e-6)
+
+
+def _fields(given: Any) -> dict[str, Any]:
+    return {name: getattr(given, name) for name in given.__slots__}
