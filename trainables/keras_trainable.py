@@ -22,13 +22,8 @@ from trainables.data.chunks import ArraySplit, BatchSplit, Split, split
 from trainables.data.sources import Visits
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
-<<<<<<< HEAD
 from trainables.devices.placement import Joining, Placement, placed
-from trainables.export import exporting, plain_model
-=======
-from trainables.devices.placement import Placement, place
 from trainables.export import exporting, plain_model, whole_model
->>>>>>> main
 from trainables.loop import building, rate_finder
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.fit_program import FitProgram
