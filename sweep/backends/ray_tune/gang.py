@@ -30,6 +30,7 @@ SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum
 AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
 LEAVING_S = 1.0  # in which it is done where it can be
 STUCK_S = 15.0  # for a call to end once a rank is gone
+LOOK_S = 0.2  # between looks at whether all are there
 STUCK = 75  # exit code
 
 
@@ -146,20 +147,23 @@ class Gang:
         training = dict(assignment.training)
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
-        self._together("join", given, lambda: ranked.join(devices[0], training), SKEW_S, most_s=REGISTER_S + AFTER_S)
+
+        def join() -> None:  # TensorFlow heeds REGISTER_S on other ranks alone, and lets no thread of Python run here
+            with last_words.no_longer_than(REGISTER_S + AFTER_S):
+                ranked.join(devices[0], training)
+
+        self._together("join", given, join, SKEW_S)
         return met[0]
 
-    def _together(
-        self, method: str, given: Any, mine: Callable[[], Any], patience_s: float, *, most_s: float | None = None
-    ) -> list[Any]:
+    def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
         """The values of a call on all ranks, rank 0 first; ``given`` are its arguments, a tuple, or a list of one each.
 
-        Peers may end so much later than this rank, which may take ``most_s``. Raises what has failed on one of them,
-        and WorkerLost where one is gone.
+        Peers may end so much later than this rank. Raises what has failed on one of them, and WorkerLost where one is
+        gone.
         """
         each = given if isinstance(given, list) else [given] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
-        with self._watched(calls, most_s):
+        with self._watched(calls):
             here, error = told(mine)
             fails = error is not None and not here.is_end
             if fails and self._local is not None and method != "restore":
@@ -213,10 +217,10 @@ class Gang:
         return answers, lost
 
     @contextmanager
-    def _watched(self, calls: Sequence[Any], most_s: float | None) -> Iterator[None]:
+    def _watched(self, calls: Sequence[Any]) -> Iterator[None]:
         """Look after the peers while this rank is in a call: it waits for sums that nobody joins who is gone."""
         over = threading.Event()
-        watch = threading.Thread(target=self._watch, args=([*calls], most_s, over), name="sweep-gang", daemon=True)
+        watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
         watch.start()
         try:
             yield
@@ -224,17 +228,14 @@ class Gang:
             over.set()
             watch.join()
 
-    def _watch(self, waiting: list[Any], most_s: float | None, over: threading.Event) -> None:
-        passed, every_s = 0.0, 0.2
-        while not over.wait(every_s):
-            passed += every_s
-            answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0) if waiting else ([], [])
-            gone = any(map(_is_gone, answered))
-            if gone or (most_s is not None and passed > most_s):
+    def _watch(self, waiting: list[Any], over: threading.Event) -> None:
+        while waiting and not over.wait(LOOK_S):
+            answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            if any(map(_is_gone, answered)):
                 if self._local is not None:
-                    self._leave("a rank is gone" if gone else "a rank has not come")
+                    self._leave("a rank is gone")
                 if not over.wait(STUCK_S):
-                    os._exit(STUCK)  # nothing else ends a call of TensorFlow's that waits for others to come
+                    os._exit(STUCK)  # TensorFlow waits for it in a way that nothing else ends
                 return
 
 
