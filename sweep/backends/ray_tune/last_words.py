@@ -118,7 +118,8 @@ def _of_words(words: str) -> str:
         where = f" in {place[3]}, {place[1]}:{place[2]}" if place else ""
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
     if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
-        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', words, re.MULTILINE)
+        _, _, stack = words.rpartition("Thread 0x")  # the main one comes last
+        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
         where = f" (in {place[3]}, {place[1]}:{place[2]})" if place else ""
         return f"the other workers have not come within {late[1]}{where}"
     last = words.strip().rpartition("\n")[2]
