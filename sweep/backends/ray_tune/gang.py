@@ -135,14 +135,13 @@ class Gang:
             for rank, bundle in enumerate(group.bundle_specs)
             if rank
         ]
-        addresses: list[str] = []
 
         def get_ready() -> str:
             self._local, self._held, address = ready(self._job)
             return address
 
-        addresses = self._together("ready", (), get_ready, START_S)
-        met = [Ranks(tuple(addresses), rank, HEARTBEAT_S, REGISTER_S, COLLECTIVE_S) for rank in range(len(addresses))]
+        addresses = tuple(self._together("ready", (), get_ready, START_S))
+        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, COLLECTIVE_S) for rank in range(len(addresses))]
         devices = [dataclasses.replace(assignment.devices, ranks=ranks) for ranks in met]
         training = dict(assignment.training)
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
