@@ -37,7 +37,7 @@ class Together:
     pids: list[int]
     _pipes: list[Any]
 
-    def call(self, function: Callable[..., Any], *given: Any, timeout: float = 120.0) -> list[Any]:
+    def call(self, function: Callable[..., Any], *given: Any, timeout: float = 600.0) -> list[Any]:
         """What a function of a module, given `Here`, returns in each process; an error in the place of a value."""
         for pipe in self._pipes:
             pipe.send((function, given))
