@@ -1,6 +1,7 @@
 """Kills the processes of small sweeps at random moments, resumes them, and counts what is lost or differs.
 
     python benchmarks/kills.py --kills 50
+    python benchmarks/kills.py --kills 30 --ranks     # of trials in two processes, with these as victims too
 
 Prints one line per kill and a summary; the exit code is 1 if anything was lost, repeated or changed.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "kills"))
 
-from killing import SWEEPS, Tally, alone, compare, disturbed, some_victims
+from killing import OF_RANKS, SWEEPS, Tally, alone, compare, disturbed, some_victims
 
 
 def main() -> int:
@@ -23,8 +24,10 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=50, help="at least so many in all")
     parser.add_argument("--per-sweep", type=int, default=6, help="at most so many in one sweep")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sweeps", nargs="+", choices=list(SWEEPS), default=list(SWEEPS))
+    parser.add_argument("--sweeps", nargs="+", choices=list(SWEEPS))
+    parser.add_argument("--ranks", action="store_true", help="sweeps whose trials have two workers: kill these as well")
     given = parser.parse_args()
+    given.sweeps = given.sweeps or [name for name in SWEEPS if (name in OF_RANKS) == given.ranks]
     rng, tally = random.Random(given.seed), Tally()
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
         references = {name: alone(Path(scratch) / f"alone-{name}", name) for name in given.sweeps}
@@ -33,7 +36,12 @@ def main() -> int:
             name = given.sweeps[rounds % len(given.sweeps)]
             path = Path(scratch) / f"{rounds:02d}-{name}"
             project = disturbed(
-                path, name, some_victims(given.per_sweep, rng), rng, tally, lambda text: print(text, flush=True)
+                path,
+                name,
+                some_victims(given.per_sweep, rng, ranks=given.ranks),
+                rng,
+                tally,
+                lambda text: print(text, flush=True),
             )
             compare(project, references[name], tally)
             print(f"{sum(tally.kills.values())} kills, wrong so far: {tally.wrong()}", flush=True)

@@ -25,6 +25,8 @@ __all__ = [
     "NotExportable",
     "OutOfMemory",
     "Params",
+    "Ranked",
+    "Ranks",
     "Report",
     "Stopped",
     "Testing",
@@ -34,12 +36,24 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
+class Ranks:
+    """The processes that train one trial together, and which of them this is."""
+
+    addresses: tuple[str, ...]  # host:port of each, by rank
+    rank: int  # from 0, which decides, reports and saves
+    heartbeat_s: float = 10.0  # a rank that is not heard of for so long is lost
+    register_s: float = 60.0  # within which all of them must have come
+    collective_s: float = 600.0  # a longer sum over all ranks fails; waiting for the slowest counts
+
+
+@dataclass(frozen=True, slots=True)
 class Devices:
-    """The share of a machine that one trial was given."""
+    """The share of a machine that one process of a trial was given."""
 
     cpus: float = 1
     gpus: float = 0  # below 1: a share of one GPU
     simulated: bool = False  # logical CPU devices stand in for the GPUs
+    ranks: Ranks | None = None  # None: this process trains alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +114,23 @@ class Trainable(Protocol):
 
     def facts(self) -> Facts:
         """Where and how the present trial runs, and at its end whether a longer one may go on from it."""
+
+
+class Ranked(Protocol):
+    """What a trainable offers beside `Trainable` where several processes may train one trial.
+
+    Each process has an object of its own, and all of them get the same calls in the same order but for `save`, which
+    is for rank 0 alone. They must compute the same, on different shares of each batch.
+    """
+
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
+        """Meet the other ranks, once and before all else; returns when all have come."""
+
+    def leave(self, reason: str) -> None:
+        """Let go of what ranks wait for from one another, and tell the others why; called from any thread.
+
+        Nothing is trained in this process any more.
+        """
 
 
 class Exporting(Protocol):

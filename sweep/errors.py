@@ -6,6 +6,7 @@
     ├── StoreError          a results folder cannot be read or written as it is
     └── Interrupted         a signal came before the first trial, exit code 130
     StoppedAtOnce           a sweep ends now and its process lives on: passes through everything
+    WorkerLost              a process of several that train a trial is gone: passes through everything
 
 Exceptions out of a user's model are not in this tree: they end one trial and are kept with it.
 """
@@ -64,6 +65,10 @@ class Interrupted(SweepError):
 
 class StoppedAtOnce(BaseException):
     """A sweep is to end now, in a process that lives on; no trial's failure, and nobody's to catch on its way."""
+
+
+class WorkerLost(BaseException):
+    """A worker is of no use any more, for one of its processes is gone: its trial goes on with another worker."""
 
 
 def printable(text: str) -> str:

@@ -76,7 +76,7 @@ class Facts:
 
     started: float | None = None  # seconds since 1970: when training code first ran for it
     node: str | None = None
-    devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"
+    devices: str | None = None  # "cpu:0", "gpu:0,gpu:1"; of several workers those of each: "cpu:0;cpu:0"
     strategy: str | None = None
     num_replicas: int | None = None
     precision: str | None = None

@@ -23,7 +23,7 @@ from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
-from trainables.devices.placement import Placement, place
+from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
 from trainables.loop import building, rate_finder, testing
 from trainables.loop.cache import Programs, Structure
@@ -48,7 +48,7 @@ Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
 """Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
 
-class KerasTrainable(Author):
+class KerasTrainable(Joining, Author):
     """A Keras model and its data, trained as the hyperparameters of a trial say.
 
     Subclasses define `data` and `model`, and override whatever else of `Author` they want to do their own way.
@@ -80,9 +80,7 @@ class KerasTrainable(Author):
         owned.undo(self)
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
-        placement = place(
-            assignment.devices, str(options.get("strategy", "auto")), str(options.get("cross_device", "auto"))
-        )
+        placement = placed(assignment.devices, options)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):

@@ -60,7 +60,7 @@ class Outline:
             decisions=termination.decision_epochs(spec.early_terminate, spec.epochs),
             prior=shares(spec.early_terminate, spec.epochs),
             limits=Limits(
-                hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.gpus
+                hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.trial_gpus
             ),
         )
 

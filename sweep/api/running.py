@@ -21,7 +21,7 @@ from sweep.api.viewing import viewer
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
 from sweep.export import beside
 from sweep.runner import planning, resuming, session
-from sweep.runner.session import Options, Outcome
+from sweep.runner.options import Options, Outcome
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks

@@ -11,7 +11,7 @@ from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from sweep.render.live import LiveView
-    from sweep.runner.session import View
+    from sweep.runner.options import View
 
 
 def viewer(spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool) -> Callable[[ResultsFolder, TextIO], View]:

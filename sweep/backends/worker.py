@@ -10,59 +10,30 @@ from __future__ import annotations
 import dataclasses
 import gc
 import math
-import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TypeAlias
 
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
+from sweep.backends.job import STOP_FILE, Job
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, printable
+from sweep.errors import StoppedAtOnce, WorkerLost, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.records import encode
 
+__all__ = ["STEP_S", "STOP_FILE", "Job", "Order", "Progress", "Worker"]
+
 STEP_S = 1.0
-STOP_FILE = ".stop-"
 
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What all trials of a sweep share."""
-
-    sweep: str
-    trainable: str
-    import_folders: tuple[Path, ...]
-    results_folder: Path
-    objective: str
-    maximize: bool
-    session: str = ""  # tells the driver's own stop file from any other
-    checkpoint_every_s: float = 60.0
-    checkpoint_keep: int = 2
-    shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
-    profile: bool = False  # of the first trial
-    target: float | None = None  # objective: a trial that reaches it is complete
-    unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
-    given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
-
-    @property
-    def shared_folder(self) -> Path | None:
-        """Where this node's workers share data."""
-        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
-
-    @property
-    def stop_file(self) -> Path:
-        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
-        return self.results_folder / f"{STOP_FILE}{self.session}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +62,7 @@ class Progress:
     fault: str | None = None  # why the whole sweep cannot go on
     data_known: bool = False  # the trial begins with the data of `Order.known_data`
     worker: str = ""  # the name of the worker, where there are several
+    accumulate: int | None = None  # micro-batches for the trial in another worker: it does not fit, and this is spoilt
 
 
 @dataclass(slots=True)
@@ -114,16 +86,29 @@ class _Trial:
         return self.order.assignment.epochs
 
 
+class _TooLarge(Exception):
+    """The trial needs more micro-batches than it had, in another process."""
+
+
 class Worker:
     """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them.
 
-    A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced.
+    A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
+    trainable that can be made only once in a process.
     """
 
-    def __init__(self, job: Job, *, reuse: bool = True, memory_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        *,
+        reuse: bool = True,
+        memory_bytes: int | None = None,
+        make: Callable[[], Trainable] | None = None,
+    ) -> None:
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
+        self._make = make
         self._trainable: Trainable | None = None
         self._trial: _Trial | None = None
         self._notices: list[str] = []
@@ -133,7 +118,7 @@ class Worker:
         """Accept a trial; nothing happens before its first step."""
         if self._trial is not None:  # the driver has ended it
             self._settle(self._trial)
-        self._trial = _Trial(order, self._saver(order.assignment.trial))
+        self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
 
@@ -161,7 +146,10 @@ class Worker:
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
             status, reason, error = Status.INTERRUPTED, fault, None
-        except StoppedAtOnce:
+        except _TooLarge as caught:
+            self._settle(trial)
+            return Progress(notices=self._told(), spoilt=str(caught), accumulate=trial.accumulate)
+        except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
@@ -226,6 +214,8 @@ class Worker:
             self._notices.append(
                 f"trial {trial.number}: out of memory; again with each batch in {trial.accumulate} parts"
             )
+            if self._make is not None:
+                raise _TooLarge("its trial does not fit")
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         began, told = time.monotonic(), ""
@@ -389,5 +379,6 @@ class Worker:
 
     def _loaded(self) -> Trainable:
         if self._trainable is None:
-            self._trainable = load(self._job.trainable, self._job.import_folders, self._job.given)()
+            job = self._job
+            self._trainable = (self._make or load(job.trainable, job.import_folders, job.given))()
         return self._trainable

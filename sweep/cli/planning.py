@@ -51,6 +51,9 @@ def plan(
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders)
+    for wanted, option in ((timed, "--time"), (find_lr, "--find-lr")):
+        if wanted:
+            planning.check_inline(spec, option)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:

@@ -15,7 +15,7 @@ from sweep.errors import printable
 from sweep.store.folder import require_locks
 
 if TYPE_CHECKING:
-    from sweep.runner.session import Options, Outcome, View
+    from sweep.runner.options import Options, Outcome, View
     from sweep.spec import Spec
     from sweep.store.folder import ResultsFolder
 

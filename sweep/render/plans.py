@@ -36,7 +36,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "constraints": _constraints(plan),
         "epochs": _epochs(plan),
         "rungs": _rungs(plan),
-        "resources": f"{each} a trial" + (" (simulated)" if share.simulated else ""),
+        "resources": f"{_workers(spec, each)} a trial" + (" (simulated)" if share.simulated else ""),
         "at once here": str(plan.concurrent) if plan.concurrent else "none: this machine has too little for a trial",
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
@@ -67,7 +67,12 @@ def as_dict(plan: Plan) -> dict[str, Value]:
         "allowed": plan.allowed,
         "choosing_s": plan.choosing_s,
         "concurrent": plan.concurrent,
-        "resources": {"cpus": plan.devices.cpus, "gpus": plan.devices.gpus, "simulated": plan.devices.simulated},
+        "resources": {
+            "cpus": plan.devices.cpus,
+            "gpus": plan.devices.gpus,
+            "workers": plan.spec.resources.workers,
+            "simulated": plan.devices.simulated,
+        },
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
         "expected": {"trials": plan.price.trials, "epochs": plan.price.epochs, "hours": plan.price.hours},
         "confirm": None if plan.confirming is None else asdict(plan.confirming),
@@ -85,6 +90,11 @@ def _histogram_dict(one: Histogram) -> Value:
         place: dict[str, Value] = {"value": bin.low} if bin.high is None else {"from": bin.low, "to": bin.high}
         bins.append({**place, "count": bin.count})
     return {"of": one.of, "present": one.present, "bins": bins}
+
+
+def _workers(spec: Spec, each: str) -> str:
+    workers = spec.resources.workers
+    return each if workers == 1 else f"{workers} workers of {each}"
 
 
 def _trials(plan: Plan) -> str:

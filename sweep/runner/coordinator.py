@@ -65,7 +65,7 @@ class Coordinator:
         self._listen = listen
         self._memo = memo
         self._beside = Beside(spec, self._terms)
-        self._limits = Limits(spec, devices.gpus)
+        self._limits = Limits(spec, spec.resources.trial_gpus)
         self._watch = Watch(spec.resources, clock)
         self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
@@ -133,7 +133,8 @@ class Coordinator:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
                 known_data = answer.data if answer else None
-                return self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
+                order = self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
+                return replace(order, assignment=replace(order.assignment, accumulate=trial.accumulate))
         return None
 
     def begun(self, trial: int) -> None:
@@ -159,6 +160,8 @@ class Coordinator:
             return False
         self._watch.hear(trial, len(progress.epochs))
         self._upcoming.heard(trial, progress)
+        if progress.accumulate is not None:
+            there.accumulate, there.outgrown = progress.accumulate, True
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
         end = progress.end and self._terms.spared(progress.end, there.retries)
         if progress.fault:
@@ -193,6 +196,11 @@ class Coordinator:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
+        if there.outgrown and not there.unwanted:  # its worker has asked for one that begins with smaller parts
+            there.outgrown = False
+            self._out.discard(trial)
+            self._again.appendleft(trial)
+            return False
         there.restarts += not with_node
         there.lost_nodes += with_node
         if there.unwanted:

@@ -267,12 +267,13 @@ def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
             "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
             "spec": {
                 "training": dict(training),
-                "resources": {"gpus": gpus},
+                "resources": {"gpus": gpus, **resources},
                 "metrics": [{"name": metric, "goal": goal}, *_],
             },
             "provenance": {"packages": dict(packages), "python": python},
         }:
             versions = (python, imported, *(packages.get(name) for name in VERSIONS))
             judged_by = (metric, goal) if training.get("patience") else None
-            return trainable, digest, versions, training, judged_by, gpus, info.get("simulated_gpus")
+            workers = resources.get("workers", 1)
+            return trainable, digest, versions, training, judged_by, gpus, workers, info.get("simulated_gpus")
     return None

@@ -92,6 +92,14 @@ def check_reads(spec: Spec, where: str, source: Source) -> None:
         )
 
 
+def check_inline(spec: Spec, where: str) -> None:
+    """Raise InputError for what a single process cannot do; ``where`` names how it was asked for."""
+    workers = spec.resources.workers
+    if workers > 1:
+        what = f"trains in this process alone, and a trial has {workers} workers (resources.workers)"
+        raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
+
+
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     """The parameters of which the source alone does not show that they are read."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
@@ -122,7 +130,7 @@ def plan(
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
-    concurrent = int(min(rooms))
+    concurrent = int(min(rooms) + 1e-9) // spec.resources.workers
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()

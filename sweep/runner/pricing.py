@@ -107,7 +107,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
 
 def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, concurrent: int) -> Price:
     """What ``trials`` trials of ``per_trial`` epochs each take, within the sweep's budget."""
-    budget, gpus = spec.budget, spec.resources.gpus
+    budget, gpus = spec.budget, spec.resources.trial_gpus
     epochs = None if trials is None else trials * per_trial
     if budget.epochs is not None and (epochs is None or epochs > budget.epochs):
         epochs = float(budget.epochs)

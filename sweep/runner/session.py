@@ -7,23 +7,23 @@ import shutil
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
-from sweep.backends import checkpoint_folders, inline, shared_data
+from sweep.backends import checkpoint_folders, shared_data
 from sweep.backends.worker import STOP_FILE, Job
 from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.inspection import Source
-from sweep.runner import choosing, describing, interruption, noise, planning, stopping, testing, warm_start
+from sweep.runner import choosing, connecting, describing, interruption, noise, planning, stopping, testing, warm_start
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.memo import Memo
+from sweep.runner.options import Options, Outcome, View
 from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
 from sweep.runner.retention import CheckpointKeeper
@@ -35,49 +35,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 from sweep.store.writer import TableWriter
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """How to run, whatever the sweep."""
-
-    address: str | None = None
-    max_concurrent: int | None = None
-    simulated_gpus: int | None = None
-    reuse: bool = True
-    inline: bool = False
-    memo: bool = True
-    retry_failed: bool = False  # in a sweep that is resumed
-    confirming: bool = False  # the search has ended: fresh seeds alone
-    profile: bool = False
-    beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
-    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a session ended."""
-
-    folder: ResultsFolder
-    completed: int
-    stopped: str | None  # why it ended before its trials did
-    interrupted: bool
-    fault: str | None = None  # what has to be mended before it can go on
-
-
-class View(Protocol):
-    """Who watches a session."""
-
-    def replay(self, events: Sequence[Event]) -> None:
-        """See what happened before this session."""
-
-    def on(self, event: Event) -> None:
-        """See an event."""
-
-    def say(self, text: str) -> None:
-        """See a line about the session itself."""
-
-    def close(self) -> None:
-        """See no more."""
+__all__ = ["Options", "Outcome", "View", "resume", "run"]
 
 
 def run(
@@ -97,6 +55,7 @@ def run(
     function itself, where no module has it.
     """
     choosing.check(spec, folders)
+    _check_inline(spec, options)
     info = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
         "seed": spec.seed,
@@ -125,11 +84,17 @@ def resume(
     given: object = None,
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
+    _check_inline(sweep.spec, options)
     try:
         return _driven(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
         again = f"go on with: python -m sweep resume {sweep.folder.address}"
         raise Interrupted(f"interrupted before it went on; {again}") from error
+
+
+def _check_inline(spec: Spec, options: Options) -> None:
+    if options.inline:
+        planning.check_inline(spec, "inline" if options.embedded else "--inline")
 
 
 def _driven(
@@ -171,6 +136,7 @@ def _drive(
         results_folder=folder.path.resolve(),
         objective=objective.name,
         maximize=objective.goal == "maximize",
+        workers=spec.resources.workers,
         session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,
@@ -204,7 +170,7 @@ def _drive(
 
             pulse = None if options.inline else Pulse(spec)
             try:
-                with _backend(options, devices, spec, source, folder, watching, leave, job, pulse) as train:
+                with connecting.backend(options, devices, spec, source, folder, watching, leave, job, pulse) as train:
                     beginning.close()
                     return _session(spec, folder, devices, job, options, watching, train, leave, lost, pulse)
             except Exception as error:
@@ -334,66 +300,3 @@ def _clean(folder: Path) -> None:
 def _touch(stop_file: Path) -> None:
     with suppress(OSError):  # a full disk: each trial is stopped when it reports next
         stop_file.touch()
-
-
-@contextmanager
-def _backend(
-    options: Options,
-    devices: Devices,
-    spec: Spec,
-    source: Source,
-    folder: ResultsFolder,
-    view: View,
-    leave: Callable[[str], None],
-    job: Job,
-    pulse: Pulse | None,
-) -> Iterator[Callable[[Coordinator, Job], None]]:
-    """A function that trains all of a coordinator's trials."""
-    if options.inline:
-        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
-        return
-    from sweep.backends.ray_tune import cluster, job_page, starting
-
-    def imports() -> None:
-        import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
-
-    lost = partial(leave, "Ray has died")
-    most = _most(spec, options)
-    ahead = starting.importing_ahead(source.first_imports, devices, most)
-    about = job_page.pointer(spec.name, job.session, view.say)
-    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
-        from sweep.backends.ray_tune import backend
-
-        room = found.room(devices, most)
-        given = backend.hand_over(job)
-        with found.shared(folder.path, devices):
-            yield lambda driver, job: backend.run(
-                driver,
-                job,
-                devices,
-                room=room,
-                reuse=options.reuse,
-                local=found.local,
-                notice=_once(view.say),
-                given=given,
-                vitals=pulse,
-                page=found.page,
-            )
-
-
-def _once(say: Callable[[str], None]) -> Callable[[str], None]:
-    """Say no line twice: several workers may find the same."""
-    said: set[str] = set()
-
-    def notice(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            say(text)
-
-    return notice
-
-
-def _most(spec: Spec, options: Options) -> int | None:
-    """The most trials at a time that were asked for, if any were."""
-    asked = (spec.resources.max_concurrent, options.max_concurrent)
-    return min((count for count in asked if isinstance(count, int)), default=None)

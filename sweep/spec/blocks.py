@@ -91,9 +91,12 @@ class Training(Block):
 class Resources(Block):
     """What each trial is given."""
 
-    cpus: Annotated[float, Field(gt=0)] = Field(1.0, description="CPU cores per trial.")
+    cpus: Annotated[float, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
     gpus: Annotated[float, Field(ge=0), AfterValidator(_share_or_whole)] = Field(
-        0.0, description="GPUs per trial: a share of one below 1, or a whole number of them."
+        0.0, description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them."
+    )
+    workers: Count = Field(
+        1, description="Processes that train a trial together, each with these cpus and gpus, on one node or several."
     )
     max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
     trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")
@@ -102,6 +105,11 @@ class Resources(Block):
         description="Minutes without an epoch after which a trial is ended as failed; by default ten minutes and ten "
         "times its longest epoch, and for its first epoch an hour and ten times the longest first one of the session.",
     )
+
+    @property
+    def trial_gpus(self) -> float:
+        """GPUs of all of a trial's workers."""
+        return self.gpus * self.workers
 
 
 class Budget(Block):

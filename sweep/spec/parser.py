@@ -88,6 +88,7 @@ class _Resolution:
         name = self.name()
         metrics = self.metrics()
         self.check_held_out(metrics)
+        self.check_workers()
         before = document.found
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
@@ -187,6 +188,26 @@ class _Resolution:
             if file.early_terminate or file.method in LEARNING:
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
+
+    def check_workers(self) -> None:
+        """What several processes cannot do for one trial."""
+        training, resources = self.file.training, self.file.resources
+        if resources.workers == 1:
+            return
+        several = f"and a trial has {resources.workers} workers"
+        if training.loop == "fit":
+            self.document.mistake(
+                ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
+            )
+        if 0 < resources.gpus < 1:
+            what = f"a share of a GPU, {several}, which would share it with themselves"
+            self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
+        if training.strategy in ("none", "one_device"):
+            what = f"{training.strategy} is for one device, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or workers")
+        if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
+            what = f"{training.cross_device} is for the devices of one process, {several}"
+            self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
         """With `all_data` nothing is held out, and nothing can be judged by it."""

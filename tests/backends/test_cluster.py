@@ -45,6 +45,35 @@ def test_trials_at_once_are_counted_by_node(nodes: list[tuple[float, float]], de
     assert there(*nodes).fits(devices) == fits
 
 
+@pytest.mark.parametrize(
+    ("nodes", "devices", "workers", "fits"),
+    [
+        ([(4, 2)], Devices(1, 1), 2, 1),
+        ([(4, 2), (4, 2)], Devices(1, 2), 2, 1),  # over two nodes
+        ([(4, 0), (4, 0)], Devices(3), 3, 0),
+        ([(8, 0)], Devices(1), 3, 2),
+        ([(0.3, 0)], Devices(0.1), 3, 1),
+    ],
+)
+def test_workers_of_a_trial_may_be_on_several_nodes(
+    nodes: list[tuple[float, float]], devices: Devices, workers: int, fits: int
+) -> None:
+    assert there(*nodes).fits(devices, workers) == fits
+
+
+def test_more_workers_than_there_is_room_for_are_refused() -> None:
+    with pytest.raises(
+        InputError,
+        match=r"resources.workers: a trial takes 3 workers of 1 CPU and 2 GPU each, the cluster has room for 2",
+    ):
+        there((4, 2), (4, 2)).require(Devices(1, 2), 3)
+    with pytest.raises(InputError, match="takes 3 workers of 1 CPU each, this machine has room for 2; lower it"):
+        there((2, 0), local=True).room(Devices(1), None, 3)
+    with pytest.raises(InputError, match=r"resources.cpus: a trial takes 5"):
+        there((4, 2)).require(Devices(5), 2)
+    assert there((2, 0), (2, 0)).room(Devices(1), None, 2)() == 2
+
+
 def test_more_than_a_node_has_names_the_ways_out() -> None:
     with pytest.raises(InputError, match=r"resources.gpus: a trial takes 3, the largest node has 2; .*--simulate-gpus"):
         there((4, 2), (4, 2)).require(Devices(1, 3))

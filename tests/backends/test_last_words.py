@@ -33,6 +33,12 @@ def job(folder: Path) -> Job:
         (SILENT, f"Fatal Python error: Segmentation fault{STACK}", "SIGSEGV in train, net.py:11"),
         (SILENT, f"Fatal Python error: Segmentation fault{OTHERS}{STACK}", "SIGSEGV in train, net.py:11"),
         (SILENT, "Fatal Python error: Aborted\n", "SIGABRT"),
+        (
+            SILENT,
+            f'Timeout (0:01:05)!{OTHERS}\nThread 0x1 (most recent call first):\n  File "met.py", line 7 in meet\n',
+            "the other workers have not come within 0:01:05 (in meet, met.py:7)",
+        ),
+        ("Traceback\nsweep.errors.WorkerLost: rank 1: its node is gone\n", None, "rank 1: its node is gone"),
         (f"{LOST}Worker exits with an exit code 3.", "", "exit code 3"),
         (f"{LOST}Worker exits with an exit code 1. The process receives a SIGTERM.", "", "SIGTERM"),
         (f"{LOST}The actor died because its node has died. Node Id: 1", "", "its node is gone"),

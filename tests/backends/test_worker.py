@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from counting import Counting
 from sweep.backends import checkpoint_folders
 from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Assignment, EpochReported
+from sweep.errors import WorkerLost
 from sweep.events import Status, TrialEnded
 
 HERE = Path(__file__).parent
@@ -92,6 +94,31 @@ def test_out_of_memory_is_tried_again_in_smaller_parts(job: Job) -> None:
         "out of memory; again with each batch in 2 parts",
         "out of memory; again with each batch in 4 parts",
     ]
+
+
+def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job) -> None:
+    worker = Worker(job, make=Counting)
+    worker.take(order("2 oom"))
+    progress = worker.step()
+    assert (progress.end, progress.epochs, progress.accumulate) == (None, (), 2)
+    assert progress.spoilt == "its trial does not fit"
+    assert [notice.split(": ")[1] for notice in progress.notices] == ["out of memory; again with each batch in 2 parts"]
+    Counting.begun.clear()
+    given = order("1 oom")
+    again = replace(given, assignment=replace(given.assignment, accumulate=4))
+    _, end, _ = whole(Worker(job, make=Counting), again)
+    assert (end.status, [begun.accumulate for begun in Counting.begun]) == (Status.COMPLETED, [4])
+
+
+def test_a_lost_part_of_a_worker_passes_through(job: Job) -> None:
+    class Lost(Counting):
+        def train(self, report: object) -> None:
+            raise WorkerLost("rank 1: its node is gone")
+
+    worker = Worker(job, make=Lost)
+    worker.take(order(""))
+    with pytest.raises(WorkerLost, match="its node is gone"):
+        worker.step()
 
 
 def test_out_of_memory_is_given_up_at_micro_batches_of_one(job: Job) -> None:

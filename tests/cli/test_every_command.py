@@ -216,6 +216,11 @@ OTHERS = (
     Row("plan two.yaml --results results", out="trials +3"),
     Row("plan one.yaml --set epochs=5 --json", out='"epochs": 15'),
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
+    Row("plan one.yaml --set resources.workers=2", out="2 workers of 1 CPU a trial"),
+    Row("plan one.yaml --set resources.workers=2 --json", out='"workers": 2'),
+    Row(
+        "plan one.yaml --set resources.workers=2 --time", 2, err="--time: trains in this process alone, and a trial has"
+    ),
     Row("plan one.yaml --time", out="s an epoch"),
     Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),
     Row("plan nowhere.yaml", 2, err="no such file"),
@@ -228,6 +233,7 @@ OTHERS = (
     Row("run one.yaml --inline --name NEW --simulate-gpus 2 --no-memo", out="rehearsal: 2 logical CPU devices"),
     Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("run one.yaml --inline", 2, err="holds a sweep already"),
+    Row("run one.yaml --inline --name NEW --set resources.workers=2", 2, err="a trial has 2 workers .*; leave it out"),
     Row("run failed.yaml --inline --name NEW", 1, err="no trial completed"),
     Row("resume running --inline", 2, err="is being run by process"),
     Row("resume killed --inline -q", out="^rank +trial"),

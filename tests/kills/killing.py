@@ -69,7 +69,12 @@ max_restarts: 99
 checkpoint: {every_s: 0.5}
 resources: {max_concurrent: 2}
 """
-SWEEPS = {"grid": GRID, "search": SEARCH, "digits": DIGITS}
+PAIRS = GRID.replace("name: grid", "name: pairs").replace(
+    "max_concurrent: 2", "max_concurrent: 1, workers: 2, cpus: 0.5"
+)
+RANKS = DIGITS.replace("name: digits", "name: ranks").replace("max_concurrent: 2", "max_concurrent: 1, workers: 2")
+SWEEPS = {"grid": GRID, "search": SEARCH, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS}
+OF_RANKS = ("pairs", "ranks")
 
 
 @dataclass
@@ -149,8 +154,10 @@ def alone(path: Path, name: str, timeout_s: float = 300) -> Project:
     return project
 
 
-def some_victims(count: int, rng: random.Random) -> list[str]:
-    """What to kill, one after the other."""
+def some_victims(count: int, rng: random.Random, *, ranks: bool = False) -> list[str]:
+    """What to kill, one after the other; ``ranks``: trials have some, and so most of it is of these."""
+    if ranks:
+        return rng.choices((*VICTIMS, "rank"), weights=(2, 3, 1, 1, 1, 6), k=count)
     return rng.choices(VICTIMS, weights=(4, 3, 1, 2, 2), k=count)
 
 
@@ -173,7 +180,7 @@ def disturbed(
             break
         tally.kills[victim] += 1
         tell(f"{name}: killed {victim} at epoch {project.epochs()}")
-        if victim == "worker":
+        if victim in ("worker", "rank"):
             continue  # the driver starts another
         if victim in ("ray", "raylet"):
             _end(driver, project, tally, tell)
@@ -266,8 +273,9 @@ def _kill(victim: str, driver: subprocess.Popen[bytes], family: list[processes.P
     match victim:
         case "driver":
             driver.send_signal(signal.SIGKILL)
-        case "worker":
-            workers = [process for process in family if "TrialWorker" in process.title]
+        case "worker" | "rank":
+            kind = "TrialWorker" if victim == "worker" else "TrialRank"
+            workers = [process for process in family if kind in process.title]
             if not workers:
                 return False
             rng.choice(workers).kill()
@@ -277,7 +285,7 @@ def _kill(victim: str, driver: subprocess.Popen[bytes], family: list[processes.P
                 return False
             servers[0].kill()
         case "ray":
-            servers = [process for process in family if "TrialWorker" not in process.title]
+            servers = [process for process in family if "ray::Trial" not in process.title]
             if not servers:
                 return False
             for process in sorted(family, key=lambda process: "gcs_server" not in process.title):

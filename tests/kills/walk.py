@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sweep.contract import Assignment, EpochReported, Facts, Report
+from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Value
 
 READS = ("rate", "drag")
 JOURNAL = "journal.txt"  # beside this file: a line for each trial begun and each epoch trained
@@ -20,6 +21,12 @@ class Walk:
     """Minimises the distance to zero, slowly and badly; an epoch takes a few hundredths of a second."""
 
     PAUSE_S = 0.02
+
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
+        """Ranks of a walk go the same way and wait for nobody."""
+
+    def leave(self, reason: str) -> None:
+        """There is nothing to wait for."""
 
     def begin(self, assignment: Assignment) -> None:
         self.given, self.done = assignment, 0

@@ -144,6 +144,19 @@ def test_a_lost_worker_is_replaced_a_few_times(tmp_path: Path) -> None:
     assert [(end.status, end.reason) for end in ends] == [(Status.FAILED, "worker lost: gone, after 2 restarts")]
 
 
+def test_a_trial_that_its_worker_gives_back_begins_with_smaller_parts(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, "max_restarts: 0")
+    driver.open()
+    for parts in (2, 4):
+        assert driver.next().assignment.trial == 0
+        assert driver.take(0, Progress(spoilt="its trial does not fit", accumulate=parts))
+        assert not driver.lose(0, "worker lost: RuntimeError: this worker is replaced")
+    assert driver.next().assignment.accumulate == 4
+    assert not driver.lose(0, "worker lost: gone")  # and this one counts
+    log.close()
+    assert [event.status for event in store_log.read(log.path) if isinstance(event, TrialEnded)] == [Status.FAILED]
+
+
 def test_a_worker_lost_while_the_sweep_stops_interrupts_its_trial(tmp_path: Path) -> None:
     driver, log = simulated.begin(tmp_path)
     driver.open()

@@ -11,6 +11,7 @@ from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 import sweep
 from sweep.backends import checkpoint_folders
 from sweep.events import EpochReported, TrialEnded
+from sweep.runner import memo
 from sweep.store import log as store_log
 
 SECOND = FILE.replace("curves", "second")
@@ -64,6 +65,19 @@ def test_a_training_that_differs_is_trained(project: Path, change: object) -> No
     watcher = Watcher()
     run(project, change(SECOND), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
+
+
+def test_another_number_of_workers_is_another_training() -> None:
+    def identity(**resources: int) -> object:
+        source = {"trainable": "m:M", "sha256": "0", "packages": {}}
+        spec = {
+            "training": {},
+            "resources": {"gpus": 1, **resources},
+            "metrics": [{"name": "loss", "goal": "minimize"}],
+        }
+        return memo._identity({"source": source, "spec": spec, "provenance": {"packages": {}, "python": "3"}})
+
+    assert identity(workers=2) != identity(workers=1) == identity() is not None  # sweeps of before had no such key
 
 
 def test_a_fold_is_answered_by_the_same_fold_of_as_many(project: Path) -> None:

@@ -56,6 +56,15 @@ class Ahead:
         return which, chunks, self._pool.submit(next, chunks, None)
 
 
+def alike(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
+    """The same batches, cut so that all of a chunk have one size: between processes, a call sums up one shape alone."""
+    for chunk in chunks:
+        whole = len(chunk.order) // batch_size * batch_size
+        for order in (chunk.order[:whole], chunk.order[whole:]):
+            if len(order):
+                yield Chunk(chunk.tensors, order)
+
+
 def updates(size: int, batch_size: int) -> int:
     """Optimizer updates of one pass, the last partial batch included."""
     return -(-size // batch_size)

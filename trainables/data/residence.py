@@ -26,7 +26,7 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
 
     def on_replica(tensor: tf.Tensor) -> Any:
         def value(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
-            with tf.device(devices[context.replica_id_in_sync_group]):
+            with tf.device(devices[context.replica_id_in_sync_group % len(devices)]):  # of this process's own
                 return tf.identity(tensor)
 
         return strategy.experimental_distribute_values_from_function(value)

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from sweep.contract import Devices
+from sweep.contract import Devices, Ranks, Value
+from trainables.devices import ranks
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored")
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
@@ -31,7 +34,7 @@ class Placement:
     """A strategy and the names of the devices under it."""
 
     strategy: tf.distribute.Strategy
-    name: str  # one_device or mirrored
+    name: str  # one_device, mirrored or multi_worker
     devices: tuple[str, ...]  # "cpu:0", "gpu:1"
 
     @property
@@ -41,7 +44,25 @@ class Placement:
 
 
 _lock = threading.Lock()
-_placements: dict[tuple[tuple[str, ...], str, str], Placement] = {}
+_Key: TypeAlias = "tuple[tuple[str, ...], str, str, Ranks | None]"
+_placements: dict[_Key, Placement] = {}
+
+
+class Joining:
+    """What makes a trainable one that several processes can train together: `sweep.contract.Ranked`."""
+
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
+        """Meet the other ranks; returns when all have come."""
+        placed(devices, training)
+
+    def leave(self, reason: str) -> None:
+        """Let go of what ranks wait for from one another, and tell the others why; from any thread."""
+        ranks.leave(reason)
+
+
+def placed(devices: Devices, training: Mapping[str, Value]) -> Placement:
+    """The placement that a sweep file's ``training`` block asks for; raises as `place`."""
+    return place(devices, str(training.get("strategy", "auto")), str(training.get("cross_device", "auto")))
 
 
 def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") -> Placement:
@@ -52,8 +73,12 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
     """
     with _lock:
         names = _bind(devices)
-        chosen = _choose(strategy, names)
-        key = (names, chosen, cross_device)
+        chosen = _choose(strategy, names) if devices.ranks is None else "multi_worker"
+        key = (names, chosen, cross_device, devices.ranks)
+        if key not in _placements and devices.ranks is not None:
+            if _placements:
+                raise NewProcessNeeded("a process meets other ranks before it trains anything, and but once")
+            _placements[key] = Placement(ranks.joined(devices.ranks, names, cross_device), chosen, names)
         if key not in _placements:
             if _collective(key) and any(map(_collective, _placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
@@ -63,8 +88,8 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         return _placements[key]
 
 
-def _collective(key: tuple[tuple[str, ...], str, str]) -> bool:
-    names, chosen, cross_device = key
+def _collective(key: _Key) -> bool:
+    names, chosen, cross_device, _ = key
     on_gpu = names[0].startswith("gpu")
     return chosen == "mirrored" and (cross_device in ("nccl", "ring") or (cross_device == "auto" and on_gpu))
 

@@ -15,6 +15,7 @@ import numpy as np
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.placement import Placement
+from trainables.devices.ranks import spans_processes
 from trainables.loop import stepping
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
@@ -159,6 +160,8 @@ def build(
         graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)
     else:
         _correct(author, parts, hp, placement, recipe, fit=fit)
+        if fit and spans_processes(placement.strategy):
+            raise refusals.Refused("loop: fit trains in one process, and the trial has several; leave it out")
         if fit:
             return FitProgram(
                 parts, placement.strategy, hp, recipe, intake, author.first_example, seen, seed, callbacks=callbacks

@@ -189,7 +189,7 @@ class StepGraph(Graph):
             if not self._changed[id(update)]:
                 raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
         clips = again or not self.recipe.sharpness
-        return [self.whole_batch([g for g in part if g is not None], clips=clips) for part in sums], values
+        return [self.whole_batch([g for g in part if g is not None], clips=clips)[0] for part in sums], values
 
     def _shares(
         self, cut: Slice, x: Any, y: Any, sample_weight: Any, turn: Turn, *, counts: bool
@@ -315,13 +315,14 @@ class StepGraph(Graph):
             return sums
 
         specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
+
+        def values(given: Any) -> dict[str, tf.Tensor]:
+            found = self.strategy.run(on_each, args=(given,))
+            return self.first(found) if whole else self.summed(found)
+
         with _settled(self.networks):
-            run = tf.function(
-                lambda given: self.strategy.run(on_each, args=(given,)), input_signature=[specs], autograph=False
-            )
-            found = run(examples)
-        one = {name: self.strategy.experimental_local_results(value) for name, value in found.items()}
-        return {name: float(sum(map(float, parts[:1] if whole else parts))) for name, parts in one.items()}
+            found = tf.function(values, input_signature=[specs], autograph=False)(examples)
+        return {name: float(value) for name, value in found.items()}
 
 
 def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
 from trainables.data.walk import HeldOut, Walk
+from trainables.devices.ranks import spans_processes
 from trainables.loop import profile
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
@@ -122,7 +124,7 @@ class Program:
         batch_size, seed = walk.batch_size, walk.seed
         first, done, seen, finite = (epoch - 1) * len(rates), 0, 0, True
         sums = self._graph.zeros(training=True)
-        chunks = _Timed(walk.epoch(epoch))
+        chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
         for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
@@ -151,7 +153,7 @@ class Program:
         average = self.average
         if average:
             average.swap()
-        for chunk in data.chunks():
+        for chunk in self._evenly(data.chunks(), data.batch_size):
             count = updates(len(chunk.order), batch_size)
             order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
             sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
@@ -159,6 +161,9 @@ class Program:
         if average:
             average.swap()
         return {**self._metrics(training=False), **_means(sums, seen)}
+
+    def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
+        return alike(chunks, batch_size) if spans_processes(self._graph.strategy) else chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]

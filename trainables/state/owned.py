@@ -78,7 +78,8 @@ class State:
         undo_shared(strays.values())
         for path, raw in strays.items():
             self._add(path, raw)
-        outside = [path for path, raw in strays.items() if len(self._components(raw)) < strategy.num_replicas_in_sync]
+        local = len(strategy.extended.worker_devices)  # replicas of this process
+        outside = [path for path, raw in strays.items() if len(self._components(raw)) < local]
         if outside:
             raise NotInScope(
                 f"made outside of the strategy's scope: {', '.join(outside)}, used by {strategy.num_replicas_in_sync} "

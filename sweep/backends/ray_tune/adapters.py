@@ -135,7 +135,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         reason = f"worker lost: {last_words.cause(trial.config['job'], _number(trial), error)}"
-        with_node = any(words in error for words in last_words.NODE_LOST)
+        with_node = any(words in error or told in error for words, told in last_words.NODE_LOST.items())
         if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 

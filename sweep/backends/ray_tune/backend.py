@@ -34,6 +34,11 @@ from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError
 
+OPEN_PORT = (
+    "the workers of a trial talk to one another over ports of TensorFlow's that all networks of their machines reach "
+    "without a password: keep such machines in a network of their own, or behind a firewall"
+)
+
 
 def hand_over(job: Job) -> Any:
     """Put the class or function that no module has where all workers find it; None where a module has it.
@@ -89,7 +94,7 @@ def run(
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice), *published],
-            resources_per_trial=tune.PlacementGroupFactory([bundle]),
+            resources_per_trial=tune.PlacementGroupFactory([bundle] * job.workers),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

@@ -31,6 +31,7 @@ _SIGNALS = {
     "Illegal instruction": "SIGILL",
 }
 _EXIT, _TRIAL = "exit code ", "trial "
+_files: list[int] = []  # that of this process
 
 
 def folder(job: Job) -> Path:
@@ -57,6 +58,7 @@ def record(job: Job) -> Callable[[int], None]:
     except OSError:  # a full disk: then nobody will know
         return lambda trial: None
     faulthandler.enable(file)
+    _files.append(file)
     setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
 
     def began(trial: int) -> None:
@@ -66,9 +68,21 @@ def record(job: Job) -> Callable[[int], None]:
     return began
 
 
+@contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """End this process, and say where it was, if the block takes longer; also where no other thread can run."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
 def cause(job: Job, trial: int, error: str) -> str:
     """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
     error = printable(error)
+    if of_gang := re.search(r"WorkerLost: (.+)", error):
+        return of_gang[1]
     if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
         return lost
     if "running low on memory" in error:
@@ -103,6 +117,11 @@ def _of_words(words: str) -> str:
         place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
         where = f" in {place[3]}, {place[1]}:{place[2]}" if place else ""
         return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
+    if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
+        _, _, stack = words.rpartition("Thread 0x")  # the main one comes last
+        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+        where = f" (in {place[3]}, {place[1]}:{place[2]})" if place else ""
+        return f"the other workers have not come within {late[1]}{where}"
     last = words.strip().rpartition("\n")[2]
     return last if last.startswith(_EXIT) else ""
 

@@ -18,6 +18,7 @@ from ray import tune
 
 from sweep.backends import memory
 from sweep.backends.ray_tune import last_words
+from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
@@ -43,8 +44,15 @@ class TrialWorker(tune.Trainable):
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
         self._began = last_words.record(job)
-        neighbours = at_once(order.assignment.devices, config["room"], _resources_here())
-        self._worker = Worker(_whole(job, config), reuse=config["reuse"], memory_bytes=memory.part(neighbours))
+        neighbours = at_once(order.assignment.devices, config["room"] * job.workers, _resources_here())
+        whole = _whole(job, config)
+        self._gang = gang = Gang(whole) if job.workers > 1 else None
+        self._worker = Worker(
+            whole,
+            reuse=config["reuse"],
+            memory_bytes=memory.part(neighbours),
+            make=None if gang is None else lambda: gang,
+        )
         self._take(order)
         self._spoilt = False
         self._id = uuid.uuid4().hex
@@ -62,6 +70,8 @@ class TrialWorker(tune.Trainable):
     def cleanup(self) -> None:
         """Let go of the last trial, before Tune ends this process."""
         self._worker.close()
+        if self._gang is not None:
+            self._gang.close()
 
     def _without_results(self) -> Progress:
         folder = self._job.results_folder

@@ -1,0 +1,40 @@
+"""What all trials of a sweep share."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STOP_FILE = ".stop-"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all trials of a sweep share."""
+
+    sweep: str
+    trainable: str
+    import_folders: tuple[Path, ...]
+    results_folder: Path
+    objective: str
+    maximize: bool
+    workers: int = 1  # processes of each trial
+    session: str = ""  # tells the driver's own stop file from any other
+    checkpoint_every_s: float = 60.0
+    checkpoint_keep: int = 2
+    shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
+    profile: bool = False  # of the first trial
+    target: float | None = None  # objective: a trial that reaches it is complete
+    unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Where this node's workers share data."""
+        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
+
+    @property
+    def stop_file(self) -> Path:
+        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
+        return self.results_folder / f"{STOP_FILE}{self.session}"

@@ -1,0 +1,254 @@
+"""A trainable in several processes, with the face of one: this process is rank 0, the others are its actors.
+
+Only rank 0 decides, reports and saves. All ranks get the same calls, each of them one epoch at most; what fails on one
+ends the call on all. A gang in which a call has failed cannot be used any more, for ranks can meet only once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from sweep.backends.ray_tune import last_words
+from sweep.backends.ray_tune.rank import Told, TrialRank, of_epoch, ready, told
+from sweep.backends.worker import Job
+from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
+from sweep.errors import WorkerLost
+
+HEARTBEAT_S, REGISTER_S, COLLECTIVE_S = 10.0, 60.0, 600.0
+START_S = 180.0  # between the starts of two processes, which import much
+SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
+AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
+LEAVING_S = 1.0  # in which it is done where it can be
+STUCK_S = 15.0  # for a call to end once a rank is gone
+LOOK_S = 0.2  # between looks at whether all are there
+STUCK = 75  # exit code
+
+
+class Gang:
+    """Rank 0 of a trial, and its peers, which end with this process; a `Trainable`."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._peers: list[Any] = []
+        self._local: Trainable | None = None
+        self._ranks: Ranks | None = None
+        self._theirs: list[Facts] = []
+        self._trial = 0
+
+    # ---- as a trainable
+
+    def begin(self, assignment: Assignment) -> None:
+        """Prepare a trial on all ranks, which are started for the first one."""
+        self._trial = assignment.trial
+        if self._ranks is None:
+            self._ranks = self._gather(assignment)
+        devices = dataclasses.replace(assignment.devices, ranks=self._ranks)
+        theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
+        mine = dataclasses.replace(assignment, devices=devices)
+        _, *self._theirs = self._together("begin", (theirs,), lambda: self._here.begin(mine), COLLECTIVE_S)
+        data = self._here.facts().data
+        for rank, other in enumerate(self._theirs, 1):
+            if other.data != data:
+                self._part(f"rank {rank} has loaded other data than rank 0 (fingerprints {other.data} and {data})")
+
+    def train(self, report: Report) -> None:
+        """Train epoch by epoch on all ranks, as long as the report says so."""
+        while True:
+            heard: list[EpochReported] = []
+
+            def hear(epoch: EpochReported, heard: list[EpochReported] = heard) -> bool:
+                heard.append(epoch)
+                return False
+
+            def train(hear: Report = hear, heard: list[EpochReported] = heard) -> Any:
+                self._here.train(hear)
+                return of_epoch(heard)
+
+            mine, *theirs = self._together("epoch", (), train, SKEW_S)
+            for rank, other in enumerate(theirs, 1):
+                if other != mine:
+                    self._part(f"rank {rank} trained {other}, rank 0 {mine} (epoch, loss)")
+            if not heard or not report(heard[0]):
+                return
+
+    def save(self, folder: Path) -> Callable[[], None] | None:
+        """As rank 0 does: all have the same."""
+        return self._here.save(folder)
+
+    def restore(self, folder: Path) -> int:
+        """Go on from a checkpoint on all ranks, which see the same results folder."""
+        mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), COLLECTIVE_S)
+        if any(other != mine for other in theirs):
+            raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
+        return int(mine)
+
+    def facts(self) -> Facts:
+        """As on rank 0, with the nodes of all and the devices of each."""
+        facts = self._here.facts()
+        nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
+        devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
+        return dataclasses.replace(facts, node=",".join(nodes) or None, devices=devices or None)
+
+    def close(self) -> None:
+        """End the peers."""
+        for peer in self._peers:
+            with suppress(Exception):  # it is gone already
+                ray.kill(peer)
+        self._peers = []
+
+    # ---- how it is done
+
+    @property
+    def _here(self) -> Trainable:
+        if self._local is None:
+            raise RuntimeError("no trial has begun")
+        return self._local
+
+    def _leave(self, reason: str) -> None:
+        """Let go, but do not wait for it: while ranks meet, TensorFlow locks out who would leave."""
+        ranked: Ranked = self._here  # type: ignore[assignment]  # `ready` has looked
+        leaving = threading.Thread(target=ranked.leave, args=(reason,), name="sweep-leave", daemon=True)
+        leaving.start()
+        leaving.join(LEAVING_S)
+
+    def _gather(self, assignment: Assignment) -> Ranks:
+        """Start the peers, and meet them."""
+        group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
+        self._peers = [
+            ray.remote(TrialRank)
+            .options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU", 0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+            )
+            .remote(self._job, rank, assignment.devices, first)
+            for rank, bundle in enumerate(group.bundle_specs)
+            if rank
+        ]
+
+        def get_ready() -> str:
+            self._local, self._held, address = ready(self._job)
+            return address
+
+        addresses = tuple(self._together("ready", (), get_ready, START_S))
+        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, COLLECTIVE_S) for rank in range(len(addresses))]
+        devices = [dataclasses.replace(assignment.devices, ranks=ranks) for ranks in met]
+        training = dict(assignment.training)
+        ranked: Ranked = self._here  # type: ignore[assignment]  # as above
+        given = [(theirs, training) for theirs in devices[1:]]
+
+        def join() -> None:  # TensorFlow heeds REGISTER_S on other ranks alone, and lets no thread of Python run here
+            with last_words.no_longer_than(REGISTER_S + AFTER_S):
+                ranked.join(devices[0], training)
+
+        self._together("join", given, join, SKEW_S)
+        return met[0]
+
+    def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
+        """The values of a call on all ranks, rank 0 first; ``given`` are its arguments, a tuple, or a list of one each.
+
+        Peers may end so much later than this rank. Raises what has failed on one of them, and WorkerLost where one is
+        gone.
+        """
+        each = given if isinstance(given, list) else [given] * len(self._peers)
+        calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
+        with self._watched(calls):
+            here, error = told(mine)
+            fails = error is not None and not here.is_end
+            if fails and self._local is not None and method != "restore":
+                self._leave(f"rank 0: {here.error}: {here.text}")
+        answers, lost = self._answers(calls, AFTER_S if fails else patience_s)
+        try:
+            self._judge(here, error, answers, lost)
+        except BaseException as failure:
+            if (method != "restore" and not here.is_end) or isinstance(failure, WorkerLost):
+                self.close()
+            raise
+        return [here.value, *(answer.value for answer in answers.values())]
+
+    def _judge(self, here: Told, error: BaseException | None, answers: dict[int, Told], lost: dict[int, str]) -> None:
+        """Raise what a call has come to; of several errors the cause."""
+        told_by = {0: here, **answers}
+        failed = {rank: one for rank, one in told_by.items() if one.error and not one.is_end}
+        causes = {rank: one for rank, one in failed.items() if not one.is_consequence}
+        if 0 in causes and error is not None:
+            raise error
+        for rank, one in causes.items():
+            raise _error_of(rank, one)
+        for rank, why in lost.items():
+            raise WorkerLost(f"rank {rank}: {why}")
+        for rank, one in failed.items():
+            raise WorkerLost(f"the ranks have lost one another; rank {rank}: {one.error}: {one.text}")
+        for rank, one in answers.items():
+            if one.error != here.error:
+                self._part(f"rank {rank} ended with {one.error or 'an epoch'}, rank 0 with {here.error or 'an epoch'}")
+        if error is not None:
+            raise error
+
+    def _part(self, difference: str) -> None:
+        self._leave(difference)
+        self.close()
+        raise RuntimeError(f"ranks must compute the same, and {difference}")
+
+    def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, Told], dict[int, str]]:
+        """What peers have told, and why those are lost that have not, by rank."""
+        if calls:
+            ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
+        answers: dict[int, Told] = {}
+        lost: dict[int, str] = {}
+        for rank, call in enumerate(calls, 1):
+            try:
+                answers[rank] = ray.get(call, timeout=0)
+            except GetTimeoutError:
+                lost[rank] = f"no answer within {patience_s:g} s"
+            except RayError as error:
+                lost[rank] = last_words.cause(self._job, self._trial, str(error))
+        return answers, lost
+
+    @contextmanager
+    def _watched(self, calls: Sequence[Any]) -> Iterator[None]:
+        """Look after the peers while this rank is in a call: it waits for sums that nobody joins who is gone."""
+        over = threading.Event()
+        watch = threading.Thread(target=self._watch, args=([*calls], over), name="sweep-gang", daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join()
+
+    def _watch(self, waiting: list[Any], over: threading.Event) -> None:
+        while waiting and not over.wait(LOOK_S):
+            answered, waiting = ray.wait(waiting, num_returns=len(waiting), timeout=0)
+            if any(map(_is_gone, answered)):
+                if self._local is not None:
+                    self._leave("a rank is gone")
+                if not over.wait(STUCK_S):
+                    os._exit(STUCK)  # TensorFlow waits for it in a way that nothing else ends
+                return
+
+
+def _is_gone(call: Any) -> bool:
+    try:
+        ray.get(call, timeout=0)
+    except RayError:
+        return True
+    return False
+
+
+def _error_of(rank: int, one: Told) -> Exception:
+    """Another rank's error under its own name, with where it was raised."""
+    text = f"{one.text} (rank {rank})"
+    error = OutOfMemory(f"{one.error}: {text}") if one.is_short else type(one.error, (Exception,), {})(text)
+    error.add_note(f"On rank {rank}:\n{one.trace}")
+    return error

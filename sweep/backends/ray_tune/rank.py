@@ -1,0 +1,166 @@
+"""A process that trains a trial beside rank 0: an actor in another bundle of the trial's placement group."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from sweep.backends import memory
+from sweep.backends.checkpoint_writer import one_line
+from sweep.backends.ray_tune import last_words
+from sweep.backends.worker import Job
+from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
+from sweep.errors import printable
+from sweep.loading import load, make_importable
+
+FROZEN_S = 20.0
+"""A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
+
+_CONSEQUENCES = frozenset(
+    {"UnavailableError", "AbortedError", "CancelledError", "UnknownError", "DeadlineExceededError"}
+)
+"""TensorFlow's errors of those whose sums another rank did not join: named, not imported, and no cause."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Told:
+    """What came of a call, as it travels between processes: ``value``, or an error in words."""
+
+    value: Any = None
+    error: str = ""  # name of its type
+    text: str = ""
+    trace: str = ""
+    is_end: bool = False  # of the trial, as all ranks see it alike
+    is_short: bool = False  # of memory
+    is_consequence: bool = False  # of what happened to another rank
+
+
+def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
+    """Call it; what came of it, and the error itself."""
+    try:
+        return Told(function()), None
+    except BaseException as error:  # the border to the user's code, as in `Worker.step`
+        kind = type(error).__name__
+        return Told(
+            error=kind,
+            text=one_line(error),
+            trace=printable(traceback.format_exc()),
+            is_end=isinstance(error, Diverged | Stopped),
+            is_short=memory.is_short(error),
+            is_consequence=kind in _CONSEQUENCES,
+        ), error
+
+
+def ready(job: Job) -> tuple[Trainable, socket.socket, str]:
+    """The trainable of this process, a port of its own, which is held with the socket, and the address of that.
+
+    Raises TypeError for a trainable that trains in one process alone.
+    """
+    make_importable(job.import_folders)
+    trainable: Trainable = load(job.trainable, job.import_folders, job.given)()
+    missing = [name for name in ("join", "leave") if not callable(getattr(trainable, name, None))]
+    if missing:
+        raise TypeError(
+            f"resources.workers is {job.workers}, and {job.trainable} trains in one process: it has no "
+            f"{' and no '.join(f'{name}()' for name in missing)}, see sweep.contract.Ranked"
+        )
+    host = ray.util.get_node_ip_address()
+    is_v6 = ":" in host
+    held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the trainable's server takes it as well
+    held.bind((host, 0))
+    return trainable, held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
+
+
+class TrialRank:
+    """Does what rank 0 does, in another process; its titles in a list of processes begin with this name."""
+
+    def __init__(self, job: Job, rank: int, devices: Devices, first: Any) -> None:
+        """``first`` is the actor that is rank 0."""
+        with suppress(ValueError):  # not in the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if not devices.gpus or devices.simulated:
+            os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        self._job, self._rank, self._first = job, rank, first
+        self._began = last_words.record(job)
+        self._calls = 0
+
+    def ready(self) -> Told:
+        """Load the trainable and hold a port; its address."""
+
+        def get_ready() -> str:
+            self._trainable, self._held, address = ready(self._job)
+            return address
+
+        return told(get_ready)[0]
+
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> Told:
+        """Meet the others."""
+        self._devices = devices
+        return self._together(lambda: self._ranked.join(devices, training))
+
+    def begin(self, assignment: Assignment) -> Told:
+        """Prepare a trial; where and on what it runs here."""
+        self._began(assignment.trial)
+        profile = assignment.profile and assignment.profile / f"rank-{self._rank}"
+        given = dataclasses.replace(assignment, devices=self._devices, profile=profile)
+
+        def begin() -> Facts:
+            self._trainable.begin(given)
+            facts = self._trainable.facts()
+            return Facts(node=facts.node, devices=facts.devices, data=facts.data)
+
+        return self._together(begin)
+
+    def restore(self, folder: Path) -> Told:
+        """Go on from rank 0's checkpoint; nobody waits for anybody in it."""
+        return told(lambda: self._trainable.restore(folder))[0]
+
+    def epoch(self) -> Told:
+        """Train one more epoch; its number and loss, None where there is none to train."""
+        heard: list[EpochReported] = []
+
+        def hear(epoch: EpochReported) -> bool:
+            heard.append(epoch)
+            return False
+
+        def train() -> tuple[int, str] | None:
+            self._trainable.train(hear)
+            return of_epoch(heard)
+
+        return self._together(train)
+
+    @property
+    def _ranked(self) -> Ranked:
+        return self._trainable  # type: ignore[return-value]  # `ready` has looked
+
+    def _together(self, function: Callable[[], Any]) -> Told:
+        """Do what all ranks do, and let the others go on if it fails here alone."""
+        self._calls += 1
+        found, error = told(function)
+        if error is not None and not found.is_end:
+            self._ranked.leave(f"rank {self._rank}: {found.error}: {found.text}")
+            threading.Thread(target=self._end_a_frozen_first, args=(self._calls,), daemon=True).start()
+        return found
+
+    def _end_a_frozen_first(self, call: int) -> None:
+        """Rank 0 ends its peers when one fails: if it does not, it is stopped, and nobody else would notice."""
+        time.sleep(FROZEN_S)
+        if self._calls == call:
+            ray.kill(self._first)
+
+
+def of_epoch(heard: list[EpochReported]) -> tuple[int, str] | None:
+    """By what ranks are compared: the number of an epoch, and its loss to the last digit."""
+    return (heard[0].epoch, repr(heard[0].metrics.get("loss"))) if heard else None
