@@ -223,7 +223,7 @@ def test_an_author_may_say_what_changes() -> None:
     def report(epoch: Any) -> bool:
         trial = trainable._begun()
         names.append((trial.program.model.optimizer.name, len(trial.program.model.trainable_variables)))
-        sizes.append(trial.batch_size)
+        sizes.append(trial.walk.batch_size)
         rates.append(epoch.learning_rate)
         return True
 
