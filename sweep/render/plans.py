@@ -189,10 +189,11 @@ def _tells(one: Telling) -> str:
         number = "two" if one.configurations is None else str(one.configurations)
         times = "one seed" if one.seeds == 1 else f"{one.seeds} seeds"
         return f"no difference from luck: {number} configurations need {one.needed} seeds each, and get {times}"
+    seeds = f"up to {one.seeds} fresh seeds of each finalist" if one.confirmed else f"{one.seeds} seeds each"
     if one.by_seeds is None or one.known is None:
-        return f"differences by {one.seeds} seeds each, of a spread that no earlier sweep shows"
+        return f"differences by {seeds}, of a spread that no earlier sweep shows"
     spread = f"a spread of {score(one.known.spread or 0.0)} (sweep {one.known.sweep})"
-    return f"differences from {one.by_seeds:.2g} on, by {one.seeds} seeds each and {spread}"
+    return f"differences from {one.by_seeds:.2g} on, by {seeds} and {spread}"
 
 
 def _held_out(one: Telling) -> str:

@@ -10,6 +10,7 @@ from statistics import fmean, variance
 from sweep.analysis import held_out, ranking, trials
 from sweep.errors import SweepError
 from sweep.spec import Spec
+from sweep.statistics import racing
 from sweep.statistics.verdicts import ALPHA, seeds_for
 from sweep.store.folder import ResultsFolder, folders
 
@@ -33,6 +34,7 @@ class Telling:
     configurations: int | None
     seeds: int  # trainings of each
     needed: int  # the fewest that can tell so many configurations apart
+    confirmed: bool  # by fresh seeds, of finalists alone
     by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
     examples: held_out.HeldOut | None
     examples_needed: int | None  # for what the seeds can tell, where there are fewer
@@ -40,9 +42,15 @@ class Telling:
 
 
 def telling(spec: Spec, configurations: int | None, known: Known | None) -> Telling:
-    """What ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable."""
+    """What ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
+
+    Where finalists are confirmed, it is what their fresh seeds can tell.
+    """
     seeds, count = spec.trials_each, configurations or 2
     needed = seeds_for(count - 1)
+    if spec.confirm is not None and count > 1:
+        configurations = count = min(spec.confirm.finalists, count)
+        seeds, needed = spec.confirm.seeds, racing.FIRST
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
         by_seeds = _told(known.spread, seeds, count)
@@ -52,7 +60,7 @@ def telling(spec: Spec, configurations: int | None, known: Known | None) -> Tell
         examples = held_out.of_share(metric, known.level, known.examples)
         if by_seeds and by_seeds < examples.difference:
             needed_examples = held_out.examples_for(by_seeds, known.level)
-    return Telling(configurations, seeds, needed, by_seeds, examples, needed_examples, known)
+    return Telling(configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known)
 
 
 def earlier(results: Path, spec: Spec) -> Known | None:

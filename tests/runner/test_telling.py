@@ -40,6 +40,13 @@ def test_enough_seeds_tell_differences_from_some_size_on() -> None:
     assert telling(parse(FILE % 8, "f"), 3, None).by_seeds is None
 
 
+def test_finalists_are_told_apart_by_their_fresh_seeds() -> None:
+    spec = parse(FILE % 1 + "confirm: {seeds: 8, finalists: 3}\n", "f")
+    told = telling(spec, 27, Known("s", 0.9, 0.01, 400))
+    assert (told.configurations, told.seeds, told.confirmed) == (3, 8, True)
+    assert told.by_seeds == pytest.approx(stats.t.ppf(1 - 0.05 / 2 / 3, 7) * 0.01 * math.sqrt(2 / 8))
+
+
 def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
     spec = parse(FILE % 2, "f")
     assert earlier(tmp_path, spec) is None
