@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 ALPHA = 0.05
 CLEARLY = 0.9  # confidence with which a spread is at least what counts
@@ -35,6 +37,7 @@ class Look:
 
 def look(losses: Sequence[Sequence[float]], seeds: int) -> Look:
     """Look at ``losses``, (those left, seeds so far), of a race for at most ``seeds`` seeds."""
+    import numpy as np
     from scipy.special import chdtri, stdtrit  # the quantile alone: scipy.stats takes a second to import
 
     table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
