@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from sweep.cli import options, running
-from sweep.cli.running import viewer
 from sweep.store.folder import require_locks
 
 
@@ -41,24 +40,22 @@ def confirm(
     By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
     """
     require_locks()
-    from sweep.export import beside
-    from sweep.runner import planning, resuming, session
+    from sweep.runner import resuming
 
     given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
     reopened = resuming.reopen(results, sweep)
     known = [] if reopened.spec.confirm else ["confirm={}"]
     changes = [*known, *(f"confirm.{key}={value}" for key, value in given.items() if value is not None)]
     reopened = resuming.reopen(results, sweep, changes)
-    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
-    how = session.Options(
+    running.go_on(
+        reopened,
         address=address,
         max_concurrent=max_concurrent,
-        simulated_gpus=reopened.simulated_gpus,
-        reuse=not no_reuse,
+        no_reuse=no_reuse,
         inline=inline,
-        memo=not no_memo,
+        no_memo=no_memo,
         confirming=True,
-        beside=beside.wanted(tensorboard=tensorboard),
+        quiet=quiet,
+        verbose=verbose,
+        tensorboard=tensorboard,
     )
-    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
-    running.conclude(outcome, quiet=quiet)

@@ -16,6 +16,7 @@ from sweep.store.folder import require_locks
 
 if TYPE_CHECKING:
     from sweep.runner.options import Options, Outcome, View
+    from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
     from sweep.store.folder import ResultsFolder
 
@@ -108,11 +109,41 @@ def resume(
 ) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     require_locks()
-    from sweep.export import beside
-    from sweep.runner import planning, resuming, session
+    from sweep.runner import resuming
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
-    reopened = resuming.reopen(results, sweep, given)
+    go_on(
+        resuming.reopen(results, sweep, given),
+        address=address,
+        max_concurrent=max_concurrent,
+        no_reuse=no_reuse,
+        inline=inline,
+        no_memo=no_memo,
+        retry_failed=retry_failed,
+        quiet=quiet,
+        verbose=verbose,
+        tensorboard=tensorboard,
+    )
+
+
+def go_on(
+    reopened: Reopened,
+    *,
+    address: str | None,
+    max_concurrent: int | None,
+    no_reuse: bool,
+    inline: bool,
+    no_memo: bool,
+    quiet: bool,
+    verbose: bool,
+    tensorboard: bool,
+    retry_failed: bool = False,
+    confirming: bool = False,
+) -> None:
+    """Run one more session of a sweep; the options are those of the commands."""
+    from sweep.export import beside
+    from sweep.runner import planning, session
+
     source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
     how = session.Options(
         address=address,
@@ -122,6 +153,7 @@ def resume(
         inline=inline,
         memo=not no_memo,
         retry_failed=retry_failed,
+        confirming=confirming,
         beside=beside.wanted(tensorboard=tensorboard),
     )
     outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
