@@ -39,7 +39,7 @@ class Examples:
 
     def examples(self, count: int) -> Any:
         """The first examples, at most this many; texts as a tensor."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of source has its own
 
     def some_targets(self) -> Any:
         """The targets of the first examples, some megabytes of them where that is cheap."""
@@ -53,4 +53,4 @@ class Examples:
         return self._pass(batch_size, seed if self.visits.shuffle else None, number, skipped)
 
     def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of source has its own

@@ -138,11 +138,11 @@ class Author:
         The loop takes gradients over the whole batch and applies them as `updates` says; what it minimises nowhere is
         reported. Other networks are made in `model` and kept on this object.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # never called: without one, the loop trains by loss()
 
     def test_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
         """The values of a slice of the validation data, reported as ``val_...``; without it `loss` and `metrics`."""
-        raise NotImplementedError
+        raise NotImplementedError  # never called, as above
 
     def updates(self, hp: Hyperparameters, model: keras.Model) -> Sequence[Update | tuple[Update, ...]]:
         """Which loss of `train_step` trains what, in order; those in a tuple at once. By default "loss" the model."""
