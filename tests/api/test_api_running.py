@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import sweep
+from sweep.backends.job import STOP_FILE
 from sweep.cli import main
 from sweep.hyperparameters import Hyperparameters
 
@@ -144,16 +145,19 @@ def test_what_no_module_has_is_known_by_its_text(project: Path) -> None:
         run({**SPACE, "parameters": {"x": {"value": 1}, "y": {"value": 1}}}, make(2))
 
 
-def interrupting(times: int) -> Any:
+def interrupting(times: int, left: threading.Event) -> Any:
     """A function that behaves as if a user pressed Ctrl-C in the second epoch of the second trial."""
 
     def train(hp: Hyperparameters, report: Any) -> None:
         while True:
             if (report.trial, report.epoch) == (1, 1) and not Path("pressed").exists():
                 Path("pressed").touch()
-                for _ in range(times):
+                os.kill(os.getpid(), signal.SIGINT)
+                while not any(Path("results/it").glob(f"{STOP_FILE}*")):
+                    threading.Event().wait(0.01)
+                if times == 2:  # only now: two signals before the first is noticed are one
                     os.kill(os.getpid(), signal.SIGINT)
-                    threading.Event().wait(0.2)
+                    left.wait(60)
             if not report(loss=hp.number("x")):
                 return
 
@@ -166,16 +170,17 @@ def interrupting(times: int) -> Any:
 def test_an_interrupted_sweep_says_how_to_go_on_and_goes_on(
     project: Path, times: int, message: str, state: str
 ) -> None:
-    before = signal.getsignal(signal.SIGINT)
+    before, left = signal.getsignal(signal.SIGINT), threading.Event()
     with pytest.raises(
         KeyboardInterrupt, match=rf"{message}; see sweep\.load\('it'\), go on with sweep\.resume\('it'\)"
     ):
-        run({**SPACE, "epochs": 3}, trainable=interrupting(times), name="it")
+        run({**SPACE, "epochs": 3}, trainable=interrupting(times, left), name="it")
+    left.set()
     assert signal.getsignal(signal.SIGINT) is before
     assert state in sweep.load("it").trials["status"].tolist()
     with pytest.raises(sweep.InputError, match="train was defined in a notebook or script, and is not defined in this"):
         sweep.resume("it", inline=True)
-    done = sweep.resume("it", trainable=interrupting(times), inline=True, quiet=True)
+    done = sweep.resume("it", trainable=interrupting(times, left), inline=True, quiet=True)
     assert done.trials["status"].tolist() == ["completed"] * 3
     assert done.metrics.groupby("trial").size().tolist() == [3, 3, 3]
 
