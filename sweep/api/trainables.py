@@ -65,7 +65,7 @@ def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> 
     if given.itself is None:
         return planning.check(spec, where, folders)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
-    planning.check_reads(spec, where, source)
+    planning.check_source(spec, where, source)
     return source
 
 

@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 @options.assignments
 @options.results
 @options.simulate_gpus
+@click.option(
+    "--address",
+    envvar="RAY_ADDRESS",
+    show_envvar=True,
+    metavar="HOST:PORT",
+    help="Say what fits on this Ray cluster, not on this machine.",
+)
 @click.option("--time", "timed", is_flag=True, help="Train two epochs of two trials to predict the hours.")
 @click.option(
     "--find-lr", is_flag=True, help="Try rising learning rates on the first configurations; changes no result."
@@ -33,6 +40,7 @@ def plan(
     assignments: tuple[str, ...],
     results: Path,
     simulate_gpus: int | None,
+    address: str | None,
     timed: bool,
     find_lr: bool,
     as_json: bool,
@@ -46,7 +54,7 @@ def plan(
     from sweep import spec as specs
     from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import noise, planning, pricing, rates, telling, warm_start
+    from sweep.runner import connecting, noise, planning, pricing, rates, telling, warm_start
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -67,8 +75,11 @@ def plan(
 
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    known = telling.earlier(results, spec)
-    planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known)
+    known, room = telling.earlier(results, spec), None
+    if address is not None:
+        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
+            room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources.workers)
+    planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known, room=room)
     curves = []
     if find_lr:
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):

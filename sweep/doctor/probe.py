@@ -97,6 +97,12 @@ def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained
     return Trained(tuple(answer["sums"]), answer["examples_per_s"])
 
 
+def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
+    """What keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
+    _, answer = _ask(run, timeout_s, MODULE, "tpu")
+    return answer if isinstance(answer, Failure) else tuple(answer["missing"])
+
+
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
     """What the Ray cluster at an address has."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import definitions, reading
+from sweep.inspection import definitions, methods, reading
 from sweep.inspection.definitions import Definitions
 from sweep.inspection.distributions import Distribution, Distributions
 from sweep.inspection.finding import Search
@@ -72,6 +72,15 @@ class Source:
     def may_read(self, name: str) -> bool:
         """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    def lacks(self, *names: str) -> tuple[str, ...]:
+        """Those of the methods that the trainable has for sure not; all of them where it is a function."""
+        return methods.lacks(self.trainable, names, self.trees)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the trainable is a function for sure."""
+        return methods.is_function(self.trainable, self.trees)
 
     @property
     def first_imports(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "epochs": _epochs(plan),
         "rungs": _rungs(plan),
         "resources": f"{_workers(spec, each)} a trial" + (" (simulated)" if share.simulated else ""),
-        "at once here": str(plan.concurrent) if plan.concurrent else "none: this machine has too little for a trial",
+        f"at once {'there' if plan.on_cluster else 'here'}": _at_once(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
         "takes": _hours(plan),
@@ -90,6 +90,10 @@ def _histogram_dict(one: Histogram) -> Value:
         place: dict[str, Value] = {"value": bin.low} if bin.high is None else {"from": bin.low, "to": bin.high}
         bins.append({**place, "count": bin.count})
     return {"of": one.of, "present": one.present, "bins": bins}
+
+
+def _at_once(plan: Plan) -> str:
+    return str(plan.concurrent) if plan.concurrent else "none: this machine has too little for a trial"
 
 
 def _workers(spec: Spec, each: str) -> str:

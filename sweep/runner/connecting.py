@@ -65,6 +65,15 @@ def backend(
             )
 
 
+def room(address: str, devices: Devices, workers: int) -> int:
+    """How many trials run at once on the cluster at an address; raises InputError where none fits or nobody answers."""
+    from sweep.backends.ray_tune import cluster
+
+    with cluster.connect(address, None, lambda: None, lambda text: None) as found:
+        found.require(devices, workers)
+        return found.fits(devices, workers)
+
+
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     """Say no line twice: several workers may find the same."""
     said: set[str] = set()

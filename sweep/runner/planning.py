@@ -15,7 +15,7 @@ from sweep.contract import Devices
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import Source, inspect
-from sweep.runner import choosing, pricing
+from sweep.runner import choosing, feasibility, pricing
 from sweep.runner.histograms import Histogram, histograms
 from sweep.runner.telling import Known, Telling, telling
 from sweep.searchers import random_search
@@ -45,7 +45,8 @@ class Plan:
     trials: int | None  # None: bounded by time or epochs alone, or not at all
     lengths: tuple[int, int]  # epochs of the shortest and of the longest trial
     epochs: int | None  # of all trials, at most; None where not known exactly
-    concurrent: int | None  # on this machine; None where it has too little for one trial
+    concurrent: int | None  # on this machine, None where it has too little for one trial; or on a cluster
+    on_cluster: bool
     sample: tuple[Params, ...]
     rungs: tuple[pricing.Rung, ...]
     histograms: tuple[Histogram, ...]
@@ -70,7 +71,7 @@ def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
         source = inspect(spec.trainable, folders, own_optimizers(spec))
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
-    check_reads(spec, where, source)
+    check_source(spec, where, source)
     return source
 
 
@@ -79,6 +80,12 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
     domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
     values = [value for domain in domains for value in choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
+
+
+def check_source(spec: Spec, where: str, source: Source) -> None:
+    """Raise InputError for what can be known of a trainable to go wrong in every trial."""
+    check_reads(spec, where, source)
+    feasibility.check(spec, where, source)
 
 
 def check_reads(spec: Spec, where: str, source: Source) -> None:
@@ -119,9 +126,10 @@ def plan(
     folders: Sequence[Path] = (),
     *,
     known: Known | None = None,
+    room: int | None = None,
     sample: int = 5,
 ) -> Plan:
-    """Price a sweep on this machine.
+    """Price a sweep on this machine, or where there is ``room`` for so many trials at a time.
 
     ``folders`` are where a searcher or scheduler of the user's own is found.
     ``known`` is what an earlier sweep showed of the metric's noise.
@@ -130,7 +138,7 @@ def plan(
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
-    concurrent = int(min(rooms) + 1e-9) // spec.resources.workers
+    concurrent = int(min(rooms) + 1e-9) // spec.resources.workers if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
@@ -160,6 +168,7 @@ def plan(
         lengths=(min(lengths), max(lengths)),
         epochs=round(trials * per_trial) if trials is not None and (alike or all_seen) else None,
         concurrent=concurrent or None,
+        on_cluster=room is not None,
         sample=first,
         rungs=course.rungs,
         histograms=histograms(spec.space, seen),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sweep.events import Value
 from sweep.space.objectives import Goal, Impute
@@ -46,6 +46,15 @@ def _share_or_whole(gpus: float) -> float:
     return gpus
 
 
+def _one_for_all(amount: object) -> object:
+    if isinstance(amount, list):
+        raise ValueError("one number, for all workers of a trial get the same")
+    return amount
+
+
+ForAll: TypeAlias = Annotated[float, BeforeValidator(_one_for_all)]
+
+
 class Metric(Block):
     """What to optimize: a metric that the trainable reports each epoch."""
 
@@ -68,7 +77,7 @@ class Training(Block):
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = Field(
         "auto", description="Keras' dtype policy; auto: the best that the device computes fast."
     )
-    strategy: Literal["auto", "none", "one_device", "mirrored"] = Field(
+    strategy: Literal["auto", "none", "one_device", "mirrored", "tpu"] = Field(
         "auto", description="The tf.distribute strategy; auto: by the number of GPUs of a trial."
     )
     cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
@@ -91,8 +100,8 @@ class Training(Block):
 class Resources(Block):
     """What each trial is given."""
 
-    cpus: Annotated[float, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
-    gpus: Annotated[float, Field(ge=0), AfterValidator(_share_or_whole)] = Field(
+    cpus: Annotated[ForAll, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
+    gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_share_or_whole)] = Field(
         0.0, description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them."
     )
     workers: Count = Field(

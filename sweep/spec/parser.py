@@ -192,6 +192,9 @@ class _Resolution:
     def check_workers(self) -> None:
         """What several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
+        if training.strategy == "tpu" and resources.gpus:
+            what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
         if resources.workers == 1:
             return
         several = f"and a trial has {resources.workers} workers"
@@ -205,6 +208,9 @@ class _Resolution:
         if training.strategy in ("none", "one_device"):
             what = f"{training.strategy} is for one device, {several}"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or workers")
+        if training.strategy == "tpu":
+            what = f"tpu takes all TPU cores of a machine in one process, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave workers out")
         if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
             what = f"{training.cross_device} is for the devices of one process, {several}"
             self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")

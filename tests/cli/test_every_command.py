@@ -23,6 +23,10 @@ from sweep.contract import EpochReported, Facts
 
 class Scored:
     """`a` is what its objective comes to; some fail, some diverge."""
+    def join(self, devices, training):
+        raise RuntimeError("no trial of this page has several workers")
+    def leave(self, reason):
+        raise RuntimeError("no trial of this page has several workers")
     def begin(self, assignment):
         self.given, self.done = assignment, 0
         self.a = assignment.params["a"]
@@ -42,6 +46,9 @@ class Scored:
         return self.done
     def facts(self):
         return Facts(node="here", data="none")
+
+def function(hp, report):
+    report(score=hp.a, cost=3.0)
 '''
 FILE = """
 trainable: scored:Scored
@@ -221,6 +228,14 @@ OTHERS = (
     Row(
         "plan one.yaml --set resources.workers=2 --time", 2, err="--time: trains in this process alone, and a trial has"
     ),
+    Row(
+        "plan one.yaml --set resources.workers=2 --set trainable=scored:function",
+        2,
+        err="resources.workers: a trial has 2 workers, and scored:function is a function, which trains in one process;",
+    ),
+    Row("plan one.yaml --set trainable=scored:function", out="trials +3"),
+    Row("plan one.yaml --set training.strategy=tpu --set resources.gpus=1", 2, err="and trials are given GPUs"),
+    Row("plan one.yaml --address 127.0.0.1:1", 2, err="nobody answers at 127.0.0.1:1"),
     Row("plan one.yaml --time", out="s an epoch"),
     Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),
     Row("plan nowhere.yaml", 2, err="no such file"),

@@ -37,12 +37,12 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
 def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
     """Whether a whole data set may lie on each device at once.
 
-    On GPUs up to ``resident_bytes`` (2 GiB unless told). On the CPU up to half of the machine's memory of what is
-    mapped and aliased, but only 64 MiB of what must be copied: every worker of the node would hold that copy.
+    On GPUs and TPUs up to ``resident_bytes`` (2 GiB unless told). On the CPU up to half of the machine's memory of
+    what is mapped and aliased, but only 64 MiB of what must be copied: every worker of the node would hold that copy.
     """
     copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
     aliased = sum(map(nbytes, leaves)) - copied
-    if "GPU" in strategy.extended.worker_devices[0].upper():
+    if "CPU" not in strategy.extended.worker_devices[0].upper():
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
     return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

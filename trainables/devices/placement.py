@@ -15,9 +15,9 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from sweep.contract import Devices, Ranks, Value
-from trainables.devices import ranks
+from trainables.devices import ranks, tpu
 
-STRATEGIES = ("auto", "none", "one_device", "mirrored")
+STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu")
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
 
 
@@ -34,7 +34,7 @@ class Placement:
     """A strategy and the names of the devices under it."""
 
     strategy: tf.distribute.Strategy
-    name: str  # one_device, mirrored or multi_worker
+    name: str  # one_device, mirrored, multi_worker or tpu
     devices: tuple[str, ...]  # "cpu:0", "gpu:1"
 
     @property
@@ -72,6 +72,8 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
     already bound to other devices.
     """
     with _lock:
+        if strategy == "tpu":
+            return _tpu(devices)
         names = _bind(devices)
         chosen = _choose(strategy, names) if devices.ranks is None else "multi_worker"
         key = (names, chosen, cross_device, devices.ranks)
@@ -86,6 +88,24 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
             _placements[key] = Placement(_build(chosen, names, cross_device), chosen, names)
         return _placements[key]
+
+
+def _tpu(devices: Devices) -> Placement:
+    """All TPU cores of this machine."""
+    if lacking := tpu.missing():
+        raise DeviceError(f"strategy is tpu, but {' and '.join(lacking)}")
+    key: _Key = ("tpu",), "tpu", "auto", None
+    if key not in _placements:
+        _limit_threads(devices.cpus)
+        _hide_gpus()
+        try:
+            strategy = tpu.joined()
+        except (tf.errors.OpError, ValueError, RuntimeError) as error:
+            first = (str(error).splitlines() or [""])[0]
+            raise DeviceError(f"strategy is tpu, but no TPU answers: {first}") from error
+        names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
+        _placements[key] = Placement(strategy, "tpu", tuple(names))
+    return _placements[key]
 
 
 def _collective(key: _Key) -> bool:

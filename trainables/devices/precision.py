@@ -14,7 +14,7 @@ PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
 
 
 def resolve(choice: str, placement: Placement) -> str:
-    """The policy's name; ``auto`` goes by the weakest GPU, and a CPU trains in float32.
+    """The policy's name; ``auto`` goes by the weakest GPU, a CPU trains in float32, a TPU in bfloat16.
 
     bfloat16 needs compute capability 8.0, float16 gains from 7.0 on (NVIDIA, CUDA C++ programming guide,
     table of arithmetic throughput).
@@ -23,6 +23,8 @@ def resolve(choice: str, placement: Placement) -> str:
         raise ValueError(f"precision is {choice!r}, expected one of {', '.join(PRECISIONS)}")
     if choice != "auto":
         return choice
+    if placement.name == "tpu":
+        return "mixed_bfloat16"
     if not placement.on_gpu:
         return "float32"
     visible = tf.config.get_visible_devices("GPU")

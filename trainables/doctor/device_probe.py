@@ -6,6 +6,7 @@ process or hang it. On standard error, lines that begin with ``probe:`` say what
     python -m trainables.doctor.device_probe describe
     python -m trainables.doctor.device_probe device gpu:0
     python -m trainables.doctor.device_probe train 2 [--simulated]
+    python -m trainables.doctor.device_probe tpu
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Devices, EpochReported
+from trainables.devices import tpu
 
 STEPS, EPOCHS = 8, 4
 
@@ -161,7 +163,9 @@ def main(arguments: list[str]) -> dict[str, Any]:
             return try_device(name)
         case ["train", count, *rest] if rest in ([], ["--simulated"]):
             return train(int(count), simulated=bool(rest))
-    raise ValueError(f"unknown arguments {arguments}, expected describe, device NAME or train COUNT [--simulated]")
+        case ["tpu"]:
+            return {"missing": tpu.missing()}
+    raise ValueError(f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated] or tpu")
 
 
 if __name__ == "__main__":
