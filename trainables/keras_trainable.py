@@ -32,7 +32,7 @@ from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
+from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
 from trainables.numbers.live import Live
 from trainables.recipe import features, phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
@@ -109,8 +109,9 @@ class KerasTrainable(Joining, Author):
             train.visit(Visits.of(hp))
             schedule = self.schedule(hp)
             peak = highest_rate(hp, batch_size, structure, program)
-            walk = Walk.of(hp, train, batch_size, assignment.seed)
-            held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate)
+            share, whole = shares(program, assignment.devices.ranks)
+            walk = Walk.of(hp, train, batch_size, assignment.seed, share)
+            held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate, whole)
         trial = Trial(
             assignment=assignment,
             hp=hp,

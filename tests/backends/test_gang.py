@@ -97,6 +97,7 @@ def test_of_what_fails_on_one_rank_the_trial_ends_or_goes_on(tmp_path: Path) -> 
 
 
 @pytest.mark.exhaustive
+@pytest.mark.timeout(900)
 def test_more_of_what_may_fail(tmp_path: Path) -> None:
     said, found = run(tmp_path, "rank_faults:Toy", [*MORE], never_comes="1")
     assert "trial 0: worker lost: " in said
@@ -125,6 +126,7 @@ def test_ranks_that_wait_for_one_another_wait_no_longer_than_they_must(tmp_path:
 
 @pytest.mark.exhaustive
 @pytest.mark.keras
+@pytest.mark.timeout(900)
 def test_what_fails_on_one_rank_that_others_wait_for_is_what_is_reported(tmp_path: Path) -> None:
     expected = {
         "nothing": ("completed", ""),

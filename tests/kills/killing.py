@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 WALK = Path(__file__).parent / "walk.py"
 VICTIMS = ("driver", "worker", "raylet", "ray", "everything")
 ORPHANS_S = 100.0
+PATIENCE_S = 900.0  # for a sweep to finish, on a machine with little to spare
 
 GRID = """
 name: grid
@@ -145,7 +146,7 @@ class Project:
         return self.folder.log.read_bytes().count(b'"epoch_reported"') if self.folder.log.exists() else 0
 
 
-def alone(path: Path, name: str, timeout_s: float = 300) -> Project:
+def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
     """A run that nobody disturbs."""
     project = Project.make(path, name)
     code = project.run().wait(timeout_s)
@@ -202,7 +203,7 @@ def disturbed(
     for watch in watches:
         watch.join()
     for _ in range(5):
-        code = driver.wait(300)
+        code = driver.wait(PATIENCE_S)
         if code == 0:
             return project
         tell(f"{name}: ended with {code}, resumed")

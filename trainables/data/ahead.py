@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence
+from trainables.data.share import Share
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
 
-Pass: TypeAlias = tuple[int, int | None, int, int]  # batch size, seed, number, batches left out at its beginning
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
 
@@ -27,32 +27,43 @@ class Chunk:
     order: Order
 
 
+@dataclass(frozen=True)
+class Pass:
+    """One way through the examples of a data set."""
+
+    batch_size: int
+    seed: int | None  # None: as they lie
+    number: int  # from 1
+    skipped: int = 0  # batches, left out at its beginning
+    share: Share | None = None  # what this process needs of each batch; None: all of it
+
+
 class Ahead:
     """Has the next chunk made while the present one is used, and a shuffled pass's first after the last before it.
 
-    ``make(batch_size, seed, number, skipped)`` may not hold the split: a circle would keep its data in memory.
+    ``make`` may not hold the split: a circle would keep its data in memory.
     """
 
-    def __init__(self, make: Callable[[int, int | None, int, int], Iterator[Chunk]]) -> None:
+    def __init__(self, make: Callable[[Pass], Iterator[Chunk]]) -> None:
         self._make = make
         self._pool = ThreadPoolExecutor(1, "data")
         self._begun: tuple[Pass, Iterator[Chunk], Future[Chunk | None]] | None = None
 
-    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
-        _, chunks, coming = self._begin((batch_size, seed, number, skipped))
+    def chunks(self, which: Pass) -> Iterator[Chunk]:
+        _, chunks, coming = self._begin(which)
         self._begun = None
         while (chunk := coming.result()) is not None:
             coming = self._pool.submit(next, chunks, None)
             yield chunk
             del chunk
-        if seed is not None:
-            self._begun = self._begin((batch_size, seed, number + 1, 0))
+        if which.seed is not None:
+            self._begun = self._begin(replace(which, number=which.number + 1, skipped=0))
 
     def _begin(self, which: Pass) -> tuple[Pass, Iterator[Chunk], Future[Chunk | None]]:
         if self._begun is not None and self._begun[0] == which:
             return self._begun
         self._begun = None
-        chunks = self._make(*which)
+        chunks = self._make(which)
         return which, chunks, self._pool.submit(next, chunks, None)
 
 
@@ -83,6 +94,26 @@ def take(leaf: Any, rows: Order) -> np.ndarray[Any, Any]:
         some = places[start : start + GATHER_ROWS]
         target[some] = leaf[rows[some]]
     return target
+
+
+def placed(size: int, which: Pass, read: Callable[[Order], Any], strategy: tf.distribute.Strategy) -> Chunk:
+    """A chunk of so many examples, of which ``read`` gives those at some places, as arrays that nobody else holds.
+
+    Where this process needs a share of each batch, these are places of its own examples alone.
+    """
+    everything = np.arange(size, dtype=np.int32)
+    share = which.share
+    places, order = (everything, everything) if share is None else share.places(size, which.batch_size)
+    return Chunk(residence.put(read(places), strategy, given_away=True), order)
+
+
+def taken(arrays: Any, rows: Order, which: Pass, strategy: tf.distribute.Strategy) -> Chunk:
+    """A chunk of these rows of arrays, which begin with a batch."""
+
+    def read(places: Order) -> Any:
+        return tf.nest.map_structure(lambda leaf: take(leaf, rows[places]), arrays)
+
+    return placed(len(rows), which, read, strategy)
 
 
 def in_order(arrays: Any, strategy: tf.distribute.Strategy) -> Chunk:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import checks, node_cache, residence, text
-from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take
+from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
 from trainables.data.examples import Examples
 from trainables.data.sources import permutation
 
@@ -54,10 +54,10 @@ class ArraySplit(Examples):
         count = max(TARGET_BYTES // max(row, 1), 1)
         return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), self.arrays[1])
 
-    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
         if not self._placed.fits:
-            return self._ahead.chunks(batch_size, seed, number, skipped)
-        order = permutation(self.size, seed, number)[skipped * batch_size :]
+            return self._ahead.chunks(which)
+        order = permutation(self.size, which.seed, which.number)[which.skipped * which.batch_size :]
         return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
 
 
@@ -77,20 +77,11 @@ class Placed:
         return self._tensors
 
 
-def gathered(
-    arrays: Any,
-    strategy: tf.distribute.Strategy,
-    those: Order | None,
-    batch_size: int,
-    seed: int | None,
-    number: int,
-    skipped: int,
-) -> Iterator[Chunk]:
-    leaves = tf.nest.flatten(arrays)
-    order = permutation(len(leaves[0]) if those is None else len(those), seed, number)
+def gathered(arrays: Any, strategy: tf.distribute.Strategy, those: Order | None, which: Pass) -> Iterator[Chunk]:
+    leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
+    order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
     if those is not None:
         order = those[order]
     rows = chunk_rows(sum(map(residence.nbytes, leaves)) // len(leaves[0]), batch_size)
-    for start in range(skipped * batch_size, len(order), rows):
-        part = order[start : start + rows]
-        yield in_order(tf.nest.map_structure(lambda leaf: take(leaf, part), arrays), strategy)  # noqa: B023 - used at once
+    for start in range(which.skipped * batch_size, len(order), rows):
+        yield taken(arrays, order[start : start + rows], which, strategy)

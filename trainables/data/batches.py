@@ -17,6 +17,7 @@ import tensorflow as tf
 from trainables.data import checks, residence, text
 from trainables.data.ahead import Chunk, in_order, updates
 from trainables.data.examples import Examples
+from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
 from trainables.numbers.seeds import seeded
 
@@ -81,8 +82,10 @@ class BatchSplit(Examples):
         """The targets of the first batch."""
         return self._kinds[0][1]
 
-    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
-        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk."""
+    def chunks(
+        self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
+    ) -> Iterator[Chunk]:
+        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk, which nobody can make in part."""
         order = permutation(len(self._sizes), seed if self.visits.shuffle else None, number)[skipped:]
         for batch in self._read.batches(self._read.at(seed, number), order):
             yield in_order(batch, self._strategy)

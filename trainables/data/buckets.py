@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import residence
-from trainables.data.ahead import Ahead, Chunk, Order, chunk_rows, in_order, take
+from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
 from trainables.data.arrays import ArraySplit, Placed
 from trainables.data.examples import Examples
 from trainables.data.sources import Buckets, DataError, permutation
@@ -54,18 +54,17 @@ class BucketSplit(Examples):
         """The targets of the first examples of the first bucket."""
         return self.parts[0].some_targets()
 
-    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
         """Batches that follow each other in one bucket are a chunk."""
         if not self._placed[0].fits:
-            return self._ahead.chunks(batch_size, seed, number, skipped)
-        found = runs([part.size for part in self.parts], batch_size, seed, number, skipped)
+            return self._ahead.chunks(which)
+        found = runs([part.size for part in self.parts], which)
         return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
 
 
-def runs(
-    sizes: list[int], batch_size: int, seed: int | None, number: int, skipped: int = 0
-) -> Iterator[tuple[int, Order]]:
+def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
     """The buckets and rows of whole batches in the order of a pass; each but a run's last is of ``batch_size``."""
+    batch_size, seed, number = which.batch_size, which.seed, which.number
     orders = [permutation(size, None if seed is None else seed + i, number) for i, size in enumerate(sizes)]
     batches = [
         (bucket, order[start : start + batch_size])
@@ -73,7 +72,7 @@ def runs(
         for start in range(0, len(order), batch_size)
     ]
     run: list[Order] = []
-    places = permutation(len(batches), seed, number)[skipped:]
+    places = permutation(len(batches), seed, number)[which.skipped :]
     for place, following in zip(places, [*places[1:], None], strict=True):
         bucket, rows = batches[place]
         run.append(rows)
@@ -82,16 +81,13 @@ def runs(
             run = []
 
 
-def _gathered(
-    arrays: list[Any], strategy: tf.distribute.Strategy, batch_size: int, seed: int | None, number: int, skipped: int
-) -> Iterator[Chunk]:
+def _gathered(arrays: list[Any], strategy: tf.distribute.Strategy, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
-    for bucket, rows in runs(sizes, batch_size, seed, number, skipped):
+    for bucket, rows in runs(sizes, which):
         row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
-        step = chunk_rows(row_bytes, batch_size)
+        step = chunk_rows(row_bytes, which.batch_size)
         for start in range(0, len(rows), step):
-            some = rows[start : start + step]
-            yield in_order(tf.nest.map_structure(lambda leaf: take(leaf, some), arrays[bucket]), strategy)  # noqa: B023 - used at once
+            yield taken(arrays[bucket], rows[start : start + step], which, strategy)
 
 
 def _kind(arrays: Any) -> str:

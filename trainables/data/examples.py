@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainables.data.ahead import Chunk, updates
+from trainables.data.ahead import Chunk, Pass, updates
+from trainables.data.share import Share
 from trainables.data.sources import DataError, Visits
 
 
@@ -45,12 +46,15 @@ class Examples:
         """The targets of the first examples, some megabytes of them where that is cheap."""
         return self.example()[1]
 
-    def chunks(self, batch_size: int, seed: int | None, number: int, skipped: int = 0) -> Iterator[Chunk]:
+    def chunks(
+        self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
+    ) -> Iterator[Chunk]:
         """One pass (from 1) without its first ``skipped`` batches; without a seed, the examples as they lie.
 
-        The order depends on (seed, number) alone.
+        The order depends on (seed, number) alone. With a ``share``, what is too large to lie on the devices is read
+        for that alone.
         """
-        return self._pass(batch_size, seed if self.visits.shuffle else None, number, skipped)
+        return self._pass(Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share))
 
-    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
         raise NotImplementedError  # each kind of source has its own

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.records import records_of
 from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mixed, permutation
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
@@ -39,38 +39,38 @@ def tfrecords(
     shuffles in a buffer of this many examples. Raises DataError for missing and damaged files.
     """
     shards = _files(pattern)
-    size = sum(map(_count_records, shards))
+    records = records_of(shards)
+    size = len(records)
 
-    def ordered(seed: int | None, number: int) -> tf.data.Dataset:
-        files = [shards[i] for i in permutation(len(shards), seed, number)]
-        records = tf.data.Dataset.from_tensor_slices(files).interleave(
-            tf.data.TFRecordDataset,
-            cycle_length=1 if seed is None else INTERLEAVED,
-            num_parallel_calls=tf.data.AUTOTUNE,
-            deterministic=True,
-        )
-        if seed is not None:  # before parsing: the buffer holds the smaller form
-            records = records.shuffle(min(size, buffer), seed=mixed(seed, number))
-        return records
+    def visited(
+        shard: Callable[[tf.Tensor], tf.data.Dataset], of_shard: Sequence[Any]
+    ) -> Callable[[int | None, int], tf.data.Dataset]:
+        def ordered(seed: int | None, number: int) -> tf.data.Dataset:
+            found = tf.data.Dataset.from_tensor_slices(
+                [of_shard[int(i)] for i in permutation(len(shards), seed, number)]
+            ).interleave(
+                shard,
+                cycle_length=1 if seed is None else INTERLEAVED,
+                num_parallel_calls=tf.data.AUTOTUNE,
+                deterministic=True,
+            )
+            if seed is not None:  # before parsing: the buffer holds the smaller form
+                found = found.shuffle(min(size, buffer), seed=mixed(seed, number))
+            return found
+
+        return ordered
 
     def parsed(record: tf.Tensor) -> tuple[Any, ...]:
         return example(tf.io.parse_single_example(record, dict(features)))
 
-    return Stream(ordered, size, lambda buffer: tfrecords(pattern, features, example, buffer), (parsed,))
-
-
-def _count_records(file: str) -> int:
-    """Hop from length to length: 8 bytes of it, 4 of its checksum, the data, 4 of theirs (TFRecord format)."""
-    count, position, end = 0, 0, Path(file).stat().st_size
-    with Path(file).open("rb") as shard:
-        while position < end:
-            head = shard.read(8)
-            position += 16 + (struct.unpack("<Q", head)[0] if len(head) == 8 else end)
-            if position > end:
-                raise DataError(f"{file}: damaged after record {count}, or compressed; expected plain TFRecords")
-            shard.seek(position)
-            count += 1
-    return count
+    return Stream(
+        visited(tf.data.TFRecordDataset, shards),
+        size,
+        lambda buffer: tfrecords(pattern, features, example, buffer),
+        (parsed,),
+        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), records.spans),
+        records.fetched,
+    )
 
 
 # ---- Parquet

@@ -12,6 +12,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 
 SHUFFLE_BUFFER = 10_000
+FETCHED = 128  # examples that are read at once by their places
 
 
 class DataError(Exception):
@@ -42,18 +43,34 @@ class Stream:
 
     ``ordered(seed, number)`` is one pass over single examples: shuffled as far as the source allows from
     (seed, number), or as they lie where the seed is None. ``size`` None: not known without counting. ``maps``: what
-    each example then goes through, so that those that are only passed over need not.
+    each example then goes through, so that those that are only passed over need not. ``places`` is the same pass as
+    numbers, which ``fetched`` makes examples of, some at a time: where that is known, those that are passed over need
+    not even be read.
     """
 
     ordered: Callable[[int | None, int], tf.data.Dataset]
     size: int | None = None
     buffered: Callable[[int], Stream] | None = None  # the same with a shuffle buffer of so many examples
     maps: tuple[Callable[..., Any], ...] = ()
+    places: Callable[[int | None, int], tf.data.Dataset] | None = None
+    fetched: Callable[[tf.Tensor], tf.Tensor] | None = None
 
-    def read(self, seed: int | None, number: int, skipped: int = 0) -> tf.data.Dataset:
-        """One pass without its first ``skipped`` examples, which are read all the same."""
-        dataset = self.ordered(seed, number)
+    def read(
+        self,
+        seed: int | None,
+        number: int,
+        skipped: int = 0,
+        wanted: Callable[[tf.Tensor], tf.Tensor] | None = None,
+    ) -> tf.data.Dataset:
+        """One pass without its first ``skipped`` examples, and of the others those whose places are ``wanted``."""
+        by_place = self.places is not None and wanted is not None
+        dataset = self.places(seed, number) if self.places and by_place else self.ordered(seed, number)
         dataset = dataset.skip(skipped) if skipped else dataset
+        if wanted is not None:
+            numbered = dataset.enumerate(skipped).filter(lambda place, _: wanted(place))
+            dataset = numbered.map(lambda _, example: example)
+        if self.fetched is not None and by_place:
+            dataset = dataset.batch(FETCHED).map(self.fetched).unbatch()
         for function in self.maps:
             dataset = dataset.map(function, tf.data.AUTOTUNE, deterministic=True)
         return dataset

@@ -10,9 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import checks, text
-from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, chunk_rows, in_order, updates
+from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, updates
 from trainables.data.examples import Examples
+from trainables.data.share import Share
 from trainables.data.sources import DataError, Stream, Visits
+
+RANDOM = "is the dataset random?"
 
 
 class StreamSplit(Examples):
@@ -24,7 +27,7 @@ class StreamSplit(Examples):
         checks.specs(first.element_spec)
         size = stream.size
         if size is None:
-            size = int(first.reduce(np.int64(0), lambda count, *_: count + 1))
+            size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size = size
@@ -58,22 +61,18 @@ class StreamSplit(Examples):
         found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
         return tuple(tf.nest.map_structure(text.as_tensor, found))
 
-    def _pass(self, batch_size: int, seed: int | None, number: int, skipped: int) -> Iterator[Chunk]:
-        return self._ahead.chunks(batch_size, seed, number, skipped)
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
+        return self._ahead.chunks(which)
 
 
-def _read(
-    stream: Stream,
-    size: int,
-    strategy: tf.distribute.Strategy,
-    batch_size: int,
-    seed: int | None,
-    number: int,
-    skipped: int,
-) -> Iterator[Chunk]:
-    seen = skipped * batch_size
+def _read(stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pass) -> Iterator[Chunk]:
+    if which.share is not None:
+        yield from _read_share(stream, size, strategy, which, which.share)
+        return
+    batch_size = which.batch_size
+    seen = which.skipped * batch_size
     with tf.device("/cpu:0"):
-        dataset = stream.read(seed, number, seen)
+        dataset = stream.read(which.seed, which.number, seen)
         rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
         examples = iter(dataset.batch(rows))
     while (arrays := _next(examples)) is not None:
@@ -84,7 +83,39 @@ def _read(
         yield chunk
     if seen != size:
         found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
-        raise DataError(f"a pass of {found} as counted; is the dataset random?")
+        raise DataError(f"a pass of {found} as counted; {RANDOM}")
+
+
+def _read_share(
+    stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pass, share: Share
+) -> Iterator[Chunk]:
+    """As `_read`, of what this process needs."""
+    batch_size = which.batch_size
+    with tf.device("/cpu:0"):
+        wanted = share.wanted(size, batch_size)
+        dataset = stream.read(which.seed, which.number, which.skipped * batch_size, wanted)
+        rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
+        each = int(share.of_batches(rows, batch_size).sum())
+        examples = iter(dataset.batch(each))
+    for start in range(which.skipped * batch_size, size, rows):
+        count = min(rows, size - start)
+        arrays = _next(examples)
+        found = 0 if arrays is None else len(tf.nest.flatten(arrays)[0])
+        expected = int(share.of_batches(count, batch_size).sum())
+        if found != expected:
+            raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
+        yield placed(count, which, partial(_filled, arrays, found), strategy)
+    if _next(examples) is not None:
+        raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
+
+
+def _filled(arrays: Any, found: int, places: Order) -> Any:
+    """What was read, as long as it is on all processes."""
+    missing = len(places) - found
+    if not missing:
+        return arrays
+    with tf.device("/cpu:0"):
+        return tf.nest.map_structure(lambda leaf: tf.concat([leaf, tf.repeat(leaf[-1:], missing, 0)], 0), arrays)
 
 
 def _row_bytes(dataset: tf.data.Dataset) -> int:

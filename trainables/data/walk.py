@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.ahead import Chunk, updates
 from trainables.data.chunks import Split
+from trainables.data.share import Share
 
 VALIDATION_BATCH = 256
 
@@ -24,9 +25,11 @@ class Walk:
     that was begun; to any other place the data are wound forward. So an epoch is the same wherever it begins.
     """
 
-    def __init__(self, data: Split, batch_size: int, seed: int, steps: int | None = None) -> None:
-        """``steps``: updates of an epoch; None: those of a pass."""
-        self.data, self.batch_size, self.seed = data, batch_size, seed
+    def __init__(
+        self, data: Split, batch_size: int, seed: int, steps: int | None = None, share: Share | None = None
+    ) -> None:
+        """``steps``: updates of an epoch; None: those of a pass. ``share``: what this process needs; None: all."""
+        self.data, self.batch_size, self.seed, self.share = data, batch_size, seed, share
         self.per_pass = data.updates(batch_size)
         self.steps = steps
         self.per_epoch = self.per_pass if steps is None else steps
@@ -35,11 +38,11 @@ class Walk:
         self._rest: Iterator[Chunk] = iter(())  # the rest of its pass
 
     @classmethod
-    def of(cls, hp: Hyperparameters, data: Split, batch_size: int, seed: int) -> Walk:
+    def of(cls, hp: Hyperparameters, data: Split, batch_size: int, seed: int, share: Share | None = None) -> Walk:
         """As ``steps_per_epoch`` says; raises ValueError or TypeError."""
         steps = hp.integer("steps_per_epoch") if "steps_per_epoch" in hp else None
         _check(steps, "steps_per_epoch")
-        return cls(data, batch_size, seed, steps)
+        return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
         """The chunks of an epoch (from 1)."""
@@ -56,8 +59,9 @@ class Walk:
                 next(self._rest, None)  # to its end: the first chunk of the next pass is made meanwhile
 
     def anew(self, number: int) -> Iterator[Chunk]:
-        """The same chunks, read by themselves: whoever walks on is not disturbed."""
-        return Walk(self.data, self.batch_size, self.seed, self.per_epoch).epoch(number)
+        """The same chunks, read by themselves: whoever walks on is not disturbed. Their batches are not cut further."""
+        share = self.share and self.share.whole()
+        return Walk(self.data, self.batch_size, self.seed, self.per_epoch, share).epoch(number)
 
     def passes(self, epochs: int) -> float:
         """How many times so many epochs visit each example."""
@@ -65,23 +69,27 @@ class Walk:
 
     def _from(self, update: int) -> Iterator[Chunk]:
         number, skipped = divmod(update, self.per_pass)
-        return self.data.chunks(self.batch_size, self.seed, number + 1, skipped)
+        return self.data.chunks(self.batch_size, self.seed, number + 1, skipped, self.share)
 
 
 @dataclass(frozen=True)
 class HeldOut:
     """The validation data of a trial, or their first batches.
 
-    ``parts``: that each batch is cut into where it did not fit into memory.
+    ``parts``: that each batch is cut into where it did not fit into memory. ``share``: what this process needs of each
+    batch; None: all of it.
     """
 
     split: Split
     batch_size: int
     steps: int | None = None  # None: all batches
     parts: int = 1
+    share: Share | None = None
 
     @classmethod
-    def of(cls, hp: Hyperparameters, split: Split | None, batch_size: int, parts: int) -> HeldOut | None:
+    def of(
+        cls, hp: Hyperparameters, split: Split | None, batch_size: int, parts: int, share: Share | None = None
+    ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
         size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
         steps = hp.integer("validation_steps") if "validation_steps" in hp else None
@@ -93,7 +101,7 @@ class HeldOut:
                 f"validation_steps is {steps}, but the validation data are {there} batches of {size} "
                 "(validation_batch_size); leave it out for all of them"
             )
-        return cls(split, size, steps, parts)
+        return cls(split, size, steps, parts, share if parts == 1 else None)
 
     @property
     def part_size(self) -> int:
@@ -112,7 +120,7 @@ class HeldOut:
 
     def chunks(self) -> Iterator[Chunk]:
         """These batches, as they lie."""
-        chunks = self.split.chunks(self.batch_size, None, 0)
+        chunks = self.split.chunks(self.batch_size, None, 0, 0, self.share)
         return chunks if self.steps is None else first(chunks, self.batch_size, self.steps)
 
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.ranks import spans_processes
 from trainables.loop import profile
@@ -70,6 +71,13 @@ class Program:
     def networks(self) -> Sequence[Any]:
         """The model, and what else takes part."""
         return self._graph.networks
+
+    def shares(self, rank: int) -> tuple[Share | None, Share]:
+        """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
+        graph = self._graph
+        local, replicas = len(graph.strategy.extended.worker_devices), graph.strategy.num_replicas_in_sync
+        share = Share(replicas, local, rank, graph.recipe.micro_batches)
+        return None if graph.intake.mixing.mixes else share, share.whole()
 
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReported
+from sweep.contract import Assignment, Diverged, EpochReported, Ranks
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data.chunks import BatchSplit, Split
+from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
@@ -211,6 +212,11 @@ def highest_rate(
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
+
+
+def shares(program: Program | FitProgram, ranks: Ranks | None) -> tuple[Share | None, Share | None]:
+    """What this process needs of each batch, in training and in validation; None: all of it."""
+    return (None, None) if ranks is None or isinstance(program, FitProgram) else program.shares(ranks.rank)
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:

@@ -13,6 +13,7 @@ from zoo_sources import InBuckets
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import buckets, node_cache, sequences
+from trainables.data.ahead import Pass
 from trainables.data.chunks import BucketSplit, DataError, split
 from trainables.data.sources import Buckets
 from trainables.loop import building
@@ -34,12 +35,12 @@ LABELS = np.arange(4)
 def test_each_row_is_visited_once_in_batches_of_one_bucket(
     sizes: list[int], batch_size: int, seed: int | None, epoch: int
 ) -> None:
-    found = list(buckets.runs(sizes, batch_size, seed, epoch))
+    found = list(buckets.runs(sizes, Pass(batch_size, seed, epoch)))
     for bucket, size in enumerate(sizes):
         assert sorted(row for b, rows in found if b == bucket for row in rows) == list(range(size))
     batches = sum(-(-len(rows) // batch_size) for _, rows in found)
     assert batches == sum(-(-size // batch_size) for size in sizes)
-    again = buckets.runs(sizes, batch_size, seed, epoch)
+    again = buckets.runs(sizes, Pass(batch_size, seed, epoch))
     assert [(b, rows.tolist()) for b, rows in again] == [(b, rows.tolist()) for b, rows in found]
 
 
@@ -169,7 +170,7 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     sizes = [len(part[1]) for part in data.parts]
     for epoch in (1, 2):
         losses = []
-        for bucket, rows in buckets.runs(sizes, 16, given_as.seed, epoch):
+        for bucket, rows in buckets.runs(sizes, Pass(16, given_as.seed, epoch)):
             for start in range(0, len(rows), 16):
                 some = rows[start : start + 16]
                 x, y = (leaf[some] for leaf in data.parts[bucket])

@@ -1,0 +1,74 @@
+"""What a process needs of each batch where several train together: the examples that its own replicas compute.
+
+All processes visit the same examples in the same order. What is too large to lie whole on each of them is read by each
+for its own slices alone, and what the others compute stays a number in the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import tensorflow as tf
+
+Mask: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+Places: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
+
+
+@dataclass(frozen=True)
+class Share:
+    """The slices of a global batch that one of several processes computes, as `replicas.slices.cut` cuts them."""
+
+    replicas: int  # of all processes
+    local: int  # of each
+    rank: int
+    micro_batches: int = 1
+
+    def whole(self) -> Share:
+        """The same of batches that are not cut into micro-batches."""
+        return replace(self, micro_batches=1)
+
+    def of_batch(self, size: int) -> Mask:
+        """Which examples of a batch it needs; at least one, for no slice is empty."""
+        parts, found = self.replicas * self.micro_batches, np.zeros(size, np.bool_)
+        for micro_batch in range(self.micro_batches):
+            for replica in range(self.rank * self.local, (self.rank + 1) * self.local):
+                part = micro_batch * self.replicas + replica
+                start, stop = size * part // parts, size * (part + 1) // parts
+                first = min(start, size - 1)
+                found[first : max(stop, first + 1)] = True
+        return found
+
+    def of_batches(self, size: int, batch_size: int) -> Mask:
+        """Which of so many examples, in batches of which the last may be smaller."""
+        whole, rest = divmod(size, batch_size)
+        parts = [np.tile(self.of_batch(batch_size), whole), *([self.of_batch(rest)] if rest else [])]
+        return np.concatenate(parts)
+
+    def most(self, size: int, batch_size: int) -> int:
+        """The most that any of the processes needs of them: tensors have one shape on all, so that graphs are alike."""
+        each = (replace(self, rank=rank) for rank in range(self.replicas // self.local))
+        return max(int(one.of_batches(size, batch_size).sum()) for one in each)
+
+    def places(self, size: int, batch_size: int) -> tuple[Places, Places]:
+        """The places of those that it needs, filled up to `most`, and for each of all where among these it lies.
+
+        Nobody looks for what it does not need.
+        """
+        mine = np.flatnonzero(self.of_batches(size, batch_size)).astype(np.int32)
+        lies = np.zeros(size, np.int32)
+        lies[mine] = np.arange(len(mine), dtype=np.int32)
+        return np.concatenate([mine, np.full(self.most(size, batch_size) - len(mine), mine[-1], np.int32)]), lies
+
+    def wanted(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+        """Inside of a `tf.data` pipeline: whether it needs the example at a place of a pass over so many."""
+        whole = size // batch_size * batch_size
+        batch, rest = (tf.constant(self.of_batch(max(n, 1))) for n in (batch_size, size - whole))
+
+        def is_wanted(place: tf.Tensor) -> tf.Tensor:
+            last = tf.minimum(tf.maximum(place - whole, 0), max(size - whole, 1) - 1)
+            return tf.where(place < whole, batch[place % batch_size], rest[last])
+
+        return is_wanted
