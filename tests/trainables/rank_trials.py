@@ -35,7 +35,7 @@ def trained(here: Here, name: str, given: Assignment) -> Trained:
     """A trial of an entry of the zoo, or of the matrix, in a process that may have trained others."""
     trainable = _of(here, name)
     trainable.begin(here.of(given))
-    return _outcome(trainable, metrics(go_on(trainable)))
+    return outcome(trainable, metrics(go_on(trainable)))
 
 
 def begun(here: Here, name: str, given: Assignment, epochs: int, folder: Path) -> Trained:
@@ -45,7 +45,7 @@ def begun(here: Here, name: str, given: Assignment, epochs: int, folder: Path) -
     found = metrics(go_on(trainable, pause_after=epochs))
     if here.devices.ranks is None or here.devices.ranks.rank == 0:
         trainable.save(folder)()
-    return _outcome(trainable, found)
+    return outcome(trainable, found)
 
 
 def resumed(here: Here, name: str, given: Assignment, folder: Path) -> Trained:
@@ -53,7 +53,7 @@ def resumed(here: Here, name: str, given: Assignment, folder: Path) -> Trained:
     trainable = _of(here, name)
     trainable.begin(here.of(given))
     trainable.restore(folder)
-    return _outcome(trainable, metrics(go_on(trainable)))
+    return outcome(trainable, metrics(go_on(trainable)))
 
 
 def _of(here: Here, name: str) -> Any:
@@ -61,6 +61,7 @@ def _of(here: Here, name: str) -> Any:
     return here.kept.setdefault(name, kind())
 
 
-def _outcome(trainable: Any, found: list[dict[str, float]]) -> Trained:
+def outcome(trainable: Any, found: list[dict[str, float]]) -> Trained:
+    """What a trial that has trained has come to."""
     arrays = trainable._begun().program.state.arrays()
     return Trained(found, {path: parts[0] for path, parts in arrays.items()})

@@ -32,10 +32,10 @@ class Records:
         return sum(map(len, self.offsets))
 
     @property
-    def spans(self) -> list[tuple[int, int]]:
-        """The first number of each file's records, and the first that is not."""
-        ends = np.cumsum([len(offsets) for offsets in self.offsets])
-        return [(int(end - len(offsets)), int(end)) for end, offsets in zip(ends, self.offsets, strict=True)]
+    def spans(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The first number of each file's records, and the first behind them, a row for each file."""
+        counts = np.array([len(offsets) for offsets in self.offsets], np.int64)
+        return np.stack([np.cumsum(counts) - counts, np.cumsum(counts)], axis=1)
 
     def fetched(self, numbers: tf.Tensor) -> tf.Tensor:
         """The records of these numbers, inside of a `tf.data` pipeline."""
@@ -44,7 +44,7 @@ class Records:
         return found
 
     def _read(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        starts = np.array([start for start, _ in self.spans])
+        starts = self.spans[:, 0]
         found = np.empty(len(numbers), np.object_)
         with self._lock:
             for i, number in enumerate(numbers):
