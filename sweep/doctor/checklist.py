@@ -12,6 +12,7 @@ from sweep.doctor.findings import Finding
 from sweep.doctor.probe import Resources
 
 CLUSTER_TIMEOUT_S = 60.0
+MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.pair`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
         return
     answer = probe.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_judgement.ray(answer, usable=int(here[1]), address=given.address)
+    if not isinstance(answer, probe.Failure):
+        most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
+        met = probe.between_nodes(given.run, given.timeout_s, given.address, most_s)
+        yield from host_judgement.between_nodes(met)
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:

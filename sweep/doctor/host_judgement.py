@@ -9,11 +9,12 @@ from packaging.specifiers import SpecifierSet
 
 from sweep.doctor.findings import Finding, Level
 from sweep.doctor.host import Disk, Host
-from sweep.doctor.probe import Failure, Resources, TensorFlow
+from sweep.doctor.probe import Failure, Met, Resources, TensorFlow
 
 STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")
 LEAST_SHARED = 2**30  # NCCL and Ray both fail in odd ways on the 64 MB that Docker gives by default
 LEAST_FREE = 2**30
+SLOW_BYTES_PER_S = 1e8  # a little less than a gigabit a second
 
 
 def versions(host: Host) -> Iterator[Finding]:
@@ -103,6 +104,31 @@ def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterato
         yield Finding("ray", Level.WARNING, found, todo)
     else:
         yield Finding("ray", Level.OK, f"the cluster at {address} has {share}")
+
+
+def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
+    """Whether a trial can have workers on several nodes, and what its sums would take."""
+    todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
+    if isinstance(met, Failure):
+        yield Finding("nodes", Level.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
+        return
+    if not met:
+        yield Finding("nodes", Level.OK, "one node has CPUs for trials: there is nothing between nodes to try")
+        return
+    for one in met:
+        names = " and ".join(one.nodes)
+        if one.failure:
+            yield Finding("nodes", Level.ERROR, f"{names} do not train together: {one.failure}", todo)
+            continue
+        found = f"{names} sum up over two ranks: {one.latency_s * 1000:.2f} ms, {one.bytes_per_s / 1e6:.0f} MB/s"
+        if one.bytes_per_s < SLOW_BYTES_PER_S:
+            wait_s = 1e8 / one.bytes_per_s
+            slow = f"{found}; each update of a model of 25 million weights waits {wait_s:.1f} s"
+            yield Finding("nodes", Level.WARNING, slow, "join the nodes by a faster link, or give each trial one node")
+        else:
+            yield Finding("nodes", Level.OK, found)
+    found = "the workers of a trial listen on all networks of their nodes, on ports of TensorFlow's without a password"
+    yield Finding("ports", Level.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
 
 
 def _size(count: float) -> str:

@@ -12,6 +12,7 @@ from sweep.doctor.commands import Ran, Run
 
 MODULE = "trainables.doctor.device_probe"
 CLUSTER_MODULE = "sweep.backends.ray_tune.resources"
+PAIR_MODULE = "sweep.backends.ray_tune.pair"
 
 Resources = tuple[float, float]
 """CPUs and GPUs for trials."""
@@ -55,6 +56,16 @@ class Failure:
     """A probe gave no answer."""
 
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Two nodes that summed something up together, or what kept them from it."""
+
+    nodes: tuple[str, str]
+    latency_s: float = 0.0  # of the sum of one number
+    bytes_per_s: float = 0.0  # of a large one, counted once
+    failure: str = ""
 
 
 def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
@@ -111,6 +122,26 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
     if isinstance(answer, Failure):
         return answer
     return answer["cpus"], answer["gpus"]
+
+
+def between_nodes(run: Run, timeout_s: float, address: str, most_s: float) -> tuple[Met, ...] | Failure:
+    """Let pairs of nodes of a cluster sum up, each within ``timeout_s``, all within ``most_s``; none of one node."""
+    _, answer = _ask(run, most_s, PAIR_MODULE, address, f"{timeout_s:g}")
+    if isinstance(answer, Failure):
+        return answer
+    return tuple(_met(pair["nodes"], [Ran(*one) for one in pair["ran"]]) for pair in answer["pairs"])
+
+
+def _met(nodes: list[str], ran: list[Ran]) -> Met:
+    both = (nodes[0], nodes[1])
+    for node, one in zip(nodes, ran, strict=True):
+        if one.code != 0:
+            return Met(both, failure=f"on {node}: {one.reason}")
+    try:
+        found = json.loads(ran[0].out.strip().splitlines()[-1])
+        return Met(both, found["latency_s"], found["bytes_per_s"])
+    except (IndexError, KeyError, json.JSONDecodeError):
+        return Met(both, failure=f"no JSON but {ran[0].out[-100:]!r}")
 
 
 def _ask(run: Run, timeout_s: float, module: str, *arguments: str) -> tuple[Ran, Any]:

@@ -8,7 +8,7 @@ import pytest
 from sweep.doctor import host, host_judgement
 from sweep.doctor.findings import Level
 from sweep.doctor.host import Disk, Host
-from sweep.doctor.probe import Failure, TensorFlow
+from sweep.doctor.probe import Failure, Met, TensorFlow
 
 GIB = 2**30
 HOST = Host(
@@ -94,3 +94,23 @@ def test_this_machine_has_the_packages_it_was_installed_with() -> None:
     assert here.variables == {"KERAS_BACKEND": "tensorflow"}
     assert here.installed["tensorflow"]
     assert not any("extra" in text for text in here.requirements)
+
+
+def test_sums_between_nodes_are_told_with_their_pace() -> None:
+    fast, slow = Met(("a", "b"), 0.00012, 2e9), Met(("b", "c"), 0.03, 5e7)
+    lost = Met(("c", "d"), failure="on d: no answer in time during meeting the other ranks")
+    good, poor, bad, ports = host_judgement.between_nodes((fast, slow, lost))
+    assert (good.level, good.found) == (Level.OK, "a and b sum up over two ranks: 0.12 ms, 2000 MB/s")
+    assert (poor.level, poor.found.partition("; ")[2]) == (
+        Level.WARNING,
+        "each update of a model of 25 million weights waits 2.0 s",
+    )
+    assert (bad.level, bad.found) == (Level.ERROR, f"c and d do not train together: {lost.failure}")
+    assert (ports.level, "without a password" in ports.found) == (Level.NOTE, True)
+
+
+def test_one_node_has_nothing_between() -> None:
+    (found,) = host_judgement.between_nodes(())
+    assert (found.level, "one node" in found.found) == (Level.OK, True)
+    (found,) = host_judgement.between_nodes(Failure("exit code 1"))
+    assert (found.level, found.found) == (Level.ERROR, "nothing is known of sums between nodes: exit code 1")

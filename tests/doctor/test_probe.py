@@ -4,7 +4,7 @@ import pytest
 
 from sweep.doctor import probe
 from sweep.doctor.commands import Ran
-from sweep.doctor.probe import Failure
+from sweep.doctor.probe import Failure, Met
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,33 @@ def test_tensorflows_complaint_is_kept() -> None:
     found = probe.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
     assert not isinstance(found, Failure)
     assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
+
+
+BOTH = '{"nodes": 2, "pairs": [{"nodes": ["a", "b"], "ran": [%s, %s]}]}'
+GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
+
+
+@pytest.mark.parametrize(
+    ("ran", "expected"),
+    [
+        (Ran(0, BOTH % (GOOD, GOOD)), (Met(("a", "b"), 0.001, 2e9),)),
+        (Ran(0, '{"nodes": 1, "pairs": []}'), ()),
+        (
+            Ran(0, BOTH % (GOOD, '[null, "", "probe: meeting the other ranks"]')),
+            (Met(("a", "b"), failure="on b: no answer in time during meeting the other ranks"),),
+        ),
+        (
+            Ran(0, BOTH % ('[1, "", "No module named trainables"]', GOOD)),
+            (Met(("a", "b"), failure="on a: exit code 1; No module named trainables"),),
+        ),
+        (Ran(0, BOTH % ('[0, "chatter", ""]', GOOD)), (Met(("a", "b"), failure="no JSON but 'chatter'"),)),
+        (Ran(None, ""), Failure("no answer in time")),
+    ],
+)
+def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
+    assert probe.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+
+
+def test_what_keeps_tensorflow_from_tpus() -> None:
+    assert probe.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
+    assert probe.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")

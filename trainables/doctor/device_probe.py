@@ -6,6 +6,7 @@ process or hang it. On standard error, lines that begin with ``probe:`` say what
     python -m trainables.doctor.device_probe describe
     python -m trainables.doctor.device_probe device gpu:0
     python -m trainables.doctor.device_probe train 2 [--simulated]
+    python -m trainables.doctor.device_probe meet HOST:PORT,HOST:PORT RANK [--gpu]
     python -m trainables.doctor.device_probe tpu
 """
 
@@ -21,10 +22,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sweep.contract import Assignment, Devices, EpochReported
+from sweep.contract import Assignment, Devices, EpochReported, Ranks
 from trainables.devices import tpu
 
 STEPS, EPOCHS = 8, 4
+MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # numbers of four bytes
 
 
 def describe() -> dict[str, Any]:
@@ -79,6 +81,37 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
     return {"sums": sums, "examples_per_s": max(rates[1:])}
+
+
+def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
+    """Sum over processes, this one at its rank's address: seconds of a small sum, bytes a second of a large one."""
+    from trainables.devices.placement import place
+
+    _say("meeting the other ranks")
+    ranks = Ranks(tuple(addresses), rank, collective_s=MEETING_S, register_s=MEETING_S)
+    strategy = place(Devices(gpus=gpus, ranks=ranks)).strategy
+
+    def summed(size: int) -> float:
+        """Seconds of the median sum; raises ValueError for a wrong one."""
+
+        def one() -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            mine = tf.cast(context.replica_id_in_sync_group, tf.float32) + tf.ones(size)
+            return tf.reduce_max(context.all_reduce(tf.distribute.ReduceOp.SUM, mine))
+
+        function, taken = tf.function(lambda: strategy.run(one), autograph=False), []
+        for _ in range(TIMES):
+            began = time.perf_counter()
+            found = float(strategy.experimental_local_results(function())[0])
+            taken.append(time.perf_counter() - began)
+            if found != (right := len(addresses) * (len(addresses) + 1) / 2):
+                raise ValueError(f"the sum is {found}, expected {right}")
+        return sorted(taken[1:])[TIMES // 2 - 1]
+
+    _say("summing one number")
+    latency_s = summed(1)
+    _say(f"summing {LARGE // 2**18} MiB")
+    return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / summed(LARGE)}
 
 
 def _sums(strategy: tf.distribute.Strategy) -> list[float]:
@@ -163,9 +196,14 @@ def main(arguments: list[str]) -> dict[str, Any]:
             return try_device(name)
         case ["train", count, *rest] if rest in ([], ["--simulated"]):
             return train(int(count), simulated=bool(rest))
+        case ["meet", addresses, rank, *rest] if rest in ([], ["--gpu"]):
+            return meet(addresses.split(","), int(rank), gpus=len(rest))
         case ["tpu"]:
             return {"missing": tpu.missing()}
-    raise ValueError(f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated] or tpu")
+    raise ValueError(
+        f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated], "
+        "meet ADDRESSES RANK [--gpu] or tpu"
+    )
 
 
 if __name__ == "__main__":
