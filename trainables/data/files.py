@@ -68,7 +68,7 @@ def tfrecords(
         size,
         lambda buffer: tfrecords(pattern, features, example, buffer),
         (parsed,),
-        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), records.spans),
+        visited(lambda span: tf.data.Dataset.range(span[0], span[1]), [*records.spans]),
         records.fetched,
     )
 
