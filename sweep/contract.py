@@ -43,7 +43,6 @@ class Ranks:
     rank: int  # from 0, which decides, reports and saves
     heartbeat_s: float = 10.0  # a rank that is not heard of for so long is lost
     register_s: float = 60.0  # within which all of them must have come
-    collective_s: float = 600.0  # a longer sum over all ranks fails; waiting for the slowest counts
 
 
 @dataclass(frozen=True, slots=True)

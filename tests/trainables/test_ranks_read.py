@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from rank_processes import Here, together
-from rank_reads import ROWS, read_by, written
+from rank_reads import RECORDS, ROWS, read_by, written
 from rank_trials import Trained
 from small import assignment
 
@@ -41,9 +41,13 @@ def test_rows_are_asked_for_by_the_rank_that_computes_them() -> None:
 
 
 def test_records_are_read_by_the_rank_that_computes_them(tmp_path: Path) -> None:
-    size = written(tmp_path)
+    written(tmp_path)
     trial = assignment(0, epochs=2, batch_size=24, learning_rate=1e-3, folder=str(tmp_path))
-    (_, _, alone), answers = of_each("records", trial)
-    assert alone >= 2 * size
-    for _, _, read in answers:
-        assert 0.8 * size <= read < 0.65 * alone
+    (_, by_place, passes), answers = of_each("records", trial)
+    assert (by_place, passes >= 1) == ((), True)
+    for _, read, whole in answers:
+        assert whole == 0
+        assert RECORDS <= len(read) <= 1.5 * RECORDS  # half of two passes, and of what the next begins with
+    first, second = (set(read[: RECORDS // 2]) for _, read, _ in answers)
+    assert first | second == set(range(RECORDS))
+    assert not first & second

@@ -35,9 +35,9 @@ def joined(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distri
     )
     kinds = tf.distribute.experimental.CommunicationImplementation
     wanted = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
+    # No timeout: for each sum, TensorFlow would keep a thread asleep until it is up, thousands after a while.
     options = tf.distribute.experimental.CommunicationOptions(
-        implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING),
-        timeout_seconds=ranks.collective_s,
+        implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
     )
     return _Strategy(names, resolver, options)
 

@@ -88,7 +88,7 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     from trainables.devices.placement import place
 
     _say("meeting the other ranks")
-    ranks = Ranks(tuple(addresses), rank, collective_s=MEETING_S, register_s=MEETING_S)
+    ranks = Ranks(tuple(addresses), rank, register_s=MEETING_S)
     strategy = place(Devices(gpus=gpus, ranks=ranks)).strategy
 
     def summed(size: int) -> float:

@@ -24,7 +24,8 @@ from sweep.backends.worker import Job
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
 from sweep.errors import WorkerLost
 
-HEARTBEAT_S, REGISTER_S, COLLECTIVE_S = 10.0, 60.0, 600.0
+HEARTBEAT_S, REGISTER_S = 10.0, 60.0
+BEGIN_S = 600.0  # between the ends of `begin` on two ranks, which trace alone
 START_S = 180.0  # between the starts of two processes, which import much
 SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
 AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
@@ -55,7 +56,7 @@ class Gang:
         devices = dataclasses.replace(assignment.devices, ranks=self._ranks)
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *self._theirs = self._together("begin", (theirs,), lambda: self._here.begin(mine), COLLECTIVE_S)
+        _, *self._theirs = self._together("begin", (theirs,), lambda: self._here.begin(mine), BEGIN_S)
         data = self._here.facts().data
         for rank, other in enumerate(self._theirs, 1):
             if other.data != data:
@@ -87,7 +88,7 @@ class Gang:
 
     def restore(self, folder: Path) -> int:
         """Go on from a checkpoint on all ranks, which see the same results folder."""
-        mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), COLLECTIVE_S)
+        mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")
         return int(mine)
@@ -141,7 +142,7 @@ class Gang:
             return address
 
         addresses = tuple(self._together("ready", (), get_ready, START_S))
-        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, COLLECTIVE_S) for rank in range(len(addresses))]
+        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S) for rank in range(len(addresses))]
         devices = [dataclasses.replace(assignment.devices, ranks=ranks) for ranks in met]
         training = dict(assignment.training)
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
