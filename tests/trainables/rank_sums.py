@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
@@ -23,13 +24,25 @@ def meet(here: Here) -> tuple[str, int, int]:
 def sums(here: Here) -> list[float]:
     """The sum of all replicas' ids, as each replica of this process sees it."""
     strategy = placed(here.devices, {}).strategy
+    return [float(value) for value in strategy.experimental_local_results(_summing(strategy)())]
 
+
+def threads_of_sums(here: Here, times: int) -> int:
+    """How many threads this process has more after so many sums."""
+    summing = _summing(placed(here.devices, {}).strategy)
+    summing()
+    before = len(list(Path("/proc/self/task").iterdir()))
+    for _ in range(times):
+        summing()
+    return len(list(Path("/proc/self/task").iterdir())) - before
+
+
+def _summing(strategy: tf.distribute.Strategy) -> Any:
     def on_each() -> Any:
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(context.replica_id_in_sync_group, tf.float32))
 
-    found = tf.function(lambda: strategy.run(on_each), autograph=False)()
-    return [float(value) for value in strategy.experimental_local_results(found)]
+    return tf.function(lambda: strategy.run(on_each), autograph=False)
 
 
 def sum_without(here: Here, rank: int, leaves: str = "", after_s: float = 1.0) -> tuple[str, float]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rank_processes import together
-from rank_sums import meet, sum_without, sums
+from rank_sums import meet, sum_without, sums, threads_of_sums
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
@@ -20,6 +20,7 @@ def test_each_rank_brings_its_devices_and_those_of_all_are_summed_up() -> None:
     with together(2, gpus=2) as gang:
         assert gang.call(meet) == [("multi_worker", 4, 2)] * 2
         assert gang.call(sums) == [[6.0, 6.0]] * 2
+        assert max(gang.call(threads_of_sums, 200)) < 50  # a sum leaves no thread behind
 
 
 def test_a_rank_that_fails_and_lives_lets_the_others_go() -> None:
