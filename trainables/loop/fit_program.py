@@ -29,6 +29,7 @@ from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
+from trainables.state.registered import go_with_owner
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -87,6 +88,7 @@ class FitProgram:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
+    @go_with_owner
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
     ) -> None:
@@ -109,6 +111,7 @@ class FitProgram:
         if replicas > 1:
             additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
 
+    @go_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -149,6 +152,7 @@ class FitProgram:
                 callback.on_train_end()
         return "a Keras callback has set stop_training" if stops else ""
 
+    @go_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """One `evaluate` call."""
         self.state.will_train()

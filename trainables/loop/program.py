@@ -28,6 +28,7 @@ from trainables.recipe.averaging import Average
 from trainables.replicas import additivity, by_example
 from trainables.state.initial import Parts
 from trainables.state.owned import State
+from trainables.state.registered import go_with_owner
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ class Program:
         """The model, and what else takes part."""
         return self._graph.networks
 
+    @go_with_owner
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
     ) -> None:
@@ -125,6 +127,7 @@ class Program:
             average.reset()
         return True
 
+    @go_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -148,12 +151,14 @@ class Program:
             self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
         return Trained({**self._metrics(training=True), **_means(sums, seen)}, finite, chunks.waited_s, seen)
 
+    @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
         arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return float(sums["loss"]) / min(batch_size, len(chunk.order)) if bool(finite) else float("nan")
 
+    @go_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """The loss and metrics over validation data, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
