@@ -1,7 +1,7 @@
 """Gradients that tracing registers with TensorFlow, which keeps them, and with each of them a whole graph, for ever.
 
-Every `tf.custom_gradient` in a graph registers one (each sum over replicas is such), and nothing takes it back: a worker
-would grow with every structure. They are needed while gradients are traced, so they may go with what was traced.
+Every `tf.custom_gradient` in a graph registers one (each sum over replicas is such), and nothing takes it back: a
+worker would grow with every structure. They are needed while gradients are traced, so they may go with what was traced.
 """
 
 from __future__ import annotations
