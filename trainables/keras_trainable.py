@@ -21,7 +21,7 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import precision
+from trainables.devices import determinism, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
@@ -81,6 +81,7 @@ class KerasTrainable(Joining, Author):
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         placement = placed(assignment.devices, options)
+        determinism.choose(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
@@ -183,6 +184,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.strategy.num_replicas_in_sync,
             precision=trial.dtype,
+            numerics=determinism.described(trial.placement),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
@@ -328,6 +330,7 @@ class KerasTrainable(Joining, Author):
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
+        environment += (assignment.training.get("deterministic") is True,)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:

@@ -62,6 +62,9 @@ class Metric(Block):
     )
 
 
+_LATER = ("all_data", "deterministic")
+
+
 class Training(Block):
     """How every trial trains, whatever its parameters."""
 
@@ -81,11 +84,14 @@ class Training(Block):
     all_data: bool = Field(
         False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
     )
+    deterministic: bool = Field(
+        False, description="The same bits from the same seed on the same kind of GPU, at some cost in speed."
+    )
 
     def described(self) -> dict[str, Value]:
         """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
         dumped: dict[str, Value] = self.model_dump(mode="json")
-        return {key: value for key, value in dumped.items() if key != "all_data" or value}
+        return {key: value for key, value in dumped.items() if key not in _LATER or value}
 
 
 class Resources(Block):

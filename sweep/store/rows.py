@@ -48,6 +48,7 @@ class TrialRows:
         self.best: dict[str, Numbers] = {}
         self.tested: dict[str, Numbers] = {}
         self.overhead: dict[str, Numbers] = {}
+        self.numerics: dict[str, Objects[str]] = {}
         self._seen: Objects[int] = Objects()  # bit e is set when epoch e was reported
         self._trained = Numbers("d")  # sum of the epochs' time_s
         self._timed = Numbers("d")  # the part of it in which examples were counted
@@ -118,6 +119,8 @@ class TrialRows:
                 self.integers[name].set(row, number)
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
+        for name, text in facts.numerics.items():
+            self.numerics.setdefault(name, Objects()).set(row, text)
         self._end_times(row, event)
 
     def test(self, event: ModelTested) -> None:

@@ -177,6 +177,7 @@ class TableBuilder:
             "strategy": texts["strategy"],
             "num_replicas": whole["num_replicas"],
             "precision": texts["precision"],
+            **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             "accumulate": whole["accumulate"],
             "data": texts["data"],
             "examples_per_s": pa.array([rows.examples_per_s(row) for row in range(count)], pa.float64()),

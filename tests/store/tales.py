@@ -50,6 +50,7 @@ FACTS = Facts(
     strategy="default",
     num_replicas=1,
     precision="float32",
+    numerics={"tf32": "off"},
     accumulate=2,
     data="f00d",
     train_s=1.25,

@@ -26,6 +26,10 @@ class Chunk:
     tensors: Any  # per replica under a mirrored strategy
     order: Order
 
+    def places(self) -> tf.Tensor:
+        """The order as a graph's argument: int64, for arguments of int32 lie in the host's memory."""
+        return tf.constant(self.order.astype(np.int64))
+
 
 class Ahead:
     """Has the next chunk made while the present one is used, and a shuffled pass's first after the last before it.
