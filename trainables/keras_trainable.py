@@ -21,7 +21,7 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import determinism, precision
+from trainables.devices import determinism, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
@@ -341,7 +341,7 @@ class KerasTrainable(Joining, Author):
                 self._set_attributes({**(self._bare or {}), **structure.attributes})
                 return held
             self._programs.remove(program)
-        record = Record(seed)
+        record, used = Record(seed), room.used(placement)
         self._set_attributes(self._bare or {})
         self.live = Live(hp)
         self._example_read = False
@@ -363,7 +363,8 @@ class KerasTrainable(Joining, Author):
             attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
         )
         if isinstance(built, Program):
-            self._programs.add(structure, built)
+            share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
+            self._programs.add(structure, built, share)
         return structure, built
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:

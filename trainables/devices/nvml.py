@@ -55,6 +55,10 @@ class Gpu:
     def busy(self) -> float | None:
         return self._number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
 
+    def memory_bytes(self) -> float | None:
+        """All of its memory."""
+        return self._number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
+
     def active(self) -> float | None:
         if not self.counts_activity:
             return None
