@@ -1,0 +1,38 @@
+"""What TensorFlow would keep of graphs that are gone."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import tensorflow as tf
+from small import Small, assignment, train
+from tensorflow.python.framework.ops import gradient_registry
+
+pytestmark = pytest.mark.keras
+
+
+def graphs() -> int:
+    gc.collect()
+    return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
+
+
+@pytest.fixture(autouse=True)
+def devices() -> None:
+    """Eight of them whichever number comes first, to which a process would be bound."""
+    assert len(tf.config.list_logical_devices("CPU")) >= 2
+
+
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_programs_on_replicas_go_without_a_trace(loop: str) -> None:
+    given = assignment(2, epochs=1, units=9, batch_size=14, training={"loop": loop})
+    train(Small(), given)  # what is made once
+    known, held = set(gradient_registry.list()), graphs()
+    trainable = Small()
+    train(trainable, given)
+    registered = set(gradient_registry.list()) - known
+    assert registered
+    assert graphs() > held
+    del trainable
+    assert graphs() <= held
+    assert not registered & set(gradient_registry.list())
