@@ -15,7 +15,7 @@ import tensorflow as tf
 WORD = 8  # bytes
 
 
-class Packed(tf.experimental.ExtensionType):  # type: ignore[misc]  # untyped
+class Packed(tf.experimental.ExtensionType):
     """An array of integers, each row filled up to whole words; `gather` gives rows as they were.
 
     A tensor to TensorFlow, so that it goes wherever one goes: to replicas, and into graphs as an argument.
