@@ -80,6 +80,7 @@ class Facts:
     strategy: str | None = None
     num_replicas: int | None = None
     precision: str | None = None
+    numerics: Mapping[str, str] = field(default_factory=dict)  # how its numbers came about: tf32, cudnn ...
     train_s: float | None = None
     overhead_s: Mapping[str, float] = field(default_factory=dict)  # start, build, compile, data ...
     checkpoint: str | None = None  # relative to the results folder

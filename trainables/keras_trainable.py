@@ -21,7 +21,7 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import precision
+from trainables.devices import determinism, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
@@ -81,6 +81,7 @@ class KerasTrainable(Joining, Author):
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         placement = placed(assignment.devices, options)
+        determinism.choose(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
@@ -127,7 +128,7 @@ class KerasTrainable(Joining, Author):
             warmup=schedules.warmup_updates(hp, walk.per_epoch),
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
-            gauges=Gauges(placement),
+            gauges=Gauges(placement, assignment.devices.gpus),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
@@ -184,6 +185,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.strategy.num_replicas_in_sync,
             precision=trial.dtype,
+            numerics=determinism.described(trial.placement),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
@@ -329,6 +331,7 @@ class KerasTrainable(Joining, Author):
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
+        environment += (assignment.training.get("deterministic") is True,)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
@@ -339,7 +342,7 @@ class KerasTrainable(Joining, Author):
                 self._set_attributes({**(self._bare or {}), **structure.attributes})
                 return held
             self._programs.remove(program)
-        record = Record(seed)
+        record, used = Record(seed), room.used(placement)
         self._set_attributes(self._bare or {})
         self.live = Live(hp)
         self._example_read = False
@@ -361,7 +364,8 @@ class KerasTrainable(Joining, Author):
             attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
         )
         if isinstance(built, Program):
-            self._programs.add(structure, built)
+            share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
+            self._programs.add(structure, built, share)
         return structure, built
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:

@@ -110,6 +110,7 @@ class Worker:
         self._memory_bytes = memory_bytes
         self._make = make
         self._trainable: Trainable | None = None
+        self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._unread = Unread(job.unsure)
@@ -121,6 +122,7 @@ class Worker:
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
+        self._keeps = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
     def close(self) -> None:
         """Let go of the last trial."""
@@ -196,26 +198,34 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
-        """Train on, with ever smaller micro-batches while the trial does not fit into memory."""
+        """Train on; where the trial does not fit into memory without what others left, in ever smaller parts."""
         while True:
             try:
                 return self._advance(trial, epochs)
             except Exception as error:
+                if memory.is_short(error) and self._keeps and self._make is None:
+                    self._empty(trial, epochs)
+                    self._notices.append(f"trial {trial.number}: out of memory; again without what earlier trials left")
+                    continue
                 batch = trial.order.assignment.params.get("batch_size", 32)
                 splits = not isinstance(self._trainable, FunctionTrainable) or self._trainable.splits
                 few = not isinstance(batch, int) or 2 * trial.accumulate > batch
                 if not memory.is_short(error) or few or not splits:
                     raise
             trial.accumulate *= 2
-            trial.begun = False
-            epochs.clear()  # they are trained again, the new way
-            self._trainable = None
-            gc.collect()
+            self._empty(trial, epochs)
             self._notices.append(
                 f"trial {trial.number}: out of memory; again with each batch in {trial.accumulate} parts"
             )
             if self._make is not None:
                 raise _TooLarge("its trial does not fit")
+
+    def _empty(self, trial: _Trial, epochs: list[EpochReported]) -> None:
+        """Let go of all that is kept, and begin the trial anew."""
+        trial.begun = False
+        epochs.clear()  # they are trained again, the new way
+        self._trainable, self._keeps = None, False
+        gc.collect()
 
     def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
         began, told = time.monotonic(), ""

@@ -44,6 +44,7 @@ def examine(given: Round) -> Iterator[Finding]:
     yield from gpu_judgement.capability(shown, tensorflow)
     yield from gpu_judgement.health(driver, shown)
     yield from gpu_judgement.memory(driver, shown)
+    yield from gpu_judgement.gauges(tensorflow)
     yield from gpu_judgement.links(driver, shown)
     gpus = len(tensorflow.capabilities)
     yield from _ray(given, (machine.cpus, gpus))

@@ -108,6 +108,24 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
                 yield _precision(name, found)
 
 
+def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
+    """What a trial can say of its GPUs: how busy they were, and what they drew."""
+    if not tensorflow.capabilities or tensorflow.gauges == {}:
+        return
+    if tensorflow.gauges is None:
+        found = "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
+        yield Finding("gauges", Level.NOTE, found, INSTALL)
+        return
+    lacking = [name for name, answers in tensorflow.gauges.items() if not answers]
+    read = ", ".join(name for name, answers in tensorflow.gauges.items() if answers) or "nothing"
+    if lacking == ["sm_activity"] or not lacking:
+        rest = "; sm_activity is counted from Hopper on" if lacking else ""
+        yield Finding("gauges", Level.OK, f"the driver tells {read}{rest}")
+    else:
+        todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
+        yield Finding("gauges", Level.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
+
+
 def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
     """How gradients travel between the GPUs of one trial."""
     indices = {gpu.index for gpu in shown}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sweep.doctor.commands import Ran, Run
@@ -31,6 +31,7 @@ class TensorFlow:
     capabilities: tuple[tuple[int, int] | None, ...]  # one per GPU
     complaint: str | None = None  # its log about GPUs that it cannot use
     keras_error: str = ""
+    gauges: Mapping[str, bool] | None = field(default_factory=dict)  # what can be read; None: no library to read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
         ),
         complaint=ran.logged("dlopen|could not find cuda|cuInit|Ignoring visible gpu"),
         keras_error=answer.get("keras_error", ""),
+        gauges=answer.get("gauges", {}),
     )
 
 

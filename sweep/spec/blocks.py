@@ -71,6 +71,14 @@ class Metric(Block):
     )
 
 
+def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
+    """A block without the keys that earlier releases did not have, where they say nothing."""
+    return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
+
+
+LATER = ("all_data", "deterministic", "co2_g_per_kwh")
+
+
 class Training(Block):
     """How every trial trains, whatever its parameters."""
 
@@ -90,11 +98,13 @@ class Training(Block):
     all_data: bool = Field(
         False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
     )
+    deterministic: bool = Field(
+        False, description="The same bits from the same seed on the same kind of GPU, at some cost in speed."
+    )
 
     def described(self) -> dict[str, Value]:
         """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
-        dumped: dict[str, Value] = self.model_dump(mode="json")
-        return {key: value for key, value in dumped.items() if key != "all_data" or value}
+        return later_left_out(self.model_dump(mode="json"))
 
 
 class Resources(Block):
@@ -114,6 +124,14 @@ class Resources(Block):
         description="Minutes without an epoch after which a trial is ended as failed; by default ten minutes and ten "
         "times its longest epoch, and for its first epoch an hour and ten times the longest first one of the session.",
     )
+
+    co2_g_per_kwh: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Grams of CO2 of a kilowatt-hour where it runs, for the column co2_g."
+    )
+
+    def described(self) -> dict[str, Value]:
+        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        return later_left_out(self.model_dump(mode="json"))
 
     @property
     def trial_gpus(self) -> float:

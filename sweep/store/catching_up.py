@@ -26,6 +26,7 @@ _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
 _HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
+_ENERGY = frozenset({"energy_j", "co2_g"})
 _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 
 
@@ -133,9 +134,9 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 def _trial_group(name: str) -> int:
     """Where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
-    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6}
-    group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 7)
-    return 0 if name in _HEAD else 5 if name in _MIDDLE else group
+    prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
+    group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
+    return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ENERGY else group
 
 
 def _epoch_group(name: str) -> int:

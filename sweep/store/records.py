@@ -165,6 +165,10 @@ def _numbers(value: object) -> dict[str, float]:
     return {_text(name): _number(number) for name, number in _mapping(value).items()}
 
 
+def _texts(value: object) -> dict[str, str]:
+    return {_text(name): _text(one) for name, one in _mapping(value).items()}
+
+
 def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else _refuse(value, "mapping")
 
@@ -188,6 +192,7 @@ _READERS: dict[str, _Read] = {  # by the annotation, as it stands in the source 
     "float | None": _optional(_number),
     "str | None": _optional(_text),
     "Mapping[str, float]": _numbers,
+    "Mapping[str, str]": _texts,
     "Params": _mapping,
     "Status": _status,
     "Role": _role,

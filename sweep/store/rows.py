@@ -19,6 +19,7 @@ TRIAL_TEXTS = (
 )
 TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
+ENERGY = "energy_j"  # a measure that is added up
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 _UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
 
@@ -48,6 +49,8 @@ class TrialRows:
         self.best: dict[str, Numbers] = {}
         self.tested: dict[str, Numbers] = {}
         self.overhead: dict[str, Numbers] = {}
+        self.numerics: dict[str, Objects[str]] = {}
+        self.energy: dict[str, Numbers] = {}  # of all epochs that were trained here
         self._seen: Objects[int] = Objects()  # bit e is set when epoch e was reported
         self._trained = Numbers("d")  # sum of the epochs' time_s
         self._timed = Numbers("d")  # the part of it in which examples were counted
@@ -83,6 +86,8 @@ class TrialRows:
         self.integers["epochs"].set(row, seen.bit_count())
         if event.memo is None:
             _add(self._trained, row, event.time_s)
+            if ENERGY in event.measures:
+                _add(self.energy.setdefault(ENERGY, Numbers("d")), row, event.measures[ENERGY])
         else:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)
@@ -118,6 +123,8 @@ class TrialRows:
                 self.integers[name].set(row, number)
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
+        for name, text in facts.numerics.items():
+            self.numerics.setdefault(name, Objects()).set(row, text)
         self._end_times(row, event)
 
     def test(self, event: ModelTested) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sweep.events import (
@@ -30,10 +31,11 @@ from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
 from sweep.store.folder import Objectives, ResultsFolder
 from sweep.store.records import plain
-from sweep.store.rows import EpochRows, TrialRows
+from sweep.store.rows import ENERGY, EpochRows, TrialRows
 
 _TIME = pa.timestamp("us", tz="UTC")
 AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
+J_PER_KWH = 3.6e6
 METADATA = b"sweep"  # in both files: their history
 
 
@@ -60,6 +62,13 @@ class Tables:
     history: History
 
 
+def _co2_g_per_kwh(info: Mapping[str, object]) -> float | None:
+    match info:
+        case {"spec": {"resources": {"co2_g_per_kwh": float(grams)}}}:
+            return grams
+    return None
+
+
 class TableBuilder:
     """Takes the events of a log in order and makes tables of them, at any time and again.
 
@@ -67,8 +76,8 @@ class TableBuilder:
     a report of a trial that was never started.
     """
 
-    def __init__(self, sweep_name: str, objectives: Objectives) -> None:
-        self._name = sweep_name
+    def __init__(self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None) -> None:
+        self._name, self._co2_g_per_kwh = sweep_name, co2_g_per_kwh
         self._objectives = objectives
         self._trials = TrialRows(objectives)
         self._epochs = EpochRows()
@@ -83,7 +92,8 @@ class TableBuilder:
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
         """A builder for the sweep in ``folder``, which has observed nothing yet."""
-        return cls(str(folder.read_info().get("name", folder.name)), folder.objectives())
+        info = folder.read_info()
+        return cls(str(info.get("name", folder.name)), folder.objectives(), _co2_g_per_kwh(info))
 
     def observe(self, event: Event, place: int = 0) -> None:
         """Take in an event, which begins at byte ``place`` of the log."""
@@ -172,6 +182,8 @@ class TableBuilder:
             "train_s": train_s,
             "overhead_s": pa.array(overhead_s, pa.float64()),
             **{f"overhead.{part}_s": _numbers(column, count) for part, column in rows.overhead.items()},
+            **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
+            **self._energy(count),
             "node": texts["node"],
             "devices": texts["devices"],
             "strategy": texts["strategy"],
@@ -187,6 +199,12 @@ class TableBuilder:
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
         return _table(columns, encodings).sort_by("trial")  # they need not start by number
+
+    def _energy(self, count: int) -> dict[str, pa.Array]:
+        columns = {name: _numbers(column, count) for name, column in self._trials.energy.items()}
+        if columns and self._co2_g_per_kwh is not None:
+            columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
+        return columns
 
     def metrics(self) -> pa.Table:
         """One row per trial and epoch, sorted by both."""

@@ -96,6 +96,18 @@ def test_out_of_memory_is_tried_again_in_smaller_parts(job: Job) -> None:
     ]
 
 
+def test_out_of_memory_first_empties_what_earlier_trials_left(job: Job) -> None:
+    worker = Worker(job)
+    whole(worker, order(""))
+    Counting.begun.clear()
+    given = order("3 oom")
+    other = replace(given, assignment=replace(given.assignment, trial=4))
+    _, end, notices = whole(worker, other)
+    assert end.status is Status.COMPLETED
+    assert [begun.accumulate for begun in Counting.begun] == [1, 1, 2, 4]
+    assert notices[0].endswith("out of memory; again without what earlier trials left")
+
+
 def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job) -> None:
     worker = Worker(job, make=Counting)
     worker.take(order("2 oom"))

@@ -112,3 +112,23 @@ def test_different_gpus_are_a_warning() -> None:
 def test_gpus_without_nvidia_smi_are_a_note() -> None:
     (found,) = gpu_judgement.presence(Nvidia(), (), dataclasses.replace(BUILD, capabilities=((8, 0),)))
     assert found.level is Level.NOTE
+
+
+ALL = {"energy": True, "power": True, "utilization": True, "sm_activity": True}
+
+
+@pytest.mark.parametrize(
+    ("known", "level", "told"),
+    [
+        (None, Level.NOTE, "nvidia-ml-py is not installed"),
+        (ALL, Level.OK, "the driver tells energy, power, utilization, sm_activity"),
+        (ALL | {"sm_activity": False}, Level.OK, "sm_activity is counted from Hopper on"),
+        (ALL | {"energy": False}, Level.NOTE, "it does not tell energy"),
+        (dict.fromkeys(ALL, False), Level.NOTE, "the driver tells nothing"),
+    ],
+)
+def test_what_can_be_read_of_the_gpus(known: dict[str, bool] | None, level: Level, told: str) -> None:
+    (finding,) = gpu_judgement.gauges(dataclasses.replace(BUILD, capabilities=((9, 0),), gauges=known))
+    assert finding.level is level
+    assert told in finding.found
+    assert list(gpu_judgement.gauges(BUILD)) == []  # no GPU to read

@@ -37,7 +37,7 @@ def ended(trial: int, status: Status = Status.COMPLETED, time: float = 110.0, **
 
 
 def build(events: list[Event], objectives=OBJECTIVES) -> TableBuilder:
-    builder = TableBuilder("first", objectives)
+    builder = TableBuilder("first", objectives, 400.0)
     for event in events:
         builder.observe(event)
     return builder
@@ -50,6 +50,7 @@ FACTS = Facts(
     strategy="default",
     num_replicas=1,
     precision="float32",
+    numerics={"tf32": "off"},
     accumulate=2,
     data="f00d",
     train_s=1.25,
@@ -70,7 +71,7 @@ STORY: list[Event] = [
         time_s=0.5,
         learning_rate=1e-3,
         examples_per_s=200.0,
-        measures={"peak_memory_mb": 64.0},
+        measures={"peak_memory_mb": 64.0, "energy_j": 7200.0},
     ),
     ended(0, facts=FACTS),
     TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),
@@ -81,6 +82,7 @@ STORY: list[Event] = [
 
 def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
     info = {"objectives": [{"name": metric, "goal": goal} for metric, goal in OBJECTIVES]}
+    info["spec"] = {"resources": {"co2_g_per_kwh": 400.0}}
     folder = ResultsFolder.create(results, name, "", info)
     with Log(folder.log) as log:
         log.append(events)

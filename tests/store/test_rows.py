@@ -100,3 +100,11 @@ def test_a_report_of_an_unknown_trial_is_an_error():
     for event in (reported(3, 1), ended(3)):
         with pytest.raises(StoreError, match="trial 3 is reported in the log but was never started"):
             build([event])
+
+
+def test_how_numbers_came_about_is_a_column_of_each_part():
+    facts = Facts(numerics={"tf32": "on", "cudnn": "heuristic"})
+    events = [started(0), ended(0, facts=facts), started(1), ended(1, facts=Facts(numerics={"deterministic": "yes"}))]
+    rows = told(events)
+    assert [row["numerics.tf32"] for row in rows] == ["on", None]
+    assert [row["numerics.deterministic"] for row in rows] == [None, "yes"]

@@ -26,6 +26,10 @@ class Chunk:
     tensors: Any  # per replica under a mirrored strategy
     order: Order
 
+    def places(self) -> tf.Tensor:
+        """The order as a graph's argument: int64, for arguments of int32 lie in the host's memory."""
+        return tf.constant(self.order.astype(np.int64))
+
 
 @dataclass(frozen=True)
 class Pass:

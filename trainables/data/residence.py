@@ -8,30 +8,51 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.packing import Packed, pack, packs
+
 COPIED_ON_CPU = 64 * 2**20
 RESIDENT_ON_GPU = 2 * 2**30
 ALIGNMENT = 64  # TensorFlow's kernels abort on less
 
 
 def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = False) -> Any:
-    """The arrays as tensors on every device of the strategy.
+    """The arrays as tensors on every device of the strategy, packed where GPUs could not gather them otherwise.
 
     CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
     """
-    on_host = tf.nest.map_structure(lambda leaf: _host_tensor(leaf, given_away=given_away), arrays)
+    like_gpus = gathers_like_gpus(strategy)
+
+    def host_tensor(leaf: Any) -> Any:
+        if like_gpus and not isinstance(leaf, tf.Tensor) and packs(np.dtype(leaf.dtype)):
+            words, none = pack(np.asarray(leaf))
+            return Packed(_host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False))
+        return _host_tensor(leaf, given_away=given_away)
+
+    on_host = tf.nest.map_structure(host_tensor, arrays)
     devices = strategy.extended.worker_devices
     if strategy.num_replicas_in_sync == 1:
         with strategy.scope(), tf.device(devices[0]):
-            return tf.nest.map_structure(tf.identity, on_host)
+            return tf.nest.map_structure(_identity, on_host)
 
-    def on_replica(tensor: tf.Tensor) -> Any:
-        def value(context: tf.distribute.experimental.ValueContext) -> tf.Tensor:
+    def on_replica(tensor: Any) -> Any:
+        def value(context: tf.distribute.experimental.ValueContext) -> Any:
             with tf.device(devices[context.replica_id_in_sync_group % len(devices)]):  # of this process's own
-                return tf.identity(tensor)
+                return _identity(tensor)
 
         return strategy.experimental_distribute_values_from_function(value)
 
     return tf.nest.map_structure(on_replica, on_host)
+
+
+def gathers_like_gpus(strategy: tf.distribute.Strategy) -> bool:
+    """Whether rows are gathered on GPUs, or on the logical CPU devices that stand in for several."""
+    devices = strategy.extended.worker_devices
+    return len(devices) > 1 or on_gpu(strategy)
+
+
+def on_gpu(strategy: tf.distribute.Strategy) -> bool:
+    """Whether it computes on GPUs."""
+    return "GPU" in strategy.extended.worker_devices[0].upper()
 
 
 def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
@@ -68,6 +89,12 @@ def nbytes(leaf: Any) -> int:
     if np.dtype(leaf.dtype).hasobject:
         return sum(map(len, leaf.reshape(-1)))
     return int(np.prod(leaf.shape, dtype=np.int64)) * int(np.dtype(leaf.dtype).itemsize)
+
+
+def _identity(tensor: Any) -> Any:
+    if isinstance(tensor, Packed):
+        return Packed(tf.identity(tensor.words), tf.identity(tensor.none))
+    return tf.identity(tensor)
 
 
 def _host_tensor(leaf: Any, *, given_away: bool) -> tf.Tensor:

@@ -23,7 +23,8 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Devices, EpochReported, Ranks
-from trainables.devices import tpu
+from trainables.data.packing import Packed, pack
+from trainables.devices import nvml, tpu
 
 STEPS, EPOCHS = 8, 4
 MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # numbers of four bytes
@@ -43,6 +44,7 @@ def describe() -> dict[str, Any]:
         "cudnn": build.get("cudnn_version"),
         "architectures": list(build.get("cuda_compute_capabilities", [])),
         "gpus": gpus,
+        "gauges": nvml.known() if gpus else {},
         **_keras(),
     }
 
@@ -57,10 +59,15 @@ def try_device(name: str) -> dict[str, Any]:
     size, side = (4096, 128) if kind == "gpu" else (512, 32)
     with tf.device(f"/{kind}:0"):
         square, images = tf.ones((size, size)), tf.ones((16, side, side, 32))
+        rows = Packed(
+            *map(tf.constant, pack((np.arange(8 * size) % 256).astype(np.uint8).reshape(size, 8)))
+        )  # as data lie there
+        last = tf.constant([size - 1, 0], tf.int64)
         kernel, compiled = tf.ones((3, 3, 32, 32)), tf.function(lambda x: tf.reduce_sum(x * 2 + 1), jit_compile=True)
         tried = {
             "matmul": _timed("matmul", lambda: (square @ square)[0, 0], size),
             "convolution": _timed("convolution", lambda: tf.nn.conv2d(images, kernel, 1, "SAME")[0, 1, 1, 0], 9 * 32),
+            "gather": _timed("gather", lambda: tf.cast(rows.rows(last), tf.float32)[0, -1], 255),
             "xla": _timed("xla", lambda: compiled(square[0]), 3 * size),
         }
     return {

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainables.data.packing import gather
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 
@@ -22,7 +23,7 @@ def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 def take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
     """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
-    taken = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), tensors)
+    taken = tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors)
     return (*taken, None) if len(taken) == 2 else taken
 
 

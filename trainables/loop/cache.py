@@ -10,7 +10,8 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.loop.program import Program
 from trainables.state.attributes import Traces
 
-CAPACITY = 8
+LEAST = 1 / 256
+"""The share of the room that a program takes at least: what it takes of memory that was free before is not seen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +33,11 @@ class Structure:
 
 
 class Programs:
-    """At most `CAPACITY` programs; the one used longest ago makes room."""
+    """As many programs as there is room for, and always the last; those used longest ago make room."""
 
     def __init__(self) -> None:
         self._held: list[tuple[Structure, Program]] = []
+        self._shares: dict[int, float] = {}  # of the room, by the id of a program
 
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """The program that fits a trial, now the most recently used."""
@@ -47,18 +49,21 @@ class Programs:
                 return held
         return None
 
-    def add(self, structure: Structure, program: Program) -> None:
-        """Keep a program."""
+    def add(self, structure: Structure, program: Program, share: float = 0.0) -> None:
+        """Keep a program that takes this share of the room for all."""
         self._held.append((structure, program))
-        if len(self._held) > CAPACITY:
-            del self._held[0]
+        self._shares[id(program)] = max(share, LEAST)
+        while len(self._held) > 1 and sum(self._shares.values()) > 1:
+            del self._shares[id(self._held.pop(0)[1])]
             gc.collect()  # models and graphs hold each other in circles
 
     def remove(self, program: Program) -> None:
         """Forget one program."""
         self._held = [held for held in self._held if held[1] is not program]
+        self._shares.pop(id(program), None)
 
     def clear(self) -> None:
         """Forget all programs."""
         self._held.clear()
+        self._shares.clear()
         gc.collect()

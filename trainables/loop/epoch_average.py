@@ -65,7 +65,7 @@ class EpochAverage(Average):
         for chunk in chunks:
             count = updates(len(chunk.order), batch_size)
             numbers = (count, batch_size, seed & 0x7FFFFFFF, first + done, done)
-            self._normalise(chunk.tensors, tf.constant(chunk.order), *map(tf.constant, numbers))
+            self._normalise(chunk.tensors, chunk.places(), *map(tf.constant, numbers))
             done += count
         self.swap()
 

@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
+from trainables.data.packing import gather
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
 from trainables.loop.intake import Intake
@@ -201,7 +202,7 @@ class FitProgram:
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return tuple(tf.nest.map_structure(lambda t: tf.gather(t, rows), tensors))
+            return tuple(tf.nest.map_structure(lambda t: gather(t, rows), tensors))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
         x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))

@@ -100,7 +100,7 @@ class Program:
         self._trace(self.train_chunk, kinds, training=True, loose=loose or train.changes_shape)
         if validation is not None:
             none = tf.constant(0)
-            kinds = [(kind.tensors, tf.constant(kind.order), *[none] * 4) for kind in validation.kinds()]
+            kinds = [(kind.tensors, kind.places(), *[none] * 4) for kind in validation.kinds()]
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.measures(training=training) for training in (True, False)):
             self._read_metrics()
@@ -177,7 +177,7 @@ class Program:
             average.swap()
         for chunk in self._evenly(data.chunks(), data.batch_size):
             count = updates(len(chunk.order), batch_size)
-            order, numbers = tf.constant(chunk.order), (count, batch_size, seed & 0x7FFFFFFF, done)
+            order, numbers = chunk.places(), (count, batch_size, seed & 0x7FFFFFFF, done)
             sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
             done, seen = done + count, seen + len(chunk.order)
         if average:
@@ -198,7 +198,7 @@ class Program:
         padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
         padded[: len(rates)] = rates
         numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
-        return (chunk.tensors, tf.constant(chunk.order), tf.constant(padded), *map(tf.constant, numbers))
+        return (chunk.tensors, chunk.places(), tf.constant(padded), *map(tf.constant, numbers))
 
     def _metrics(self, *, training: bool) -> dict[str, float]:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,32 +11,58 @@ import pytest
 import tensorflow as tf
 from small import Small, assignment, metrics, train
 
-from trainables.loop.cache import CAPACITY
+from sweep.contract import Devices
+from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.devices import room
+from trainables.devices.placement import place
+from trainables.loop.cache import Programs, Structure
 from trainables.replicas import keras_corrections
 
 pytestmark = pytest.mark.keras
 
 
-@pytest.mark.slow
-def test_the_program_used_longest_ago_makes_room() -> None:
-    class Tiny(Small):
-        def data(self, hp: Any) -> tuple[Any, Any]:
-            training, _ = super().data(hp)
-            return training, None
+class Fake:
+    """What the cache asks of a program."""
 
-    trainable = Tiny()
-    first = assignment(epochs=1, units=1)
-    train(trainable, first)
-    oldest = trainable._begun().program
-    for units in range(2, CAPACITY + 1):
-        train(trainable, assignment(epochs=1, units=units))
-    train(trainable, first)
-    assert trainable._begun().program is oldest
-    train(trainable, assignment(epochs=1, units=CAPACITY + 1))  # evicts units=2
-    train(trainable, first)
-    assert trainable._begun().program is oldest
-    assert len(trainable._programs._held) == CAPACITY
-    assert {dict(structure.reads)["units"] for structure, _ in trainable._programs._held} == {1, *range(3, 10)}
+    live = property(lambda self: self)
+
+    def accepts(self, hp: Hyperparameters) -> bool:
+        return True
+
+
+def _held(programs: Programs, count: int, share: float) -> list[int]:
+    """Which of so many structures, made one after the other, are found when all of them were."""
+    for units in range(count):
+        reads: Reads = {}
+        hp = Hyperparameters({"units": units})
+        with hp.recording(reads):
+            hp.integer("units")
+        assert programs.find(Structure(()), hp) is None
+        programs.add(Structure((), reads=reads), Fake(), share)  # type: ignore[arg-type]  # a fake
+        programs.find(Structure(()), Hyperparameters({"units": 0}))  # is used again and again
+    return [units for units in range(count) if programs.find(Structure(()), Hyperparameters({"units": units}))]
+
+
+def test_programs_used_longest_ago_make_room() -> None:
+    assert _held(Programs(), 6, share=0.25) == [0, 3, 4, 5]
+    assert len(_held(Programs(), 40, share=0.0)) == 40  # not a number of them, but memory is the bound
+
+
+def test_a_program_that_fills_the_room_is_kept_alone() -> None:
+    assert _held(Programs(), 3, share=2.0) == [2]
+
+
+def test_the_room_of_a_program_is_where_least_is_left() -> None:
+    bounds = {"host": 1000.0, "gpu:0": 100.0}
+    assert room.share({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds) == 0.4
+
+
+def test_a_trial_on_half_of_the_cpus_has_half_of_the_room() -> None:
+    placement = place(Devices())
+    all_cpus = os.cpu_count() or 1
+    whole, half = (room.most(placement, Devices(cpus=cpus))["host"] for cpus in (all_cpus, all_cpus / 2))
+    assert half == pytest.approx(whole / 2)
+    assert room.used(placement)["host"] > 0
 
 
 class Live(Small):

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import Small, assignment, train
+
+from trainables.devices import determinism
+
+pytestmark = pytest.mark.keras
+
+ASKED = {"deterministic": True}
+
+
+@pytest.fixture(autouse=True)
+def as_by_default() -> Iterator[None]:
+    yield
+    determinism.choose(deterministic=False)
+
+
+def test_a_process_can_do_both() -> None:
+    determinism.choose(deterministic=True)
+    assert not tf.config.experimental.tensor_float_32_execution_enabled()
+    determinism.choose(deterministic=False)
+    assert tf.config.experimental.tensor_float_32_execution_enabled()
+
+
+@pytest.mark.parametrize(
+    ("capability", "deterministic", "timed", "found"),
+    [
+        ((9, 0), False, True, {"tf32": "on", "cudnn": "fastest when tried", "may_differ": determinism.MAY_DIFFER}),
+        ((8, 0), False, False, {"tf32": "on", "cudnn": "heuristic", "may_differ": determinism.MAY_DIFFER}),
+        ((7, 5), False, True, {"tf32": "off", "cudnn": "fastest when tried", "may_differ": determinism.MAY_DIFFER}),
+        ((9, 0), True, True, {"tf32": "off", "cudnn": "deterministic"}),
+    ],
+)
+def test_a_trial_says_how_its_numbers_came_about(
+    capability: tuple[int, int], deterministic: bool, timed: bool, found: dict[str, str]
+) -> None:
+    determinism.choose(deterministic=deterministic)
+    assert determinism.of_gpu(capability, deterministic=deterministic, timed=timed) == found
+
+
+def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program_of_its_own() -> None:
+    first, other = Small(), Small()
+    cold = train(first, assignment(training=ASKED))
+    assert first.facts().numerics == {"deterministic": "yes"}
+    bits = first._begun().program.state.arrays()
+    train(first, assignment())
+    assert first.facts().numerics == {}
+    assert len(first._programs._held) == 2
+    warm = train(first, assignment(training=ASKED))
+    again = train(other, assignment(training=ASKED))
+    assert [e.metrics for e in cold] == [e.metrics for e in warm] == [e.metrics for e in again]
+    for found in (first, other):
+        for path, arrays in found._begun().program.state.arrays().items():
+            for a, b in zip(arrays, bits[path], strict=True):
+                np.testing.assert_array_equal(a, b)

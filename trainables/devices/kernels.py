@@ -1,0 +1,91 @@
+"""What of a traced graph a GPU could not compute: known from the kernels of the installed wheel, on any machine.
+
+TensorFlow puts an operation without a GPU kernel on the CPU and copies to and fro, in silence. So it does where the
+kernel is there but takes its data from the host's memory, as most of those for int32 do, which are meant for shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.framework import kernels
+
+SMALL = 4096
+"""Elements of a shape, of the sizes of all weights, of a seed: they belong to the host, or go there unnoticed."""
+
+
+def on_host(graph: Any) -> list[str]:
+    """What of a graph and of the functions in it takes data to the host, as "GatherV2 of uint8: no kernel".
+
+    Data is what has more than `SMALL` elements, or so many as nobody knows before it runs.
+    """
+    return sorted(set(_found(graph, set())))
+
+
+def _found(graph: Any, seen: set[str]) -> Iterator[str]:
+    for op in graph.get_operations():
+        for name in _functions(op):
+            if name not in seen:
+                seen.add(name)
+                yield from _found(graph._get_function(name).graph, seen)
+        tensors = [*op.inputs, *op.outputs]
+        if not any(map(_is_data, tensors)):
+            continue
+        if op.type == "Placeholder":  # an argument
+            if op.outputs[0].dtype in (tf.int32, tf.string) and op.outputs[0].consumers():
+                yield f"{op.type} of {op.outputs[0].dtype.name}: in the host's memory"
+            continue
+        kernel = _kernel(op)
+        types = "/".join(dict.fromkeys(t.dtype.name for t in tensors if _is_data(t)))
+        if kernel is None:
+            yield f"{op.type} of {types}: no kernel"
+        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _named(op)):
+            yield f"{op.type} of {types}: in the host's memory"
+
+
+def _is_data(tensor: Any) -> bool:
+    if tensor.dtype in (tf.resource, tf.variant) or tensor.op.type == "BroadcastGradientArgs":  # which axes
+        return False
+    elements = tensor.shape.num_elements()
+    return elements is None or elements > SMALL
+
+
+def _functions(op: Any) -> Iterator[str]:
+    for name in op.node_def.attr:
+        value = op.node_def.attr[name]
+        for function in [value.func, *value.list.func]:
+            if function.name:
+                yield function.name
+
+
+def _named(op: Any) -> Iterator[tuple[str, Any]]:
+    """The tensors of an operation by the names of its arguments."""
+    for arguments, tensors in ((op.op_def.input_arg, iter(op.inputs)), (op.op_def.output_arg, iter(op.outputs))):
+        for argument in arguments:
+            count = op.get_attr(argument.number_attr) if argument.number_attr else 1
+            if argument.type_list_attr:
+                count = len(op.get_attr(argument.type_list_attr))
+            for _, tensor in zip(range(count), tensors, strict=False):
+                yield argument.name, tensor
+
+
+def _kernel(op: Any) -> Any:
+    """The kernel that a GPU would run; None without one."""
+    return next((kernel for kernel in _kernels(op.type) if _takes(kernel, op)), None)
+
+
+def _takes(kernel: Any, op: Any) -> bool:
+    for constraint in kernel.constraint:
+        value = op.node_def.attr[constraint.name]
+        if not {value.type, *value.list.type} - {0} <= set(constraint.allowed_values.list.type):
+            return False
+    return True
+
+
+@functools.cache
+def _kernels(kind: str) -> list[Any]:
+    found = [k for k in kernels.get_registered_kernels_for_op(kind).kernel if k.device_type in ("GPU", "DEFAULT")]
+    return sorted((k for k in found if not k.label), key=lambda k: k.device_type != "GPU")  # its own kernels first

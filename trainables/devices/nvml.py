@@ -1,0 +1,113 @@
+"""The trial's GPUs as NVIDIA's management library reads them; none where it is not installed or does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import tensorflow as tf
+
+
+def readers() -> list[Gpu]:
+    """A reader of each GPU that TensorFlow uses."""
+    library = _library()
+    if library is None:
+        return []
+    # TensorFlow sees the trial's GPUs renumbered; their bus addresses say which they are.
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+    addresses = [str(detail["pci_bus_id"]) for detail in details if "pci_bus_id" in detail]
+    try:
+        return [Gpu(library, library.nvmlDeviceGetHandleByPciBusId(address)) for address in addresses]
+    except library.NVMLError:
+        return []
+
+
+def known() -> dict[str, bool] | None:
+    """By gauge whether all GPUs answer, for `doctor`; None where the library is not installed."""
+    if _import() is None:
+        return None
+    found = readers()
+    gauges: dict[str, list[Any]] = {
+        "energy": [reader.energy_j() for reader in found],
+        "power": [reader.power_w() for reader in found],
+        "utilization": [reader.busy() for reader in found],
+        "sm_activity": [reader.counts_activity or None for reader in found],
+    }
+    return {name: bool(values) and None not in values for name, values in gauges.items()}
+
+
+class Gpu:
+    """Reads one GPU, as `meters.Reader` says."""
+
+    def __init__(self, library: ModuleType, handle: Any) -> None:
+        self._library, self._handle = library, handle
+        supported = self._asked(lambda: library.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice)
+        self.counts_activity = bool(supported)  # from Hopper on
+        self._last: Any = None
+
+    def energy_j(self) -> float | None:
+        return self._number(lambda: self._library.nvmlDeviceGetTotalEnergyConsumption(self._handle), 1e-3)
+
+    def power_w(self) -> float | None:
+        return self._number(lambda: self._library.nvmlDeviceGetPowerUsage(self._handle), 1e-3)
+
+    def busy(self) -> float | None:
+        return self._number(lambda: self._library.nvmlDeviceGetUtilizationRates(self._handle).gpu, 1e-2)
+
+    def memory_bytes(self) -> float | None:
+        """All of its memory."""
+        return self._number(lambda: self._library.nvmlDeviceGetMemoryInfo(self._handle).total, 1.0)
+
+    def active(self) -> float | None:
+        if not self.counts_activity:
+            return None
+        before, self._last = self._last, self._asked(self._sample)
+        if before is None or self._last is None:
+            return None
+        found = self._number(lambda: self._between(before, self._last), 1e-2)
+        self._asked(lambda: self._library.nvmlGpmSampleFree(before))
+        return found
+
+    def _sample(self) -> Any:
+        sample = self._library.nvmlGpmSampleAlloc()
+        return self._library.nvmlGpmSampleGet(self._handle, sample)
+
+    def _between(self, first: Any, last: Any) -> float | None:
+        library = self._library
+        wanted = library.c_nvmlGpmMetricsGet_t()
+        wanted.version, wanted.numMetrics = library.NVML_GPM_METRICS_GET_VERSION, 1
+        wanted.sample1, wanted.sample2 = first, last
+        wanted.metrics[0].metricId = library.NVML_GPM_METRIC_SM_UTIL
+        metric = library.nvmlGpmMetricsGet(wanted).metrics[0]
+        return float(metric.value) if metric.nvmlReturn == library.NVML_SUCCESS else None
+
+    def _number(self, ask: Callable[[], Any], unit: float) -> float | None:
+        value = self._asked(ask)
+        return None if value is None else float(value) * unit
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """The answer; None where this device or driver has none."""
+        try:
+            return ask()
+        except self._library.NVMLError:
+            return None
+
+
+def _library() -> ModuleType | None:
+    library = _import()
+    if library is None:
+        return None
+    try:
+        library.nvmlInit()
+    except library.NVMLError:  # no driver
+        return None
+    return library
+
+
+def _import() -> ModuleType | None:
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    return pynvml  # type: ignore[no-any-return]  # untyped
