@@ -330,8 +330,8 @@ class KerasTrainable(Joining, Author):
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
-        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
-        environment += (assignment.training.get("deterministic") is True,)
+        same_bits = assignment.training.get("deterministic") is True
+        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, same_bits)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit else self._programs.find(key, hp)
         if held is not None:
