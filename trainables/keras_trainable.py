@@ -23,6 +23,7 @@ from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import precision
 from trainables.devices.gauges import Gauges
+from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
 from trainables.loop import building, rate_finder, testing
@@ -31,6 +32,7 @@ from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
+from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
 from trainables.numbers.live import Live
@@ -39,10 +41,11 @@ from trainables.recipe.author import Author
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
-from trainables.state import attributes, checkpoint, origins, owned
+from trainables.replicas.sharded_embedding import ShardedEmbedding
+from trainables.state import attributes, checkpoint, origins, owned, shards
 from trainables.state.origins import Record
 
-__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "Update"]
+__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Update"]
 
 Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
 """Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
@@ -132,7 +135,7 @@ class KerasTrainable(Joining, Author):
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
-        if isinstance(program, FitProgram) and len(self._spans) > 1:
+        if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
         return trial
 
@@ -160,6 +163,8 @@ class KerasTrainable(Joining, Author):
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
         about = {**trial.state(), "memory": checked_memory(self.memory)}
+        if isinstance(trial.program, ServedProgram):
+            about["tables"] = shards.save(folder, trial.program.tables)
         return checkpoint.save(folder, trial.program.state, about)
 
     def restore(self, folder: Path) -> int:
@@ -169,6 +174,8 @@ class KerasTrainable(Joining, Author):
             owned.undo(self)
             trial = self._trial = self._enter(self._spans[phase])
         about = checkpoint.restore(folder, trial.program.state)
+        if isinstance(trial.program, ServedProgram):
+            shards.restore(folder, trial.program.tables, about["tables"])
         trial.restore(about)
         self.memory = dict(about.get("memory", {}))
         return trial.epoch
@@ -179,21 +186,22 @@ class KerasTrainable(Joining, Author):
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
-            devices=",".join(trial.placement.devices),
+            devices=trial.placement.described,
             strategy=trial.placement.name,
-            num_replicas=trial.placement.strategy.num_replicas_in_sync,
+            num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
             extends=trial.extends,
-            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.held),
+            structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
+            reproducible=not isinstance(trial.program, ServedProgram),
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
         trial = self._begun()
-        if isinstance(trial.program, FitProgram) or trial.peak is None or trial.program.sets_no_rate:
+        if not isinstance(trial.program, Program) or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
                 "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
                 "`training: {loop: fit}`"
@@ -323,13 +331,13 @@ class KerasTrainable(Joining, Author):
         batch_size: int,
         data: tuple[Split, Split | None],
         stopwatch: Stopwatch,
-    ) -> tuple[Structure, Program | FitProgram]:
+    ) -> tuple[Structure, Program | FitProgram | ServedProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
-        held = None if fit else self._programs.find(key, hp)
+        held = None if fit or placement.name == PARAMETER_SERVER else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live

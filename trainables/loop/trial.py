@@ -18,6 +18,7 @@ from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
+from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
 from trainables.recipe.phases import Span
@@ -48,7 +49,7 @@ class Trial:
     placement: Placement
     dtype: str
     structure: Structure
-    program: Program | FitProgram
+    program: Program | FitProgram | ServedProgram
     walk: Walk
     held_out: HeldOut | None
     reads: tuple[Reads, ...]  # all that was read of `hp` in making it
@@ -203,7 +204,7 @@ class Trial:
 
 
 def highest_rate(
-    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram
+    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram | ServedProgram
 ) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = optimizers.own_rate(program.parts.optimizer)
