@@ -68,8 +68,10 @@ class Training(Block):
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = Field(
         "auto", description="Keras' dtype policy; auto: the best that the device computes fast."
     )
-    strategy: Literal["auto", "none", "one_device", "mirrored"] = Field(
-        "auto", description="The tf.distribute strategy; auto: by the number of GPUs of a trial."
+    strategy: Literal["auto", "none", "one_device", "mirrored", "parameter_server"] = Field(
+        "auto",
+        description="The tf.distribute strategy; auto: by the number of GPUs of a trial. parameter_server: weights lie "
+        "on resources.servers, and workers train them asynchronously.",
     )
     cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
         "auto", description="How replicas add up their gradients."
@@ -97,6 +99,11 @@ class Resources(Block):
     )
     workers: Count = Field(
         1, description="Processes that train a trial together, each with these cpus and gpus, on one node or several."
+    )
+    servers: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Processes that keep a trial's weights for its workers, with these cpus and no GPUs, for "
+        "training.strategy parameter_server; one more coordinates.",
     )
     max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
     trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")
