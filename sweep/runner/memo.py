@@ -251,8 +251,10 @@ def _of_spec(info: Mapping[str, object], name: str) -> object:
 
 
 def _doubt(info: Mapping[str, object]) -> str | None:
-    """Why a sweep's code is not known, though all is the same that is."""
+    """Why a sweep's numbers are not those of its parameters and seeds, though all is the same that is known."""
     match info:
+        case {"spec": {"training": {"strategy": "parameter_server"}}}:
+            return "a parameter server's workers train asynchronously, and no two trials are alike"
         case {"source": {"changed": True}}:
             return "it went on with other code than it began with"
         case {"source": {"unknown": [str(reason), *_]}}:

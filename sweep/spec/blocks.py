@@ -113,6 +113,16 @@ class Resources(Block):
         "times its longest epoch, and for its first epoch an hour and ten times the longest first one of the session.",
     )
 
+    def described(self) -> dict[str, Value]:
+        """All keys, but for servers where there are none: sweeps of before stay what they were."""
+        dumped: dict[str, Value] = self.model_dump(mode="json")
+        return {key: value for key, value in dumped.items() if key != "servers" or value}
+
+    @property
+    def processes(self) -> int:
+        """Of a trial: its workers, and with servers these and a coordinator."""
+        return self.workers + self.servers + bool(self.servers)
+
     @property
     def trial_gpus(self) -> float:
         """GPUs of all of a trial's workers."""

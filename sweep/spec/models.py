@@ -95,7 +95,7 @@ class Spec:
             "folds": self.folds,
             "seed": self.seed,
             "training": dict(self.training),
-            "resources": self.resources.model_dump(mode="json"),
+            "resources": self.resources.described(),
             "budget": self.budget.model_dump(mode="json"),
             "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
             "max_failures": self.max_failures,

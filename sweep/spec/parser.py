@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import baseline, constraints, overrides, parameters, python_values, starting_points, stopping
+from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -93,6 +93,7 @@ class _Resolution:
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
+        served.check(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
         expressions = constraints.read(texts, names, ("constraints",), document)
@@ -192,7 +193,7 @@ class _Resolution:
     def check_workers(self) -> None:
         """What several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
-        if resources.workers == 1:
+        if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
         if training.loop == "fit":

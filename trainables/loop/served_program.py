@@ -184,10 +184,11 @@ class ServedProgram:
             return
         examples = validation.examples(SEVERAL)
         half = len(tf.nest.flatten(examples)[0]) // 2
-        parts = [examples, *(tf.nest.map_structure(lambda t, s=s: t[s], examples) for s in (slice(half), slice(half, None)))]
+        cuts = (slice(None), slice(half), slice(half, None))
+        parts = [tf.nest.map_structure(lambda t, cut=cut: t[cut], examples) for cut in cuts]
         whole, *halves = (self._sums(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
         start = 1 + len(self._names())
-        if not np.allclose(whole[start:], sum(halves)[start:], rtol=1e-3, atol=1e-4):
+        if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
             raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
 
     # ---- what is traced, for a worker

@@ -39,11 +39,16 @@ class Rule:
         decay = float(optimizer.weight_decay or 0.0)
         if kind is kinds.SGD:
             momentum = float(optimizer.momentum)
-            named = ("sgd", ()) if not momentum else ("momentum", ("momentum",))
-            return cls(*named, decay=decay, momentum=momentum, nesterov=bool(optimizer.nesterov))
+            if not momentum:
+                return cls("sgd", (), decay)
+            return cls("momentum", ("momentum",), decay, momentum=momentum, nesterov=bool(optimizer.nesterov))
         if kind in (kinds.Adam, kinds.AdamW) and not optimizer.amsgrad:
-            betas = {"beta_1": float(optimizer.beta_1), "beta_2": float(optimizer.beta_2)}
-            return cls("adam", ("momentum", "velocity"), decay=decay, epsilon=float(optimizer.epsilon), **betas)
+            return cls(
+                *("adam", ("momentum", "velocity"), decay),
+                beta_1=float(optimizer.beta_1),
+                beta_2=float(optimizer.beta_2),
+                epsilon=float(optimizer.epsilon),
+            )
         name = f"{kind.__name__} with amsgrad" if getattr(optimizer, "amsgrad", False) else kind.__name__
         raise Refused(f"a parameter server updates weights by {', '.join(KINDS)}, and the optimizer is {name}")
 

@@ -81,10 +81,15 @@ class ShardedEmbedding(keras.layers.Layer):
 
     def call(self, inputs: Any) -> Any:
         """The rows of these numbers."""
-        ids = tf.cast(inputs, tf.int32) if inputs.dtype not in ("int32", "int64") else inputs
+        inputs = tf.convert_to_tensor(inputs)
+        ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
+        # Each row once: it travels once, and Keras's optimizers square the parts of a gradient that name one twice.
         if self.shards:
-            return tf.nn.embedding_lookup([shard.variable for shard in self.shards], ids)
-        return keras.ops.take(self.embeddings, ids, axis=0)
+            rows = tf.nn.embedding_lookup([shard.variable for shard in self.shards], ids)
+        else:
+            rows = keras.ops.take(self.embeddings, ids, axis=0)
+        vectors = tf.reshape(tf.gather(rows, places), tf.concat([tf.shape(inputs), [self.output_dim]], 0))
+        return tf.ensure_shape(vectors, (*inputs.shape, self.output_dim))
 
     def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
         """One more axis."""
