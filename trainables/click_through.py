@@ -36,7 +36,9 @@ class ClickThrough(KerasTrainable):
     def model(self, hp: Hyperparameters) -> keras.Model:
         """One table for all fields, then a small network."""
         ids = keras.Input((FIELDS,), dtype="int32")
-        table = ShardedEmbedding(hp.integer("rows", 20000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False))
+        table = ShardedEmbedding(
+            hp.integer("rows", 20000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False)
+        )
         x = keras.layers.Flatten()(table(ids))
         x = keras.layers.Dense(hp.integer("width", 32), activation="relu")(x)
         return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x), name="click_through")

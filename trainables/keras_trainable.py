@@ -26,7 +26,7 @@ from trainables.devices.gauges import Gauges
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder, testing
+from trainables.loop import building, rate_finder, saving, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
@@ -42,7 +42,7 @@ from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.state import attributes, checkpoint, origins, owned, shards
+from trainables.state import attributes, checkpoint, origins, owned
 from trainables.state.origins import Record
 
 __all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Update"]
@@ -141,10 +141,10 @@ class KerasTrainable(Joining, Author):
 
     def _enter_next(self, trial: Trial) -> Trial:
         """The next phase of a trial, with the weights that it has now."""
-        carried = Carried(trial.program)
+        carried = Carried(trial.phased)
         owned.undo(self)
         following = self._enter(self._spans[trial.span.number + 1])
-        carried.give(following.program)
+        carried.give(following.phased)
         following.go_on_from(trial)
         return following
 
@@ -162,10 +162,7 @@ class KerasTrainable(Joining, Author):
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
-        about = {**trial.state(), "memory": checked_memory(self.memory)}
-        if isinstance(trial.program, ServedProgram):
-            about["tables"] = shards.save(folder, trial.program.tables)
-        return checkpoint.save(folder, trial.program.state, about)
+        return saving.save(folder, trial, checked_memory(self.memory))
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
@@ -173,10 +170,7 @@ class KerasTrainable(Joining, Author):
         if phase != trial.span.number and phase < len(self._spans):
             owned.undo(self)
             trial = self._trial = self._enter(self._spans[phase])
-        about = checkpoint.restore(folder, trial.program.state)
-        if isinstance(trial.program, ServedProgram):
-            shards.restore(folder, trial.program.tables, about["tables"])
-        trial.restore(about)
+        about = saving.restore(folder, trial)
         self.memory = dict(about.get("memory", {}))
         return trial.epoch
 

@@ -96,7 +96,9 @@ def check_inline(spec: Spec, where: str) -> None:
     """Raise InputError for what a single process cannot do; ``where`` names how it was asked for."""
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
-        what = f"trains in this process alone, and a trial has {servers} servers and {workers} workers (resources.servers)"
+        what = (
+            f"trains in this process alone, and a trial has {servers} servers and {workers} workers (resources.servers)"
+        )
         raise InputError.one(where, what, "leave it out, or the servers and strategy: parameter_server")
     if workers > 1:
         what = f"trains in this process alone, and a trial has {workers} workers (resources.workers)"

@@ -28,7 +28,9 @@ def check(file: SweepFile, entries: Iterable[Entry], document: Document) -> None
     training, resources = file.training, file.resources
     if training.strategy != "parameter_server":
         if resources.servers:
-            what = f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
+            what = (
+                f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
+            )
             document.mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
         return
     if not resources.servers:
@@ -52,7 +54,9 @@ def check(file: SweepFile, entries: Iterable[Entry], document: Document) -> None
         elif entry.name == "optimizer" and entry.domain is not None:
             others = [value for value in choices(entry.domain) or () if _bare(value) not in OPTIMIZERS]
             if others:
-                what = f"{others[0]!r}, expected {', '.join(OPTIMIZERS)}: those that a parameter server's servers compute"
+                what = (
+                    f"{others[0]!r}, expected {', '.join(OPTIMIZERS)}: those that a parameter server's servers compute"
+                )
                 document.mistake(entry.path, what)
 
 

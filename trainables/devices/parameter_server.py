@@ -37,7 +37,9 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
     os.environ["GRPC_FAIL_FAST"] = "use_caller"
     threads = max(1, int(cpus))
-    config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=max(threads, 2))
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=max(threads, 2)
+    )
     config.device_count["GPU"] = gpus
     config.gpu_options.allow_growth = True
     trains = ranks.rank <= ranks.workers

@@ -174,14 +174,12 @@ def _choose_ranked(met: Ranks) -> str:
 def _choose(strategy: str, names: tuple[str, ...]) -> str:
     if strategy == "auto":
         return "mirrored" if len(names) > 1 else "one_device"
-    if strategy in ("none", "one_device"):
+    if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: a checkpoint is looked at
         if len(names) > 1:
             raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
         return "one_device"
     if strategy == "mirrored":
         return "mirrored"
-    if strategy == PARAMETER_SERVER:
-        raise DeviceError(f"strategy {strategy} needs servers and workers of its own, the trial has one process")
     raise DeviceError(f"strategy is {strategy!r}, expected one of {', '.join(STRATEGIES)}")
 
 

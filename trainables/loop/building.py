@@ -222,9 +222,7 @@ def _served(
         raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
     _correct(author, parts, hp, placement, recipe, fit=False)
     example, decays_all = author.first_example, made.keeps_rate or type(author).optimizer is not Author.optimizer
-    return ServedProgram(
-        parts, placement.strategy, hp, recipe, intake, example, seen, decays_all=decays_all
-    )
+    return ServedProgram(parts, placement.strategy, hp, recipe, intake, example, seen, decays_all=decays_all)
 
 
 def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, intake: Intake, seen: Any) -> Graph:

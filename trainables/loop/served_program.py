@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import keras
 import numpy as np
@@ -94,7 +94,7 @@ class ServedProgram:
         self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
         self._check_metrics(validation)
 
-    def check_phases(self) -> None:
+    def check_phases(self) -> NoReturn:
         """Raise Refused: weights cannot be handed on from one program to another yet."""
         raise Refused("the trial has phases, and training.strategy is parameter_server, which has no way between them")
 

@@ -81,6 +81,13 @@ class Trial:
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
 
     @property
+    def phased(self) -> Program | FitProgram:
+        """The program, of which another phase takes over the weights; raises Refused where that cannot be."""
+        if isinstance(self.program, ServedProgram):
+            self.program.check_phases()
+        return self.program
+
+    @property
     def phase_is_over(self) -> bool:
         """Whether another phase comes next."""
         return self.span.last is not None and self.epoch >= self.span.last and not self.finished

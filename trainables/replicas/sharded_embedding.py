@@ -58,8 +58,8 @@ class ShardedEmbedding(keras.layers.Layer):
         if not isinstance(self.embeddings_initializer, (*_DRAWN, *_EQUAL)):
             kind = type(self.embeddings_initializer).__name__
             raise ValueError(
-                f"embeddings_initializer is {kind}, expected uniform, normal, truncated_normal, zeros, ones or Constant:"
-                " the parts of a table are drawn apart"
+                f"embeddings_initializer is {kind}, expected uniform, normal, truncated_normal, zeros, ones or "
+                "Constant: the parts of a table are drawn apart"
             )
         object.__setattr__(self, "_shards", ())  # Keras would track their variables as its own
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from trainables.state.checkpoint import CheckpointError
 
 FOLDER = "tables"
+_UNREADABLE = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.DataLossError)
 
 
 @dataclass(frozen=True)
@@ -64,8 +66,26 @@ def restore(folder: Path, tables: Mapping[str, Sequence[Part]], about: Mapping[s
                             dtypes=[part.variable.dtype],
                         )
                         part.variable[start - part.start : stop - part.start].assign(rows)
-                except (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.errors.DataLossError) as error:
+                except _UNREADABLE as error:
                     raise CheckpointError(f"{folder}: {path}: {str(error).splitlines()[0]}") from error
+
+
+def whole(folder: Path, number: int, path: str, written: Sequence[Sequence[int]], width: int) -> np.ndarray[Any, Any]:
+    """All rows of a saved table, the ``number``-th of its checkpoint, in this process; raises CheckpointError."""
+    rows, parts = max(stop for _, stop in written), []
+    for start, stop in written:
+        try:
+            with tf.device("/cpu:0"):
+                read = tf.raw_ops.RestoreV2(
+                    prefix=_prefix(folder, number, start),
+                    tensor_names=[path],
+                    shape_and_slices=[f"{rows} {width} {start},{stop - start}:0,{width}"],
+                    dtypes=[tf.float32],
+                )
+        except _UNREADABLE as error:
+            raise CheckpointError(f"{folder}: {path}: {str(error).splitlines()[0]}") from error
+        parts.append(read[0].numpy())
+    return np.concatenate(parts)
 
 
 def _overlaps(part: Part, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:

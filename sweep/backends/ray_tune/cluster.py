@@ -81,10 +81,12 @@ class Cluster:
         """Raise InputError if there is no machine on which a trial fits, nor will be, or too few for its workers."""
         found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
-            there = self._processes(replace(devices, gpus=0))
-            if aside and there < workers + aside:
-                what = f"a trial takes {workers} workers, {aside - 1} servers and a coordinator of {devices.cpus:g} CPU "
-                what += f"each, {where} has room for {there} such processes"
+            room = self._processes(replace(devices, gpus=0))
+            if aside and room < workers + aside:
+                what = (
+                    f"a trial takes {workers} workers, {aside - 1} servers and a coordinator of {devices.cpus:g} CPU "
+                )
+                what += f"each, {where} has room for {room} such processes"
                 raise InputError.one("resources.servers", what, "lower it or cpus, or join a larger cluster")
             return
         if found:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rank_processes import Here
+
 from sweep.contract import Assignment
 from trainables.click_through import ClickThrough
 
@@ -19,7 +20,14 @@ def join(here: Here) -> str:
     return "coordinator" if not ranks or not ranks.rank else "other"
 
 
-def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None = None, restore: Path | None = None, seed: int = 3) -> Any:
+def train(
+    here: Here,
+    params: dict[str, Any],
+    epochs: int,
+    save: Path | None = None,
+    restore: Path | None = None,
+    seed: int = 3,
+) -> Any:
     if here.devices.ranks is None or here.devices.ranks.rank:
         return None
     it = here.kept["it"]
@@ -33,6 +41,7 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None = N
     program = it._trial.program
     tables = {n: [(p.start, p.stop, p.device) for p in ps] for n, ps in program.tables.items()}
     import numpy as np
-    table = np.concatenate([p.variable.numpy() for p in list(program.tables.values())[0]])
+
+    table = np.concatenate([p.variable.numpy() for p in next(iter(program.tables.values()))])
     dense = {v.path: v.numpy() for v in it._trial.program.model.variables}
     return at, [dict(r.metrics) for r in reports], it.facts(), tables, table, dense
