@@ -6,9 +6,11 @@ Workers and servers run what the coordinator sends them, and know nothing of the
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sweep.contract import Ranks
 
@@ -58,6 +60,12 @@ def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
 def server_devices() -> tuple[str, ...]:
     """The device of each server that this process coordinates."""
     return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for met in _met for i in range(met.servers))
+
+
+def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
+    """A variable on this device, where its value is computed as well; a strategy would put it where it likes."""
+    with tf.device(device):
+        return ResourceVariable(make(), trainable=trainable, name=name)
 
 
 def count_workers() -> int:

@@ -12,8 +12,8 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
+from trainables.devices import parameter_server
 from trainables.recipe.refusals import Refused
 
 KINDS = ("sgd", "adam", "adamw")
@@ -82,9 +82,10 @@ class Weight:
     slots: list[Any] = field(init=False)
 
     def __post_init__(self) -> None:
-        with tf.device(self.device):
-            zeros = [tf.zeros(self.variable.shape) for _ in self.rule.slots]
-            self.slots = [ResourceVariable(zero, trainable=False) for zero in zeros]
+        def begin() -> tf.Tensor:
+            return tf.zeros(self.variable.shape)
+
+        self.slots = [parameter_server.variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
 
     def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
         """Apply one gradient, in the graph of a worker; that of rows names each row once."""

@@ -13,7 +13,6 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from trainables.devices import parameter_server
 
@@ -115,11 +114,12 @@ class ShardedEmbedding(keras.layers.Layer):
             start += count
 
     def _made(self, device: str, start: int, stop: int) -> Shard:
-        with tf.device(device):  # whatever is computed here is computed there
-            # The class itself: `tf.Variable` would ask the strategy, which would put the whole on a server of its own.
-            table = ResourceVariable(
-                tf.zeros((stop - start, self.output_dim)), name=f"{self.name}_rows_{start}", trainable=True
-            )
+        def begin() -> tf.Tensor:
+            return tf.zeros((stop - start, self.output_dim))
+
+        name = f"{self.name}_rows_{start}"
+        table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=name)
+        with tf.device(device):  # what is drawn here is drawn there
             for block in range(start // BLOCK, -(-stop // BLOCK)):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
                 rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from typing import Any
+
 import keras
 import numpy as np
 import pytest
@@ -49,6 +51,21 @@ def test_a_row_that_a_batch_names_twice_has_one_gradient() -> None:
         total = tf.reduce_sum(layer(tf.constant([1, 1, 3])))
     gradient = tape.gradient(total, layer.embeddings.value)
     assert sorted(zip(gradient.indices.numpy(), gradient.values.numpy()[:, 0], strict=True)) == [(1, 2.0), (3, 1.0)]
+
+
+def test_parts_of_a_table_are_made_past_the_strategy() -> None:
+    asked: list[object] = []
+
+    def create(following: Any, **arguments: Any) -> Any:
+        asked.append(arguments)
+        return following(**arguments)
+
+    layer = ShardedEmbedding(5, 2)
+    with tf.variable_creator_scope(create):
+        assert layer._made("/cpu:0", 1, 4).variable.shape == (3, 2)
+        assert not asked
+        tf.Variable(0.0)
+    assert len(asked) == 1
 
 
 def test_mistakes_are_said() -> None:
