@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sweep.api.loaded import LoadedSweep
     from sweep.api.loading import load
-    from sweep.api.running import resume, run
+    from sweep.api.running import confirm, resume, run
     from sweep.errors import InputError, SweepError
 
-__all__ = ["InputError", "LoadedSweep", "SweepError", "load", "resume", "run"]
+__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "run"]
 
 _HOMES = {
     "InputError": "sweep.errors",
     "LoadedSweep": "sweep.api.loaded",
     "SweepError": "sweep.errors",
+    "confirm": "sweep.api.running",
     "load": "sweep.api.loading",
     "resume": "sweep.api.running",
     "run": "sweep.api.running",

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
@@ -29,6 +29,7 @@ Checkpoint: TypeAlias = "Callable[[Path], object] | str | Path"
 """How a function saves: a callable that writes into the folder it is given, or a file or folder to be copied."""
 
 _ABOUT = "sweep_function.json"
+_LISTEN_S = 0.5
 
 
 class _Over(BaseException):
@@ -110,6 +111,14 @@ class Reporter:
         self._since = time.perf_counter()
         return not self._over
 
+    def _heard(self) -> EpochReported | _End:
+        """The next word of the function; a Ctrl-C that comes just before the wait is heard all the same."""
+        while True:
+            try:
+                return self._told.get(timeout=_LISTEN_S)
+            except Empty:
+                continue
+
     def _returned(self, value: object) -> None:
         """Take what a function returns that has reported nothing for its one report."""
         if isinstance(value, Mapping):
@@ -161,7 +170,7 @@ class FunctionTrainable:
         if self._waits:
             self._waits = False
             run._answers.put(True)
-        while isinstance(told := run._told.get(), EpochReported):
+        while isinstance(told := run._heard(), EpochReported):
             self._waits = True
             self._train_s += told.time_s
             if not report(told):
@@ -180,7 +189,7 @@ class FunctionTrainable:
             return ""
         self._waits = False
         run._answers.put(False)
-        told = run._told.get()
+        told = run._heard()
         error = told.error if isinstance(told, _End) else None
         return "" if error is None else f"its function raised {type(error).__name__} when it was told to end: {error}"
 

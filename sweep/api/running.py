@@ -1,4 +1,4 @@
-"""``sweep.run`` and ``sweep.resume``: sweeps that a script or a notebook runs."""
+"""``sweep.run``, ``sweep.resume`` and ``sweep.confirm``: sweeps that a script or a notebook runs."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreE
 from sweep.export import beside
 from sweep.runner import planning, resuming, session
 from sweep.runner.options import Options, Outcome
+from sweep.runner.resuming import Reopened
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
@@ -115,14 +116,51 @@ def resume(
             raise InputError(wrong)
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
         reopened = resuming.reopen(Path(results), str(name), changes)
-        given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
-        folders = _folders(reopened.import_folders, given)
-        reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
-        source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
         how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
         how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
-        view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
-        return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
+        return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
+
+
+def confirm(
+    name: str | Path,
+    *,
+    seeds: int | None = None,
+    finalists: int | None = None,
+    budget: str | None = None,
+    trainable: object = None,
+    results: str | Path = "results",
+    address: str | None = None,
+    max_concurrent: int | None = None,
+    reuse: bool = True,
+    inline: bool = False,
+    memo: bool = True,
+    quiet: bool = False,
+    verbose: bool = False,
+    tensorboard: bool = False,
+) -> LoadedSweep:
+    """Race the best configurations of a sweep with fresh seeds until they are told apart, and give what it found.
+
+    Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's epochs, ``"none"`` for no bound) it is as
+    the sweep's file says in ``confirm``, or the defaults. The other options are those of `resume`. Raises as `run`.
+    """
+    require_locks()
+    with alone():
+        if wrong := list(_wrong(max_concurrent=max_concurrent, seeds=seeds, finalists=finalists)):
+            raise InputError(wrong)
+        reopened = resuming.reopen_to_confirm(Path(results), str(name), seeds, finalists, budget)
+        how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo)
+        how = replace(how, confirming=True, beside=beside.wanted(tensorboard=tensorboard))
+        return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
+
+
+def _gone_on(reopened: Reopened, trainable: object, how: Options, *, quiet: bool, verbose: bool) -> LoadedSweep:
+    """What a sweep found that was gone on with."""
+    given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
+    folders = _folders(reopened.import_folders, given)
+    reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
+    source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
+    view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
+    return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
 
 
 def _read(

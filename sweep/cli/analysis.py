@@ -50,10 +50,10 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read = []
+    read, wanted = [], {*costs.COLUMNS, "epoch", *held_out.COLUMNS}
     for folder in folders:
         metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
-        read.append((folder, reading.read(folder, (*costs.COLUMNS, "epoch", held_out.COLUMN, *metrics))))
+        read.append((folder, reading.read(folder, [*wanted, *metrics])))
     ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
     worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]

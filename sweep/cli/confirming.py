@@ -42,13 +42,8 @@ def confirm(
     require_locks()
     from sweep.runner import resuming
 
-    given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
-    reopened = resuming.reopen(results, sweep)
-    known = [] if reopened.spec.confirm else ["confirm={}"]
-    changes = [*known, *(f"confirm.{key}={value}" for key, value in given.items() if value is not None)]
-    reopened = resuming.reopen(results, sweep, changes)
     running.go_on(
-        reopened,
+        resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget),
         address=address,
         max_concurrent=max_concurrent,
         no_reuse=no_reuse,

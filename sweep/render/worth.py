@@ -37,7 +37,8 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
     if one is not None:
         yield (
             f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
-            f"{score(one.high)} on others (95 %, Wilson); differences below {one.difference:.2g} may be these examples'"
+            f"{score(one.high)} on others (95 %, {one.method}); "
+            f"differences below {one.difference:.2g} may be these examples'"
         )
 
 

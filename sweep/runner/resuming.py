@@ -51,6 +51,19 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
     return Reopened(folder, spec, import_folders, simulated if isinstance(simulated, int) else None)
 
 
+def reopen_to_confirm(
+    results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
+) -> Reopened:
+    """A sweep whose ``confirm`` says this, and where nothing is said what its file does, or the defaults.
+
+    ``budget``: a share of the search's epochs such as ``20%``, or ``none`` for no bound. Raises as `reopen`.
+    """
+    known = reopen(results, sweep).spec.confirm
+    given = {"seeds": seeds, "finalists": finalists, "budget": "null" if budget == "none" else budget}
+    changes = [f"confirm.{key}={value}" for key, value in given.items() if value is not None]
+    return reopen(results, sweep, [*([] if known else ["confirm={}"]), *changes])
+
+
 def _check(assignments: Sequence[str]) -> None:
     keys = [assignment.partition("=")[0] for assignment in assignments]
     wrong = [key for key in keys if not any(key == known or key.startswith(f"{known}.") for known in CHANGEABLE)]

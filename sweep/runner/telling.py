@@ -25,6 +25,7 @@ class Known:
     level: float  # of its best configuration
     spread: float | None  # standard deviation over seeds, all configurations together
     examples: int  # that validated; 0 where not counted
+    loss_deviation: float | None = None  # of the validation's loss over examples, at that configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ def telling(spec: Spec, configurations: int | None, known: Known | None) -> Tell
         by_seeds = _told(known.spread, seeds, count)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
-    if known is not None and known.examples and held_out.is_share(metric) and 0 <= known.level <= 1:
-        examples = held_out.of_share(metric, known.level, known.examples)
-        if by_seeds and by_seeds < examples.difference:
-            needed_examples = held_out.examples_for(by_seeds, known.level)
+    if known is not None:
+        examples = held_out.of_metric(metric, known.level, known.examples, known.loss_deviation)
+        if examples and by_seeds and by_seeds < examples.difference:
+            needed_examples = held_out.examples_for(by_seeds, examples.deviation)
     return Telling(configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known)
 
 
@@ -89,14 +90,16 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
         return None
     if metric not in {name for name, _ in folder.objectives()[:1]}:
         return None
-    read = reading.read(folder, [held_out.COLUMN])
+    read = reading.read(folder, held_out.COLUMNS)
     ranked = ranking.rank([trials.of_tables(folder, read)])
     if not ranked.best:
         return None
     several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]
     several = [values for values in several if len(values) > 1]
     spread = math.sqrt(fmean(map(variance, several))) if several else None
-    return Known(folder.name, ranked.best[0].scores[0].mean, spread, held_out.examples(read))
+    best = ranked.best[0]
+    loss_deviation = held_out.deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, held_out.examples(read), loss_deviation)
 
 
 def _told(spread: float, seeds: int, configurations: int) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from sweep.analysis import race
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, printable
 from sweep.events import Event, ModelTested, Role, Status
+from sweep.loading import load
 from sweep.runner import noise, restoring
 from sweep.runner.beside import Runs, rules
 from sweep.spec import Spec
@@ -50,7 +52,7 @@ def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
     trials = due(store_log.read(folder.log), spec) if folder.log.exists() else []
     trainable: Trainable | None = None
     count = 0
-    if not trials:
+    if not trials or not _offers_test(folder, spec, given):
         return 0
     with folder.lock(), noise.redirected(folder.debug_log) as terminal, Log(folder.log) as log:
 
@@ -79,6 +81,16 @@ def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
             builder.follow(folder.log)
             builder.write(folder)
     return count
+
+
+def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
+    """Whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
+    folders = folder.read_info().get("import_folders")
+    try:
+        kind = load(spec.trainable, [Path(str(one)) for one in folders] if isinstance(folders, list) else [], given)
+    except Exception:  # the border to the user's code
+        return True
+    return callable(getattr(kind, "test", None))
 
 
 def _tested(trainable: object) -> dict[str, float] | None:

@@ -89,6 +89,7 @@ class _Resolution:
         metrics = self.metrics()
         self.check_held_out(metrics)
         self.check_workers()
+        self.check_reduction()
         before = document.found
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
@@ -209,6 +210,15 @@ class _Resolution:
         if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
             what = f"{training.cross_device} is for the devices of one process, {several}"
             self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
+
+    def check_reduction(self) -> None:
+        """TensorFlow's hierarchical copy leaves out the last of an odd number of devices, without a word."""
+        gpus, workers = self.file.resources.gpus, self.file.resources.workers
+        if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
+            what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
+            self.document.mistake(
+                ("training", "cross_device"), what, "write auto, nccl, ring or reduction_to_one_device"
+            )
 
     def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
         """With `all_data` nothing is held out, and nothing can be judged by it."""

@@ -54,10 +54,13 @@ def test_too_little_to_order(sweep_of) -> None:
 
 
 def test_accuracies_have_the_noise_of_their_examples() -> None:
-    noise = held_out.of_share("val_accuracy", 0.9, 1000)
+    noise = held_out.of_metric("val_accuracy", 0.9, 1000)
+    assert noise is not None
     assert (noise.low, noise.high) == (pytest.approx(0.8799, abs=1e-4), pytest.approx(0.9171, abs=1e-4))
     assert noise.difference == pytest.approx(1.96 * (2 * 0.09 / 1000) ** 0.5, rel=1e-4)
-    assert held_out.of_share("val_accuracy", 0.9, held_out.examples_for(0.01, 0.9)).difference <= 0.01
+    enough = held_out.of_metric("val_accuracy", 0.9, held_out.examples_for(0.01, 0.3))
+    assert enough is not None
+    assert 0.0099 < enough.difference <= 0.01
     names = (
         "val_accuracy",
         "acc",
@@ -82,3 +85,16 @@ def test_configurations_as_columns(sweep_of) -> None:
     assert set(found.names) == {*found.params, *found.numbers, *found.integers, *found.texts}
     assert found.numbers["difference"][0] is None
     assert found.numbers["difference"][1] == pytest.approx(-0.4, abs=0.03)
+
+
+def test_losses_have_the_noise_of_their_examples() -> None:
+    noise = held_out.of_metric("val_loss", 0.3, 400, 0.8)
+    assert noise is not None
+    assert (noise.low, noise.high) == (
+        pytest.approx(0.3 - 1.96 * 0.04, rel=1e-4),
+        pytest.approx(0.3 + 1.96 * 0.04, rel=1e-4),
+    )
+    assert noise.difference == pytest.approx(1.96 * 0.8 * (2 / 400) ** 0.5, rel=1e-4)
+    assert held_out.of_metric("val_loss", 0.3, 400) is None
+    assert held_out.of_metric("val_auc", 0.3, 400, 0.8) is None
+    assert held_out.of_metric("val_loss", 0.3, 0, 0.8) is None

@@ -192,6 +192,27 @@ def test_resume_extends_a_sweep(project: Path) -> None:
         sweep.resume("it", set={"epochs": 5}, inline=True)
 
 
+def test_finalists_are_confirmed(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def noisy(hp: Hyperparameters, report: Any) -> None:
+        noise = np.random.default_rng(report.seed).normal()
+        while report(loss=hp.number("x") + 0.01 * noise):
+            pass
+
+    first = run(trainable=noisy, name="it")
+    assert set(first.trials["role"]) == {"search"}
+    found = sweep.confirm("it", seeds=3, finalists=2, budget="none", trainable=noisy, inline=True, quiet=True)
+    fresh = found.trials[found.trials["role"] == "confirm"]
+    assert sorted(fresh.groupby("param.x").size().items()) == [(1, 2), (2, 2)]  # equal seeds: no noise
+    assert fresh["status"].eq("completed").all()
+    again = sweep.confirm("it", trainable=noisy, inline=True, quiet=True)  # of what is said before
+    assert len(again.trials) == len(found.trials)
+    assert capfd.readouterr().err == ""  # a function has no test
+    with pytest.raises(sweep.InputError, match="seeds: 0, expected a whole number from 1"):
+        sweep.confirm("it", seeds=0)
+    with pytest.raises(sweep.InputError, match=r"confirm\.budget: text 'half'"):
+        sweep.confirm("it", budget="half")
+
+
 def test_the_process_keeps_its_environment_search_path_and_output(
     project: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,7 +247,7 @@ def test_a_sweep_runs_in_another_thread_and_no_second_one_beside_it(project: Pat
 
 
 def test_the_package_says_what_it_has() -> None:
-    assert {"run", "resume", "load", "InputError", "SweepError", "LoadedSweep"} <= set(dir(sweep))
+    assert {"run", "resume", "confirm", "load", "InputError", "SweepError", "LoadedSweep"} <= set(dir(sweep))
 
 
 def test_the_command_line_cannot_go_on_with_a_class_of_a_notebook_and_says_what_can(project: Path) -> None:

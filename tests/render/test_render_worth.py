@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sweep.analysis.held_out import of_share
+from sweep.analysis.held_out import of_metric
 from sweep.analysis.worth import Control, Found, Rung, Worth
 from sweep.render.worth import held_out_lines, lines
 from sweep.statistics.orderings import Correlation
@@ -35,4 +35,4 @@ def test_what_is_not_known_is_not_told() -> None:
     assert "same score" in list(lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]
     assert "as the best" in list(lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]
     assert list(held_out_lines(None)) == []
-    assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(held_out_lines(of_share("acc", 0.9, 1000)))
+    assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(held_out_lines(of_metric("acc", 0.9, 1000)))

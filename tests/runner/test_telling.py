@@ -78,3 +78,31 @@ def test_an_earlier_sweep_shows_spread_and_examples(tmp_path: Path) -> None:
     compared = CliRunner().invoke(main, ["compare", "before", "--results", str(tmp_path)])
     assert "held out: val_accuracy 0.8100 on 360 examples is 0.7663 .. 0.8472 on others" in compared.output
     assert earlier(tmp_path, parse(FILE.replace("my_model", "other") % 2, "f")) is None
+
+
+def test_a_loss_is_known_by_how_it_differs_between_examples(tmp_path: Path) -> None:
+    spec = parse(FILE.replace("val_accuracy, goal: maximize", "val_loss, goal: minimize") % 2, "f")
+    info = {"objectives": [{"name": "val_loss", "goal": "minimize"}], "spec": {"trainable": "my_model:Mine"}}
+    folder = ResultsFolder.create(tmp_path, "before", "", info)
+    events = [SessionStarted(time=1.0, resumed=False, version="1")]
+    for trial, loss in enumerate((0.5, 0.4)):
+        events.append(TrialStarted(trial=trial, trial_id=str(trial), params={"a": trial}, seed=0, repeat=0, time=2.0))
+        for epoch in (1, 2):
+            measures = {"validation_loss_std": loss / epoch, **({"validation_examples": 400.0} if epoch == 1 else {})}
+            metrics = {"val_loss": loss}
+            events.append(
+                EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=3.0, time_s=1.0, measures=measures)
+            )
+        events.append(TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=4.0))
+    with Log(folder.log) as log:
+        log.append([*events, SessionEnded(time=5.0, reason="finished")])
+    known = earlier(tmp_path, spec)
+    assert known is not None
+    assert (known.level, known.examples, known.loss_deviation) == (0.4, 400, pytest.approx(0.2))  # in its last epoch
+    told = telling(spec, 3, known).examples
+    assert told is not None
+    assert told.difference == pytest.approx(1.96 * 0.2 * math.sqrt(2 / 400), rel=1e-4)
+    compared = CliRunner().invoke(main, ["compare", "before", "--results", str(tmp_path)])
+    assert (
+        "held out: val_loss 0.4000 on 400 examples is 0.3804 .. 0.4196 on others (95 %, bootstrap)" in compared.output
+    )

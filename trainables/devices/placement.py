@@ -192,12 +192,20 @@ def _build(chosen: str, names: tuple[str, ...], cross_device: str) -> tf.distrib
 
 def _cross_device_ops(choice: str, names: tuple[str, ...]) -> tf.distribute.CrossDeviceOps | None:
     on_cpu = names[0].startswith("cpu")
+    odd = len(names) > 1 and len(names) % 2 == 1  # TensorFlow's hierarchical copy leaves out the last one, in silence
     implementation = tf.distribute.experimental.CommunicationImplementation
     match choice:
+        case "auto" if on_cpu and odd:
+            return tf.distribute.ReductionToOneDevice()
         case "auto" if on_cpu:
             return tf.distribute.HierarchicalCopyAllReduce()  # ring is slower and less robust on CPU devices
         case "auto":
             return None  # TensorFlow's default: collectives over NCCL
+        case "hierarchical_copy" if odd:
+            raise DeviceError(
+                f"cross_device is hierarchical_copy, which adds up an even number of devices, the trial has "
+                f"{len(names)}; expected auto, nccl, ring or reduction_to_one_device"
+            )
         case "hierarchical_copy":
             return tf.distribute.HierarchicalCopyAllReduce()
         case "reduction_to_one_device":

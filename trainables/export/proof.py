@@ -72,7 +72,7 @@ def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     before = state.arrays()
     try:
         with trial.placement.strategy.scope():
-            found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch)
+            found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
         after = state.arrays()
     finally:
         state.assign(before)

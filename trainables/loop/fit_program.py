@@ -19,7 +19,7 @@ from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
 from trainables.loop.intake import Intake
-from trainables.loop.program import Trained, scalars
+from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import grouped, optimizers, refusals
@@ -29,6 +29,7 @@ from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
+from trainables.state.registered import go_with_owner
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
@@ -87,6 +88,7 @@ class FitProgram:
             what = "a compile() of the model's own" if own else "Keras's callbacks"
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
+    @go_with_owner
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
     ) -> None:
@@ -109,16 +111,18 @@ class FitProgram:
         if replicas > 1:
             additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
 
+    @go_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
         """One `fit` call. It reads ahead for itself, so each epoch begins anew where the one before ended."""
         self.state.will_train()
         replicas, size, batch_size = self._strategy.num_replicas_in_sync, walk.data.size, walk.batch_size
-        if size % batch_size % replicas:
+        uneven = [n for n in (min(batch_size, size), size % batch_size) if n % replicas]
+        if uneven:
             raise NotInFit(
-                f"training.loop is fit with {replicas} replicas, which cannot weigh the last batch of "
-                f"{size % batch_size} examples rightly; use loop: own, or a batch_size that divides {size}"
+                f"training.loop is fit with {replicas} replicas, which cannot weigh their parts of a batch of "
+                f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
         seen: list[int] = []
         first, count = (epoch - 1) * len(rates), len(rates)
@@ -148,14 +152,15 @@ class FitProgram:
                 callback.on_train_end()
         return "a Keras callback has set stop_training" if stops else ""
 
-    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> dict[str, float]:
+    @go_with_owner
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """One `evaluate` call."""
         self.state.will_train()
         batches = self._dataset(
             data.split, lambda: self._batches(data.chunks(), data.batch_size, None, 0), data.updates, augment=False
         )
         results = self.model.evaluate(batches, verbose=0, return_dict=True)
-        return scalars(results)
+        return Evaluated(scalars(results))
 
     def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)

@@ -21,7 +21,7 @@ from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import updates
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Batch, Turn, Update
-from trainables.replicas import additivity, slices
+from trainables.replicas import additivity, by_example, slices
 from trainables.replicas.slices import Slice
 
 CALLS = 2**10
@@ -252,7 +252,7 @@ class StepGraph(Graph):
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
         with slices.entered(cut):
-            return self._shares(cut, x, y, sample_weight, (), counts=True)
+            return self._shares(cut, x, y, sample_weight, (), counts=True) | by_example.shares(cut)
 
     def measures(self, *, training: bool) -> bool:
         """Whether training or evaluation counts the metrics."""

@@ -7,11 +7,12 @@ it ready for another trial of the same structure.
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -24,9 +25,10 @@ from trainables.loop import profile
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
 from trainables.recipe.averaging import Average
-from trainables.replicas import additivity
+from trainables.replicas import additivity, by_example
 from trainables.state.initial import Parts
 from trainables.state.owned import State
+from trainables.state.registered import go_with_owner
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,13 @@ class Trained:
     finite: bool  # all losses, gradients and weights
     wait_s: float  # spent waiting for data
     examples: int
+
+
+class Evaluated(NamedTuple):
+    """What an evaluation found."""
+
+    metrics: dict[str, float]
+    loss_std: float = math.nan  # of the loss over examples; NaN where it is no mean over them
 
 
 class Program:
@@ -71,6 +80,7 @@ class Program:
         """The model, and what else takes part."""
         return self._graph.networks
 
+    @go_with_owner
     def compile(
         self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
     ) -> None:
@@ -103,9 +113,10 @@ class Program:
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
         """One trace, of the shapes that all kinds of chunks have in common; ``loose``: their lengths are not."""
+        zeros = self._graph.zeros(training=True) if training else self._graph.zeros_of_evaluation()
         if loose:
-            function.get_concrete_function(*common(kinds), self._graph.zeros(training=training))
-        function(*kinds[0], self._graph.zeros(training=training))
+            function.get_concrete_function(*common(kinds), zeros)
+        function(*kinds[0], zeros)
 
     def begin_as(self, fresh: Parts) -> bool:
         """Begin with what the author's methods made for another seed; whether all of it could be taken over."""
@@ -116,6 +127,7 @@ class Program:
             average.reset()
         return True
 
+    @go_with_owner
     def train_epoch(
         self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
     ) -> Trained:
@@ -139,16 +151,18 @@ class Program:
             self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
         return Trained({**self._metrics(training=True), **_means(sums, seen)}, finite, chunks.waited_s, seen)
 
+    @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
         arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         return float(sums["loss"]) / min(batch_size, len(chunk.order)) if bool(finite) else float("nan")
 
-    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> dict[str, float]:
+    @go_with_owner
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """The loss and metrics over validation data, with the averaged weights where there are such."""
         self.state.will_train()  # layers and metrics may have state that evaluation changes
-        sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
+        sums, batch_size, seen = self._graph.zeros_of_evaluation(), data.part_size, 0
         done = epoch * data.split.updates(batch_size)
         average = self.average
         if average:
@@ -160,7 +174,9 @@ class Program:
             done, seen = done + count, seen + len(chunk.order)
         if average:
             average.swap()
-        return {**self._metrics(training=False), **_means(sums, seen)}
+        means = _means(sums, seen)
+        spread = by_example.deviation(*(means.pop(name) for name in by_example.NAMES))
+        return Evaluated({**self._metrics(training=False), **means}, spread)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         return alike(chunks, batch_size) if spans_processes(self._graph.strategy) else chunks

@@ -18,4 +18,4 @@ def evaluated(trial: Trial, data: Any) -> dict[str, float] | None:
         whole = split(node_cache.written(data), trial.placement.strategy, "test data")
         size = trial.hp.integer("validation_batch_size", max(trial.walk.batch_size, VALIDATION_BATCH))
         held_out = HeldOut(whole, size, parts=trial.assignment.accumulate)
-        return trial.program.evaluate(held_out, seed=trial.assignment.seed, epoch=trial.epoch)
+        return trial.program.evaluate(held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics

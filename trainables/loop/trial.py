@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -128,10 +129,10 @@ class Trial:
         self.gauges.begin()
         trained = self._train(rates, epoch)
         train_s = time.perf_counter() - began
-        metrics = trained.metrics
+        metrics, loss_std = trained.metrics, math.nan
         if self.held_out is not None and trained.finite:
             with self.placement.strategy.scope():
-                found = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
+                found, loss_std = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
             metrics = metrics | {f"val_{name}": value for name, value in found.items()}
         time_s = time.perf_counter() - began
         self.epoch, self.train_s = epoch, self.train_s + time_s
@@ -157,6 +158,7 @@ class Trial:
                 "validation_s": time_s - train_s,
                 "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
                 **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
+                **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
                 **({} if self.walk.steps is None else {"passes": self.walk.passes(epoch)}),
                 **self.gauges.end(),
             },

@@ -22,7 +22,7 @@ from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
 from trainables.recipe import optimizers, refusals
 from trainables.recipe.averaging import Average
-from trainables.replicas import slices
+from trainables.replicas import by_example, slices
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
 
@@ -185,6 +185,10 @@ class Graph:
         watched = self.watch.names if training and self.watch else ()
         return {name: tf.constant(0.0) for name in ("loss", *named, *watched)}
 
+    def zeros_of_evaluation(self) -> dict[str, tf.Tensor]:
+        """Where the sums of an evaluation begin: the losses, and what tells how they differ between examples."""
+        return self.zeros(training=False) | dict.fromkeys(by_example.NAMES, tf.constant(0.0))
+
     def summed(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
         """The sums of each replica's values over all of them, in one reduction."""
         sums = self.strategy.run(slices.sum_over_replicas, args=([*values.values()],))
@@ -281,11 +285,13 @@ class Graph:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        keras_means = type(self.model).compute_loss is keras.Model.compute_loss
+        cut.examples = [] if keras_means else None
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
             self.count_metrics(cut, x, y, predicted, sample_weight)
-        return losses
+        return losses | by_example.shares(cut)
 
     def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
         def count() -> tf.Tensor:

@@ -11,7 +11,7 @@ from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, st
 
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.refusals import Refused, check_losses, overrides_call
-from trainables.replicas import keras_corrections, slices
+from trainables.replicas import by_example, keras_corrections, slices
 
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
@@ -38,6 +38,7 @@ class GlobalLoss:
         cut = slices.current()
         value = self._of_slice(cut, y_true, y_pred, sample_weight)
         if cut is not None:
+            _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
             cut.losses[self.name] = value * cut.share
             value = value * self._scale
         return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
@@ -92,8 +93,9 @@ class Noted:
 
     counts_first = False
 
-    def __init__(self, name: str, loss: keras.losses.Loss) -> None:
-        self.name, self.loss = name, loss
+    def __init__(self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None) -> None:
+        """``weight``: of it in the total, which Keras multiplies by."""
+        self.name, self.loss, self._weight = name, loss, weight
 
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> tf.Tensor:
         cut = slices.current()
@@ -101,6 +103,7 @@ class Noted:
         value = loss(y_true, y_pred, sample_weight)
         if cut is not None:
             cut.losses[self.name] = value
+            _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
         return value
 
 
@@ -124,6 +127,11 @@ class _Mixed(keras.losses.Loss):
             raise Refused(f"loss {self.name!r} ignores a class, which has no share in a mixture; leave out mixup")
         share = tf.reshape(tf.cast(self._mixture.share, own.dtype), [-1, *[1] * (own.shape.rank - 1)])
         return share * own + (1 - share) * other
+
+
+def _note_examples(cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumber | float | None, *of: Any) -> None:
+    if cut.examples is not None:
+        cut.examples.append(by_example.of_loss(loss, weight, *of))
 
 
 def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
@@ -178,7 +186,7 @@ def install(
     ]
     keras_corrections.lose_symbolically(model, batch)
     if whole:
-        noted = tuple(Noted(entry.name, entry.loss) for entry in weighted)
+        noted = tuple(Noted(entry.name, entry.loss, entry.loss_weights) for entry in weighted)
         compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]
         return noted
     return installed

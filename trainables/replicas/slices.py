@@ -47,6 +47,7 @@ class Slice:
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
     losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's share of its global mean
+    examples: list[tf.Tensor | None] | None = None  # what each adds to each loss, where that is asked for
     mixes: bool = False  # whether its examples are mixed with others
     mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)  # by id, with what stands for them
 

@@ -32,10 +32,17 @@ def test_the_strategy_follows_the_devices(given: Devices, choice: str, name: str
     assert place(given, choice) is placement
 
 
-@pytest.mark.parametrize("way", ["hierarchical_copy", "reduction_to_one_device", "ring"])
-def test_replicas_add_up_each_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+WAYS = ("auto", "hierarchical_copy", "reduction_to_one_device")  # of ring, a process has one group
+
+
+@pytest.mark.parametrize(("way", "count"), [("ring", 2), *((way, count) for way in WAYS for count in range(2, 9))])
+def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "hierarchical_copy" and count % 2:
+        with pytest.raises(DeviceError, match=f"adds up an even number of devices, the trial has {count}"):
+            place(simulated(count), "mirrored", way)
+        return
     monkeypatch.setattr(placement, "_placements", {})
-    strategy = place(simulated(2), "mirrored", way).strategy
+    strategy = place(simulated(count), "mirrored", way).strategy
 
     @tf.function
     def total() -> tf.Tensor:
@@ -48,7 +55,7 @@ def test_replicas_add_up_each_way(way: str, monkeypatch: pytest.MonkeyPatch) -> 
             )
         )
 
-    assert [float(value) for value in total()] == [3.0, 3.0]
+    assert [float(value) for value in total()] == [count * (count + 1) / 2] * count
 
 
 @pytest.mark.parametrize(

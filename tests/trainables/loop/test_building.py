@@ -184,6 +184,7 @@ def test_measures_of_an_epoch() -> None:
         "validation_s",
         "compile_s",
         "validation_examples",
+        "validation_loss_std",
         "memory_peak_bytes",
         "cpu_cores",
     }

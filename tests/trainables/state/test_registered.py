@@ -1,0 +1,31 @@
+"""What TensorFlow would keep of graphs that are gone."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import tensorflow as tf
+from small import Small, assignment, train
+from tensorflow.python.framework.ops import gradient_registry
+
+pytestmark = pytest.mark.keras
+
+
+def graphs() -> int:
+    gc.collect()
+    return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
+
+
+def test_programs_on_replicas_go_without_a_trace() -> None:
+    given = assignment(2, epochs=1, units=9)
+    train(Small(), given)  # what is made once
+    known, held = set(gradient_registry.list()), graphs()
+    trainable = Small()
+    train(trainable, given)
+    registered = set(gradient_registry.list()) - known
+    assert registered
+    assert graphs() > held
+    del trainable
+    assert graphs() <= held
+    assert not registered & set(gradient_registry.list())

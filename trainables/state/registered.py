@@ -1,0 +1,43 @@
+"""Gradients that tracing registers with TensorFlow, which keeps them, and with each of them a whole graph, for ever.
+
+Every `tf.custom_gradient` in a graph registers one (each sum over replicas is such), and nothing takes it back: a
+worker would grow with every structure. They are needed while gradients are traced, so they may go with what was traced.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from itertools import islice
+from typing import Concatenate, ParamSpec, TypeVar
+
+from tensorflow.python.framework.ops import gradient_registry
+
+_Owner = TypeVar("_Owner")
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_KNOWN: dict[str, object] = gradient_registry._registry
+
+
+def go_with_owner(
+    method: Callable[Concatenate[_Owner, _P], _R],
+) -> Callable[Concatenate[_Owner, _P], _R]:
+    """Let what a method's tracing registers be forgotten when its object is gone."""
+
+    @functools.wraps(method)
+    def run(self: _Owner, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        before = len(_KNOWN)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            if len(_KNOWN) > before:
+                weakref.finalize(self, _forget, tuple(islice(reversed(_KNOWN), len(_KNOWN) - before)))
+
+    return run
+
+
+def _forget(names: tuple[str, ...]) -> None:
+    for name in names:
+        _KNOWN.pop(name, None)
