@@ -59,5 +59,5 @@ def trained(it: ClickThrough, done: int) -> Found:
     if isinstance(program, ServedProgram):
         (layer,) = sharded_embedding.layers_of(program.model)
         weights[TABLE] = np.concatenate([shard.variable.numpy() for shard in layer.shards])
-        shards = {name: [(one.start, one.stop, one.device) for one in of} for name, of in program.tables.items()}
+        shards = {name: [(one.start, one.stop, one.device) for one in parts] for name, parts in program.tables.items()}
     return Found([report.metrics for report in reports], weights.pop(TABLE), weights, it.facts(), shards)
