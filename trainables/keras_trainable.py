@@ -21,7 +21,7 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import precision
+from trainables.devices import parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Joining, Placement, placed
@@ -81,6 +81,7 @@ class KerasTrainable(Joining, Author):
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial, self.memory = None, {}
         owned.undo(self)
+        parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         placement = placed(assignment.devices, options)

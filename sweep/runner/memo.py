@@ -114,6 +114,10 @@ class Memo:
                     text = f"nothing tells on what data they were trained; {says}"
                     self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
                     continue
+                if not end.facts.reproducible:
+                    text = "its workers do not train the same twice"
+                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} answer none: {text}")
+                    continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)

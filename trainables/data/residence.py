@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
     CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
     """
     on_host = tf.nest.map_structure(lambda leaf: _host_tensor(leaf, given_away=given_away), arrays)
-    devices = strategy.extended.worker_devices
+    devices = _devices(strategy)
     if strategy.num_replicas_in_sync == 1:
         with strategy.scope(), tf.device(devices[0]):
             return tf.nest.map_structure(tf.identity, on_host)
@@ -42,10 +43,17 @@ def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: in
     """
     copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
     aliased = sum(map(nbytes, leaves)) - copied
-    if "GPU" in strategy.extended.worker_devices[0].upper():
+    if "GPU" in _devices(strategy)[0].upper():
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
     return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _devices(strategy: tf.distribute.Strategy) -> Sequence[str]:
+    """Those of this process; with a parameter server others compute, and are sent each batch."""
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        return ("/cpu:0",)
+    return tuple(strategy.extended.worker_devices)
 
 
 def aliasable(leaf: Any) -> bool:

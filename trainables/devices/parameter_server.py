@@ -5,6 +5,7 @@ Workers and servers run what the coordinator sends them, and know nothing of the
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +51,12 @@ def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
         _cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
     )
     _serving.append(server)
+
+
+def let_go() -> None:
+    """Let servers forget the weights of the last trial before they are given others; elsewhere nothing."""
+    if _met:
+        gc.collect()  # Keras's models are circles
 
 
 def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:

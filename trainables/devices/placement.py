@@ -53,8 +53,10 @@ class Placement:
     @property
     def described(self) -> str:
         """The devices, those of several workers apart."""
-        named = ",".join(self.devices)
-        return ";".join([named] * self.num_replicas) if self.name == PARAMETER_SERVER else named
+        if self.name != PARAMETER_SERVER:
+            return ",".join(self.devices)
+        (device,) = self.strategy.extended.worker_devices
+        return ";".join([device.rpartition("device:")[2].lower()] * self.num_replicas)
 
 
 _lock = threading.Lock()

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import Chunk, Split
 from trainables.data.walk import HeldOut, Walk
@@ -60,7 +61,7 @@ class ServedProgram:
     ) -> None:
         """``decays_all``: weight decay is for weights of one axis too, as the author's own optimizer has it."""
         model, rule = parts.model, Rule.of(parts.optimizer)
-        _refuse(recipe, parts.optimizer)
+        _refuse(recipe, hp, parts.optimizer)
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
@@ -284,7 +285,9 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
             yield tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), chunk.tensors)  # noqa: B023 - used at once
 
 
-def _refuse(recipe: Recipe, optimizer: keras.optimizers.Optimizer) -> None:
+def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+    if recipe.micro_batches > hp.integer("micro_batches", 1):
+        raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if optimizers.own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
     clips = optimizers.clips(optimizer)

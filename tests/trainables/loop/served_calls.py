@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,12 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, re
         return None
     it: ClickThrough = here.kept["it"]
     it.begin(here.of(Assignment(trial=0, params=params, seed=3, epochs=epochs, training=TRAINING)))
+    last = here.kept.get("shard")
+    if last is not None and last() is not None:
+        raise RuntimeError("servers still have the weights of the last trial")
+    (layer,) = sharded_embedding.layers_of(it._begun().program.model)
+    here.kept["shard"] = weakref.ref(layer.shards[0].variable)
+    del layer
     found = trained(it, it.restore(restore) if restore else 0)
     if save:
         it.save(save)()
