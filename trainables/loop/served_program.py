@@ -22,7 +22,7 @@ from trainables.data.walk import HeldOut, Walk
 from trainables.devices import parameter_server
 from trainables.loop import batches
 from trainables.loop.intake import Intake
-from trainables.loop.program import Trained, scalars
+from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import optimizers, server_updates
@@ -124,11 +124,11 @@ class ServedProgram:
         finite = not sums[0] and self._weights_finite()
         return Trained(self._found(sums, seen), finite, 0.0, seen)
 
-    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> dict[str, float]:
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """The loss and metrics over validation data, by all workers."""
         first = epoch * data.split.updates(data.part_size)
         given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
-        return self._found(*self._sums(self._test_step, given, seed))
+        return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
 
     # ---- on the coordinator
 
