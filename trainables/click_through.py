@@ -16,14 +16,14 @@ FIELDS = 8  # what is known of a request: user, page, advertisement, ...
 class ClickThrough(KerasTrainable):
     """Eight whole numbers about a request, drawn by a power law as such data are, and whether it ended in a click.
 
-    Beside the standard hyperparameters it reads ``rows`` (20000) and ``vector`` (8) of its table, ``examples`` (20000)
+    Beside the standard hyperparameters it reads ``rows`` (2000) and ``vector`` (8) of its table, ``examples`` (20000)
     and ``width`` (32) of the hidden layer. Every number has a weight of its own that the data were made with: a loss
     near 0.69 is that of guessing.
     """
 
     def data(self, hp: Hyperparameters) -> tuple[Any, Any]:
         """Examples of which the last tenth validates."""
-        rows, count = hp.integer("rows", 20000), hp.integer("examples", 20000)
+        rows, count = hp.integer("rows", 2000), hp.integer("examples", 20000)
         rng = np.random.default_rng(0)
         drawn = rng.power(0.3, (count, FIELDS)) * (rows // FIELDS)  # few numbers are met often
         ids = (drawn.astype(np.int32) + np.arange(FIELDS, dtype=np.int32) * (rows // FIELDS)).astype(np.int32)
@@ -36,9 +36,7 @@ class ClickThrough(KerasTrainable):
     def model(self, hp: Hyperparameters) -> keras.Model:
         """One table for all fields, then a small network."""
         ids = keras.Input((FIELDS,), dtype="int32")
-        table = ShardedEmbedding(
-            hp.integer("rows", 20000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False)
-        )
+        table = ShardedEmbedding(hp.integer("rows", 2000), hp.integer("vector", 8), lazy=hp.flag("lazy", default=False))
         x = keras.layers.Flatten()(table(ids))
         x = keras.layers.Dense(hp.integer("width", 32), activation="relu")(x)
         return keras.Model(ids, keras.layers.Dense(1, activation="sigmoid")(x), name="click_through")
