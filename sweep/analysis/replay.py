@@ -69,8 +69,8 @@ class Extreme:
     """All orderings, where curves go on beyond their ends in one of the two ways."""
 
     epochs: Spread
-    winner_kept: float  # share of orderings
-    lost: Spread  # how much worse than the winner the best configuration is that was trained whole
+    winner_kept: float  # share of orderings in which it still ranks first
+    lost: Spread  # how much worse than the winner the one is that would rank first; infinite without any
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,14 +218,18 @@ class _Configuration:
 
     completed: tuple[Curve, ...]
     curves: tuple[Curve, ...]
-    loss: float
+    losses: Mapping[int, float]  # of those that completed, by place
 
     @property
     def share(self) -> float:
         return len(self.completed) / len(self.curves)
 
-    def kept(self, one: Course) -> bool:
-        return all(curve.place in one.epochs and curve.place not in one.stopped for curve in self.completed)
+    @property
+    def loss(self) -> float:
+        return fmean(self.losses.values()) if self.losses else math.inf
+
+
+_NONE = _Configuration((), (), {})
 
 
 def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Configuration]:
@@ -236,9 +240,23 @@ def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Confi
     for group in groups.values():
         losses = {curve.place: _last(curve, objective) for curve in group}
         whole = tuple(curve for curve in group if math.isfinite(losses[curve.place]))
-        loss = fmean([losses[curve.place] for curve in whole]) if whole else math.inf
-        found.append(_Configuration(whole, tuple(group), loss))
+        found.append(_Configuration(whole, tuple(group), {curve.place: losses[curve.place] for curve in whole}))
     return found
+
+
+def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Callable[[int], bool]) -> _Configuration:
+    """Which one would rank first if of the winner's equals no more than the ``whole`` trials had completed.
+
+    As in a ranking the larger share of repeats comes first, then the mean of those; `_NONE` if no trial is whole.
+    """
+
+    left = [(one, [loss for place, loss in one.losses.items() if whole(place)]) for one in found]
+    ranked = [
+        (-len(losses) / len(one.curves), fmean(losses), one is not winner, place, one)
+        for place, (one, losses) in enumerate(left)
+        if losses and one.share == winner.share
+    ]
+    return min(ranked)[-1] if ranked else _NONE
 
 
 def _last(curve: Curve, objective: Objective) -> float:
@@ -294,7 +312,7 @@ def replay(
         same_as_live=same,
         live_decisions=len(made),
         log_order_epochs=sum(stops.get(one.place, len(one.reports)) for one in first),
-        log_order_kept=winner in found[:run_cap] and not any(curve.place in stops for curve in winner.completed),
+        log_order_kept=_chosen(found[:run_cap], winner, lambda place: place not in stops) is winner,
         cut=sum(curve.is_cut for curve in known),
         went_on=_spread(went_on),
         if_worse=extremes[0],
@@ -303,15 +321,14 @@ def replay(
 
 
 def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
-    kept = [
-        [one for one in order if one.share == winner.share and one.kept(course)]
-        for course, order in zip(courses, orders, strict=True)
+    chosen = [
+        _chosen(order, winner, lambda place, one=one: place in one.epochs and place not in one.stopped)  # type: ignore[misc]
+        for one, order in zip(courses, orders, strict=True)
     ]
-    lost = [min((one.loss for one in left), default=math.inf) - winner.loss for left in kept]
     return Extreme(
         epochs=_spread([float(one.trained) for one in courses]),
-        winner_kept=fmean([winner in left for left in kept]),
-        lost=_spread(lost),
+        winner_kept=fmean([one is winner for one in chosen]),
+        lost=_spread([one.loss - winner.loss for one in chosen]),
     )
 
 

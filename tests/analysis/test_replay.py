@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,21 @@ def small(rule: str) -> Spec:
         "epochs: 9", "epochs: 4"
     )
     return parse(text, "f.yaml")
+
+
+def test_of_repeats_those_count_that_are_left() -> None:
+    """As in a ranking: the winner ranks first with one seed of two, where no other has more."""
+    curves = [(0, [9, 1, 1, 1.0]), (0, [1, 1, 1, 1.0]), (1, [5, 5, 5, 5.0]), (1, [4, 4, 4, 4.0])]
+    events = [
+        replace(event, params={"a": a}) if isinstance(event, TrialStarted) else event
+        for place, (a, values) in enumerate(curves)
+        for event in curve(place, values, Status.COMPLETED)
+    ]
+    found = replayed(events, small("{type: none}"), small("{type: median, min_iter: 1, min_trials: 1}"))
+    assert found is not None
+    assert found.winner == (0, 1)
+    assert 0 < found.if_better.winner_kept < 1
+    assert found.if_better.lost.high == pytest.approx(3.5)  # the other with both of its seeds
 
 
 def test_without_a_cut_curve_nothing_is_unknown() -> None:

@@ -7,6 +7,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +127,11 @@ class FitProgram:
             )
         seen: list[int] = []
         first, count = (epoch - 1) * len(rates), len(rates)
-        batches = self._dataset(
-            walk.data, lambda: self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen), count, augment=True
-        )
-        with profile.kept(profile_into):
+
+        def source() -> Iterator[Any]:
+            return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
+
+        with self._dataset(walk.data, source, count, augment=True) as batches, profile.kept(profile_into):
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,
@@ -156,22 +158,29 @@ class FitProgram:
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
         """One `evaluate` call."""
         self.state.will_train()
-        batches = self._dataset(
-            data.split, lambda: self._batches(data.chunks(), data.batch_size, None, 0), data.updates, augment=False
-        )
-        results = self.model.evaluate(batches, verbose=0, return_dict=True)
+
+        def source() -> Iterator[Any]:
+            return self._batches(data.chunks(), data.batch_size, None, 0)
+
+        with self._dataset(data.split, source, data.updates, augment=False) as batches:
+            results = self.model.evaluate(batches, verbose=0, return_dict=True)
         return Evaluated(scalars(results))
 
     def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
 
+    @contextmanager
     def _dataset(
         self, data: Split, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
-    ) -> tf.data.Dataset:
+    ) -> Iterator[tf.data.Dataset]:
         one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
-        dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
-        return dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
+        source = [batches]  # TensorFlow keeps the function for ever, and with it all that it holds
+        dataset = tf.data.Dataset.from_generator(lambda: source[0](), output_signature=signature)
+        try:
+            yield dataset.apply(tf.data.experimental.assert_cardinality(count)).prefetch(2)
+        finally:
+            source.clear()
 
     def _batches(
         self, chunks: Iterator[Chunk], batch_size: int, seed: int | None, update: int, seen: list[int] | None = None

@@ -69,7 +69,7 @@ def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
         ({"clipnorm": 1.0}, "clipping"),
         ({"micro_batches": 2}, "micro_batches"),
         ({"ema_momentum": 0.9}, "ema_momentum"),
-        ({"batch_size": 16, "units": 9}, "the last batch of 6"),
+        ({"batch_size": 16, "units": 9}, "their parts of a batch of 6"),
     ],
 )
 def test_what_fit_cannot_do_is_refused_by_name(params: Any, message: str) -> None:

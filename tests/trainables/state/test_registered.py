@@ -17,8 +17,15 @@ def graphs() -> int:
     return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
 
 
-def test_programs_on_replicas_go_without_a_trace() -> None:
-    given = assignment(2, epochs=1, units=9)
+@pytest.fixture(autouse=True)
+def devices() -> None:
+    """Eight of them whichever number comes first, to which a process would be bound."""
+    assert len(tf.config.list_logical_devices("CPU")) >= 2
+
+
+@pytest.mark.parametrize("loop", ["own", "fit"])
+def test_programs_on_replicas_go_without_a_trace(loop: str) -> None:
+    given = assignment(2, epochs=1, units=9, batch_size=14, training={"loop": loop})
     train(Small(), given)  # what is made once
     known, held = set(gradient_registry.list()), graphs()
     trainable = Small()
