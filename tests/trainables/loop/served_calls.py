@@ -61,7 +61,7 @@ def trained(it: ClickThrough, done: int) -> Found:
     reports: list[EpochReported] = []
     it.train(lambda epoch: not reports.append(epoch))  # type: ignore[func-returns-value]
     program = it._begun().program
-    weights = {v.path: np.array(v.value) for v in program.model.variables}
+    weights = {v.path: v.numpy() for v in program.model.variables}
     shards = {}
     if isinstance(program, ServedProgram):
         (layer,) = sharded_embedding.layers_of(program.model)
