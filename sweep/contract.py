@@ -43,6 +43,12 @@ class Ranks:
     rank: int  # from 0, which decides, reports and saves
     heartbeat_s: float = 10.0  # a rank that is not heard of for so long is lost
     register_s: float = 60.0  # within which all of them must have come
+    servers: int = 0  # the last so many keep the weights; then rank 0 coordinates, and those between train
+
+    @property
+    def workers(self) -> int:
+        """How many of them train."""
+        return len(self.addresses) - self.servers - bool(self.servers)
 
 
 @dataclass(frozen=True, slots=True)

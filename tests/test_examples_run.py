@@ -19,6 +19,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 SMALL = {
     "asha": ["epochs=2", "run_cap=3"],
     "budget": ["budget.epochs=2"],
+    "click_through": ["resources.servers=0", "resources.workers=1", "training.strategy=auto"],
     "conditions": ["run_cap=3"],
     "confirm": ["run_cap=2", "confirm.seeds=2", "confirm.finalists=2"],
     "epochs": ["parameters.epochs.values=[1, 2]", "parameters.warmup_epochs.value=0"],

@@ -21,16 +21,17 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import determinism, precision, room
+from trainables.devices import determinism, parameter_server, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder, testing
+from trainables.loop import building, rate_finder, saving, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
+from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
 from trainables.numbers.live import Live
@@ -39,10 +40,10 @@ from trainables.recipe.author import Author
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
+from trainables.replicas.sharded_embedding import ShardedEmbedding
 from trainables.state import attributes, checkpoint, origins, owned
-from trainables.state.origins import Record
 
-__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "Update"]
+__all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Update"]
 
 Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
 """Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
@@ -78,6 +79,7 @@ class KerasTrainable(Joining, Author):
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial, self.memory = None, {}
         owned.undo(self)
+        parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
         placement = placed(assignment.devices, options)
@@ -101,7 +103,7 @@ class KerasTrainable(Joining, Author):
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         with placement.strategy.scope(), precision.policy(dtype):
-            data = train, validation
+            data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self)
@@ -134,16 +136,16 @@ class KerasTrainable(Joining, Author):
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
-        if isinstance(program, FitProgram) and len(self._spans) > 1:
+        if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
         return trial
 
     def _enter_next(self, trial: Trial) -> Trial:
         """The next phase of a trial, with the weights that it has now."""
-        carried = Carried(trial.program)
+        carried = Carried(trial.phased)
         owned.undo(self)
         following = self._enter(self._spans[trial.span.number + 1])
-        carried.give(following.program)
+        carried.give(following.phased)
         following.go_on_from(trial)
         return following
 
@@ -161,8 +163,7 @@ class KerasTrainable(Joining, Author):
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
         trial = self._begun()
-        about = {**trial.state(), "memory": checked_memory(self.memory)}
-        return checkpoint.save(folder, trial.program.state, about)
+        return saving.save(folder, trial, checked_memory(self.memory))
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
@@ -170,8 +171,7 @@ class KerasTrainable(Joining, Author):
         if phase != trial.span.number and phase < len(self._spans):
             owned.undo(self)
             trial = self._trial = self._enter(self._spans[phase])
-        about = checkpoint.restore(folder, trial.program.state)
-        trial.restore(about)
+        about = saving.restore(folder, trial)
         self.memory = dict(about.get("memory", {}))
         return trial.epoch
 
@@ -181,22 +181,23 @@ class KerasTrainable(Joining, Author):
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
-            devices=",".join(trial.placement.devices),
+            devices=trial.placement.described,
             strategy=trial.placement.name,
-            num_replicas=trial.placement.strategy.num_replicas_in_sync,
+            num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
             numerics=determinism.described(trial.placement),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
             extends=trial.extends,
-            structure=None if isinstance(trial.program, FitProgram) else to_json(trial.held),
+            structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
+            reproducible=not isinstance(trial.program, ServedProgram),
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
         trial = self._begun()
-        if isinstance(trial.program, FitProgram) or trial.peak is None or trial.program.sets_no_rate:
+        if not isinstance(trial.program, Program) or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
                 "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
                 "`training: {loop: fit}`"
@@ -326,14 +327,14 @@ class KerasTrainable(Joining, Author):
         batch_size: int,
         data: tuple[Split, Split | None],
         stopwatch: Stopwatch,
-    ) -> tuple[Structure, Program | FitProgram]:
+    ) -> tuple[Structure, Program | FitProgram | ServedProgram]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         same_bits = assignment.training.get("deterministic") is True
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, same_bits)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
-        held = None if fit else self._programs.find(key, hp)
+        held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live
@@ -342,7 +343,7 @@ class KerasTrainable(Joining, Author):
                 self._set_attributes({**(self._bare or {}), **structure.attributes})
                 return held
             self._programs.remove(program)
-        record, used = Record(seed), room.used(placement)
+        record, used = origins.Record(seed), room.used(placement)
         self._set_attributes(self._bare or {})
         self.live = Live(hp)
         self._example_read = False
@@ -375,7 +376,7 @@ class KerasTrainable(Joining, Author):
         """
         if program.parts.record.seed == seed or structure.drew:
             return program.parts.record.seed == seed
-        record = Record(seed)
+        record = origins.Record(seed)
         self._set_attributes(self._bare or {})
         with origins.recording(record):
             return program.begin_as(building.make(self, hp, seed, record).parts)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from sweep.contract import Devices
 
 STOP_FILE = ".stop-"
 
@@ -20,6 +22,7 @@ class Job:
     objective: str
     maximize: bool
     workers: int = 1  # processes of each trial
+    servers: int = 0  # more of them, that keep the weights; then yet another one coordinates
     session: str = ""  # tells the driver's own stop file from any other
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
@@ -28,6 +31,18 @@ class Job:
     target: float | None = None  # objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
+
+    @property
+    def aside(self) -> int:
+        """Processes of each trial that do not train."""
+        return self.servers + bool(self.servers)
+
+    def shares(self, devices: Devices) -> tuple[Devices, ...]:
+        """What each process of a trial is given, rank 0 first: with servers it trains nothing, as they do not."""
+        if not self.servers:
+            return (devices,) * self.workers
+        without = replace(devices, gpus=0.0, simulated=False)
+        return (without, *(devices,) * self.workers, *(without,) * self.servers)
 
     @property
     def shared_folder(self) -> Path | None:

@@ -25,6 +25,7 @@ _FACTS = (
     "strategy",
     "precision",
     "num_replicas",
+    "reproducible",
     "accumulate",
     "data",
     "checkpoint",

@@ -37,6 +37,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "epochs": _epochs(plan),
         "rungs": _rungs(plan),
         "resources": f"{_workers(spec, each)} a trial" + (" (simulated)" if share.simulated else ""),
+        "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
         f"at once {'there' if plan.on_cluster else 'here'}": _at_once(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
@@ -71,6 +72,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
             "cpus": plan.devices.cpus,
             "gpus": plan.devices.gpus,
             "workers": plan.spec.resources.workers,
+            "servers": plan.spec.resources.servers,
             "simulated": plan.devices.simulated,
         },
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
@@ -97,7 +99,11 @@ def _at_once(plan: Plan) -> str:
 
 
 def _workers(spec: Spec, each: str) -> str:
-    workers = spec.resources.workers
+    workers, servers = spec.resources.workers, spec.resources.servers
+    if servers:
+        cpus = f"{spec.resources.cpus:g} CPU"
+        named = f"{workers} worker{'s' * (workers > 1)} of {each}, {servers} server{'s' * (servers > 1)}"
+        return f"{named} and a coordinator of {cpus}"
     return each if workers == 1 else f"{workers} workers of {each}"
 
 

@@ -46,8 +46,8 @@ def backend(
     with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
         from sweep.backends.ray_tune import backend as ray_tune
 
-        room = found.room(devices, most, job.workers)
-        if job.workers > 1:
+        room = found.room(devices, most, job.workers, job.aside)
+        if job.workers + job.aside > 1:
             view.say(ray_tune.OPEN_PORT)
         given = ray_tune.hand_over(job)
         with found.shared(folder.path, devices):

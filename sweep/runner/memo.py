@@ -114,6 +114,10 @@ class Memo:
                     text = f"nothing tells on what data they were trained; {says}"
                     self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
                     continue
+                if not end.facts.reproducible:
+                    text = "its workers do not train the same twice"
+                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} answer none: {text}")
+                    continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)
@@ -251,8 +255,10 @@ def _of_spec(info: Mapping[str, object], name: str) -> object:
 
 
 def _doubt(info: Mapping[str, object]) -> str | None:
-    """Why a sweep's code is not known, though all is the same that is."""
+    """Why a sweep's numbers are not those of its parameters and seeds, though all is the same that is known."""
     match info:
+        case {"spec": {"training": {"strategy": "parameter_server"}}}:
+            return "a parameter server's workers train asynchronously, and no two trials are alike"
         case {"source": {"changed": True}}:
             return "it went on with other code than it began with"
         case {"source": {"unknown": [str(reason), *_]}}:

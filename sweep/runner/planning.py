@@ -101,7 +101,12 @@ def check_reads(spec: Spec, where: str, source: Source) -> None:
 
 def check_inline(spec: Spec, where: str) -> None:
     """Raise InputError for what a single process cannot do; ``where`` names how it was asked for."""
-    workers = spec.resources.workers
+    workers, servers = spec.resources.workers, spec.resources.servers
+    if servers:
+        what = (
+            f"trains in this process alone, and a trial has {servers} servers and {workers} workers (resources.servers)"
+        )
+        raise InputError.one(where, what, "leave it out, or the servers and strategy: parameter_server")
     if workers > 1:
         what = f"trains in this process alone, and a trial has {workers} workers (resources.workers)"
         raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
@@ -137,8 +142,9 @@ def plan(
     """
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
-    rooms = [(os.cpu_count() or 1) / share.cpus] + ([gpus / share.gpus] if share.gpus else [])
-    concurrent = int(min(rooms) + 1e-9) // spec.resources.workers if room is None else room
+    rooms = [(os.cpu_count() or 1) / share.cpus / spec.resources.processes]
+    rooms += [gpus / share.gpus / spec.resources.workers] if share.gpus else []
+    concurrent = int(min(rooms) + 1e-9) if room is None else room
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()

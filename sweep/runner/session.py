@@ -137,6 +137,7 @@ def _drive(
         objective=objective.name,
         maximize=objective.goal == "maximize",
         workers=spec.resources.workers,
+        servers=spec.resources.servers,
         session=uuid.uuid4().hex[:12],
         checkpoint_every_s=spec.checkpoint.every_s,
         checkpoint_keep=spec.checkpoint.keep,

@@ -76,7 +76,7 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
-LATER = ("all_data", "deterministic", "co2_g_per_kwh")
+LATER = ("all_data", "deterministic", "servers", "co2_g_per_kwh")
 
 
 class Training(Block):
@@ -85,8 +85,10 @@ class Training(Block):
     precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = Field(
         "auto", description="Keras' dtype policy; auto: the best that the device computes fast."
     )
-    strategy: Literal["auto", "none", "one_device", "mirrored", "tpu"] = Field(
-        "auto", description="The tf.distribute strategy; auto: by the number of GPUs of a trial."
+    strategy: Literal["auto", "none", "one_device", "mirrored", "tpu", "parameter_server"] = Field(
+        "auto",
+        description="The tf.distribute strategy; auto: by the number of GPUs of a trial. parameter_server: weights lie "
+        "on resources.servers, and workers train them asynchronously.",
     )
     cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
         "auto", description="How replicas add up their gradients."
@@ -117,6 +119,11 @@ class Resources(Block):
     workers: Count = Field(
         1, description="Processes that train a trial together, each with these cpus and gpus, on one node or several."
     )
+    servers: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Processes that keep a trial's weights for its workers, with these cpus and no GPUs, for "
+        "training.strategy parameter_server; one more coordinates.",
+    )
     max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
     trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")
     epoch_minutes: Amount | None = Field(
@@ -132,6 +139,11 @@ class Resources(Block):
     def described(self) -> dict[str, Value]:
         """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
         return later_left_out(self.model_dump(mode="json"))
+
+    @property
+    def processes(self) -> int:
+        """Of a trial: its workers, and with servers these and a coordinator."""
+        return self.workers + self.servers + bool(self.servers)
 
     @property
     def trial_gpus(self) -> float:

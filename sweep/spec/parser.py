@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import baseline, constraints, overrides, parameters, python_values, starting_points, stopping
+from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, show
 from sweep.spec.models import Spec
@@ -94,6 +94,7 @@ class _Resolution:
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
+        served.check(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
         expressions = constraints.read(texts, names, ("constraints",), document)
@@ -196,7 +197,7 @@ class _Resolution:
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
-        if resources.workers == 1:
+        if resources.workers == 1 or training.strategy == "parameter_server":
             return
         several = f"and a trial has {resources.workers} workers"
         if training.loop == "fit":

@@ -18,6 +18,7 @@ TRIAL_TEXTS = (
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
 TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
+TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"  # a measure that is added up
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
@@ -43,6 +44,7 @@ class TrialRows:
         self.row: dict[int, int] = {}
         self.texts: dict[str, Objects[str]] = {name: Objects() for name in TRIAL_TEXTS}
         self.integers = {name: Numbers("q") for name in TRIAL_INTEGERS}
+        self.flags = {name: Numbers("q") for name in TRIAL_FLAGS}
         self.floats = {name: Numbers("d") for name in TRIAL_FLOATS}
         self.params: dict[str, Objects[Value]] = {}
         self.last: dict[str, Numbers] = {}
@@ -121,6 +123,8 @@ class TrialRows:
         for name, number in (("num_replicas", facts.num_replicas), ("accumulate", facts.accumulate)):
             if number is not None:
                 self.integers[name].set(row, number)
+        if facts.strategy is not None:  # else nobody knows how it was trained
+            self.flags["reproducible"].set(row, facts.reproducible)
         for part, seconds in facts.overhead_s.items():
             _add(self.overhead.setdefault(part.removesuffix("_s"), Numbers("d")), row, seconds)
         for name, text in facts.numerics.items():

@@ -149,6 +149,7 @@ class TableBuilder:
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
+        flags = {name: _numbers(column, count).cast(pa.bool_()) for name, column in rows.flags.items()}
         floats = {name: _numbers(column, count) for name, column in rows.floats.items()}
         params = {f"param.{name}": _params(column.filled(count)) for name, column in rows.params.items()}
         last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
@@ -188,6 +189,7 @@ class TableBuilder:
             "devices": texts["devices"],
             "strategy": texts["strategy"],
             "num_replicas": whole["num_replicas"],
+            "reproducible": flags["reproducible"],
             "precision": texts["precision"],
             "accumulate": whole["accumulate"],
             "data": texts["data"],

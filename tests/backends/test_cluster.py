@@ -61,6 +61,17 @@ def test_workers_of_a_trial_may_be_on_several_nodes(
     assert there(*nodes).fits(devices, workers) == fits
 
 
+def test_servers_and_a_coordinator_take_room_without_gpus() -> None:
+    cluster = Cluster(there=lambda: (Node(4, 2), Node(2, 0)), promised=lambda: ())
+    assert cluster.fits(Devices(1, 1), workers=1, aside=2) == 2
+    assert cluster.fits(Devices(1, 0), workers=1, aside=2) == 2
+    assert cluster.fits(Devices(1, 0), workers=2, aside=3) == 1
+    cluster.require(Devices(1, 1), workers=2, aside=4)
+    told = r"resources\.servers: a trial takes 2 workers, 4 servers and a coordinator of 1 CPU each, .* room for 6 such"
+    with pytest.raises(InputError, match=told):
+        cluster.require(Devices(1, 1), workers=2, aside=5)
+
+
 def test_more_workers_than_there_is_room_for_are_refused() -> None:
     with pytest.raises(
         InputError,

@@ -275,6 +275,21 @@ def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_
     ]
 
 
+def test_what_does_not_train_the_same_twice_answers_nothing_and_is_marked(project: Path) -> None:
+    (project / "restless.py").write_text(
+        TRAINABLE.replace(', data="none"', ', data="none", strategy="some", reproducible=False')
+    )
+    text = FILE.replace("curve:Curve", "restless:Curve")
+    outcome = run(project, text)
+    assert sweep.load(outcome.folder.path).trials["reproducible"].tolist() == [False] * 3
+    watcher = Watcher()
+    run(project, text.replace("curves", "second"), watcher, memo=True)
+    assert set(answered(watcher).values()) == {None}
+    assert watcher.said == ["trials of curves answer none: its workers do not train the same twice"]
+    served = {"spec": {"training": {"strategy": "parameter_server"}}}
+    assert "no two trials are alike" in (memo._doubt(served) or "")
+
+
 def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(project: Path) -> None:
     line = 'import importlib\nimportlib.import_module("js" + "on")\n'
     (project / "obscure.py").write_text(line + TRAINABLE)

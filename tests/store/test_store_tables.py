@@ -53,6 +53,7 @@ node: string
 devices: string
 strategy: string
 num_replicas: int64
+reproducible: bool
 precision: string
 accumulate: int64
 data: string
@@ -117,7 +118,7 @@ def test_a_row_tells_what_became_of_a_trial():
         **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
         **{"numerics.tf32": "off", "energy_j": 7200.0, "co2_g": 0.8},
-        **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1},
+        **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1, "reproducible": True},
         **{"precision": "float32", "accumulate": 2, "data": "f00d", "examples_per_s": 200.0},
         **{"checkpoint": "checkpoints/t0/2", "memo": None, "memo_epochs": None, "error": None},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
         return _host_tensor(leaf, given_away=given_away)
 
     on_host = tf.nest.map_structure(host_tensor, arrays)
-    devices = strategy.extended.worker_devices
+    devices = _devices(strategy)
     if strategy.num_replicas_in_sync == 1:
         with strategy.scope(), tf.device(devices[0]):
             return tf.nest.map_structure(_identity, on_host)
@@ -46,13 +47,13 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
 
 def gathers_like_gpus(strategy: tf.distribute.Strategy) -> bool:
     """Whether rows are gathered on GPUs, or on the logical CPU devices that stand in for several."""
-    devices = strategy.extended.worker_devices
+    devices = _devices(strategy)
     return len(devices) > 1 or on_gpu(strategy)
 
 
 def on_gpu(strategy: tf.distribute.Strategy) -> bool:
     """Whether it computes on GPUs."""
-    return "GPU" in strategy.extended.worker_devices[0].upper()
+    return "GPU" in _devices(strategy)[0].upper()
 
 
 def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
@@ -63,10 +64,17 @@ def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: in
     """
     copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
     aliased = sum(map(nbytes, leaves)) - copied
-    if "CPU" not in strategy.extended.worker_devices[0].upper():
+    if "CPU" not in _devices(strategy)[0].upper():
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
     return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _devices(strategy: tf.distribute.Strategy) -> Sequence[str]:
+    """Those of this process; with a parameter server others compute, and are sent each batch."""
+    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
+        return ("/cpu:0",)
+    return tuple(strategy.extended.worker_devices)
 
 
 def aliasable(leaf: Any) -> bool:

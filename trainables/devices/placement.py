@@ -15,9 +15,10 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from sweep.contract import Devices, Ranks, Value
-from trainables.devices import ranks, tpu
+from trainables.devices import parameter_server, ranks, tpu
+from trainables.devices.parameter_server import PARAMETER_SERVER
 
-STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu")
+STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
 
 
@@ -34,13 +35,28 @@ class Placement:
     """A strategy and the names of the devices under it."""
 
     strategy: tf.distribute.Strategy
-    name: str  # one_device, mirrored, multi_worker or tpu
+    name: str  # one_device, mirrored, multi_worker, tpu or parameter_server
     devices: tuple[str, ...]  # "cpu:0", "gpu:1"
 
     @property
     def on_gpu(self) -> bool:
         """Whether the trial computes on a GPU."""
         return self.devices[0].startswith("gpu")
+
+    @property
+    def num_replicas(self) -> int:
+        """Copies of the model that train at once."""
+        if self.name == PARAMETER_SERVER:
+            return parameter_server.count_workers()
+        return int(self.strategy.num_replicas_in_sync)
+
+    @property
+    def described(self) -> str:
+        """The devices, those of several workers apart."""
+        if self.name != PARAMETER_SERVER:
+            return ",".join(self.devices)
+        (device,) = self.strategy.extended.worker_devices
+        return ";".join([device.rpartition("device:")[2].lower()] * self.num_replicas)
 
 
 _lock = threading.Lock()
@@ -53,7 +69,10 @@ class Joining:
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
         """Meet the other ranks; returns when all have come."""
-        placed(devices, training)
+        if devices.ranks is not None and devices.ranks.servers and devices.ranks.rank:
+            parameter_server.serve(devices.ranks, cpus=devices.cpus, gpus=0 if devices.simulated else int(devices.gpus))
+        else:
+            placed(devices, training)
 
     def leave(self, reason: str) -> None:
         """Let go of what ranks wait for from one another, and tell the others why; from any thread."""
@@ -75,12 +94,17 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
         if strategy == "tpu":
             return _tpu(devices)
         names = _bind(devices)
-        chosen = _choose(strategy, names) if devices.ranks is None else "multi_worker"
+        chosen = _choose(strategy, names) if devices.ranks is None else _choose_ranked(devices.ranks)
         key = (names, chosen, cross_device, devices.ranks)
         if key not in _placements and devices.ranks is not None:
             if _placements:
                 raise NewProcessNeeded("a process meets other ranks before it trains anything, and but once")
-            _placements[key] = Placement(ranks.joined(devices.ranks, names, cross_device), chosen, names)
+            met = (
+                parameter_server.coordinated(devices.ranks)
+                if devices.ranks.servers
+                else ranks.joined(devices.ranks, names, cross_device)
+            )
+            _placements[key] = Placement(met, chosen, names)
         if key not in _placements:
             if _collective(key) and any(map(_collective, _placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
@@ -165,10 +189,14 @@ def _limit_threads(cpus: float) -> None:
         return
 
 
+def _choose_ranked(met: Ranks) -> str:
+    return PARAMETER_SERVER if met.servers else "multi_worker"
+
+
 def _choose(strategy: str, names: tuple[str, ...]) -> str:
     if strategy == "auto":
         return "mirrored" if len(names) > 1 else "one_device"
-    if strategy in ("none", "one_device"):
+    if strategy in ("none", "one_device", PARAMETER_SERVER):  # the last without servers: a checkpoint is looked at
         if len(names) > 1:
             raise DeviceError(f"strategy {strategy} uses one device, the trial was given {', '.join(names)}")
         return "one_device"

@@ -14,6 +14,7 @@ import numpy as np
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
 from trainables.devices.ranks import spans_processes
 from trainables.loop import stepping
@@ -21,6 +22,7 @@ from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.intake import Intake
 from trainables.loop.program import Program
+from trainables.loop.served_program import ServedProgram
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
@@ -143,7 +145,7 @@ def build(
     kept: Mapping[str, object],
     *,
     fit: bool,
-) -> Program | FitProgram:
+) -> Program | FitProgram | ServedProgram:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
     ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
@@ -156,6 +158,8 @@ def build(
     callbacks = list(author.callbacks(hp))
     own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
     refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit)
+    if placement.name == PARAMETER_SERVER:
+        return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit)
     if made.turns and not fit:
         graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)
     else:
@@ -198,6 +202,27 @@ def _correct(
     if recompute:
         recomputation.finish_before_updates(optimizer)
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
+
+
+def _served(
+    author: Author,
+    parts: Parts,
+    made: Made,
+    hp: Hyperparameters,
+    placement: Placement,
+    recipe: Recipe,
+    intake: Intake,
+    seen: Any,
+    *,
+    fit: bool,
+) -> ServedProgram:
+    own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
+    if fit or own:
+        what = "loop: fit" if fit else f"{' and '.join(own)}() of the trainable"
+        raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
+    _correct(author, parts, hp, placement, recipe, fit=False)
+    example, decays_all = author.first_example, made.keeps_rate or type(author).optimizer is not Author.optimizer
+    return ServedProgram(parts, placement.strategy, hp, recipe, intake, example, seen, decays_all=decays_all)
 
 
 def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, intake: Intake, seen: Any) -> Graph:

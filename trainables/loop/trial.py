@@ -20,6 +20,7 @@ from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
+from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
 from trainables.recipe.phases import Span
@@ -50,7 +51,7 @@ class Trial:
     placement: Placement
     dtype: str
     structure: Structure
-    program: Program | FitProgram
+    program: Program | FitProgram | ServedProgram
     walk: Walk
     held_out: HeldOut | None
     reads: tuple[Reads, ...]  # all that was read of `hp` in making it
@@ -80,6 +81,13 @@ class Trial:
         patience = self.assignment.training.get("patience")
         in_vain = isinstance(patience, int) and self.waited.waited >= patience
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
+
+    @property
+    def phased(self) -> Program | FitProgram:
+        """The program, of which another phase takes over the weights; raises Refused where that cannot be."""
+        if isinstance(self.program, ServedProgram):
+            self.program.check_phases()
+        return self.program
 
     @property
     def phase_is_over(self) -> bool:
@@ -206,7 +214,7 @@ class Trial:
 
 
 def highest_rate(
-    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram
+    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram | ServedProgram
 ) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = optimizers.own_rate(program.parts.optimizer)
@@ -216,9 +224,9 @@ def highest_rate(
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
-def shares(program: Program | FitProgram, ranks: Ranks | None) -> tuple[Share | None, Share | None]:
+def shares(program: Program | FitProgram | ServedProgram, ranks: Ranks | None) -> tuple[Share | None, Share | None]:
     """What this process needs of each batch, in training and in validation; None: all of it."""
-    return (None, None) if ranks is None or isinstance(program, FitProgram) else program.shares(ranks.rank)
+    return (None, None) if ranks is None or not isinstance(program, Program) else program.shares(ranks.rank)
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:

@@ -20,6 +20,8 @@ from trainables.state.owned import State
 
 About: TypeAlias = "dict[str, Any]"
 """What a checkpoint says beside its variables, as JSON."""
+Values: TypeAlias = "dict[str, list[np.ndarray[Any, Any]]]"
+"""Variables by path, one for each replica."""
 
 _ARRAYS, _ABOUT = "state.npz", "state.json"
 
@@ -55,9 +57,15 @@ def phase(folder: Path) -> int:
 def restore(folder: Path, state: State) -> About:
     """Assign what `save` wrote, by path, and return its JSON.
 
-    With another number of replicas all take the first one's values, which is exact only within rounding.
     Raises CheckpointError for a damaged file or another model's.
     """
+    about, values = read(folder)
+    assign(folder, state, values)
+    return about
+
+
+def read(folder: Path) -> tuple[About, Values]:
+    """What `save` wrote; raises CheckpointError for a damaged file."""
     try:
         about: About = json.loads((folder / _ABOUT).read_text())
         with np.load(folder / _ARRAYS, allow_pickle=False) as file:
@@ -67,8 +75,15 @@ def restore(folder: Path, state: State) -> About:
             }
     except (OSError, ValueError, KeyError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise CheckpointError(f"{folder}: unreadable ({error})") from error
+    return about, values
+
+
+def assign(folder: Path, state: State, values: Values) -> None:
+    """Assign what `read` gave; raises CheckpointError for another model's.
+
+    With another number of replicas all take the first one's values, which is exact only within rounding.
+    """
     try:
         state.assign(values)
     except ValueError as error:
         raise CheckpointError(f"{folder}: {error}") from error
-    return about

@@ -84,7 +84,7 @@ def run(
     name_workers(job, notice)
     published = [Publisher(driver, job, vitals, room, page)] if vitals else []
     free: list[str] = []
-    bundle = {"CPU": devices.cpus} | ({"GPU": devices.gpus} if devices.gpus else {})
+    bundles = [{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in job.shares(devices)]
     with last_words.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
@@ -94,7 +94,7 @@ def run(
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice), *published],
-            resources_per_trial=tune.PlacementGroupFactory([bundle] * job.workers),
+            resources_per_trial=tune.PlacementGroupFactory(bundles),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

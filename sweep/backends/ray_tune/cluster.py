@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +61,15 @@ class Cluster:
     promised: Callable[[], Sequence[tuple[Node, int]]] = nodes.promised
     page: JobPage | None = None  # of this driver's job in the dashboard
 
-    def fits(self, devices: Devices, workers: int = 1) -> int:
+    def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
         """How many trials run at once on the machines that are there, or that an autoscaler brings for those that wait.
 
         As many wait as run, or as fit on one machine to come: each wait makes the cluster grow, and is begun blindly.
-        A trial's ``workers`` may be on several machines, each with these devices.
+        A trial's ``workers`` may be on several machines, each with these devices, and so may as many processes
+        ``aside`` of them, without GPUs.
         """
-        return self._processes(devices) // workers
+        found = self._processes(devices) // workers
+        return min(found, self._processes(replace(devices, gpus=0)) // (workers + aside)) if aside else found
 
     def _processes(self, devices: Devices) -> int:
         there = sum(node.fits(devices) for node in self.there())
@@ -75,14 +77,20 @@ class Cluster:
         more = max(sum(fits * count for fits, count in kinds) - there, 0)
         return there + min(more, max([there, *(fits for fits, _ in kinds)]))
 
-    def require(self, devices: Devices, workers: int = 1) -> None:
+    def require(self, devices: Devices, workers: int = 1, aside: int = 0) -> None:
         """Raise InputError if there is no machine on which a trial fits, nor will be, or too few for its workers."""
-        found = self._processes(devices)
+        found, where = self._processes(devices), "this machine" if self.local else "the cluster"
         if found >= workers:
+            room = self._processes(replace(devices, gpus=0))
+            if aside and room < workers + aside:
+                what = (
+                    f"a trial takes {workers} workers, {aside - 1} servers and a coordinator of {devices.cpus:g} CPU "
+                )
+                what += f"each, {where} has room for {room} such processes"
+                raise InputError.one("resources.servers", what, "lower it or cpus, or join a larger cluster")
             return
         if found:
             each = f"{devices.cpus:g} CPU" + (f" and {devices.gpus:g} GPU" if devices.gpus else "") + " each"
-            where = "this machine" if self.local else "the cluster"
             what = f"a trial takes {workers} workers of {each}, {where} has room for {found}"
             raise InputError.one("resources.workers", what, "lower it, or join a larger cluster with --address")
         largest = [*self.there(), *(kind for kind, count in self.promised() if count)] or [Node(0, 0)]
@@ -99,18 +107,18 @@ class Cluster:
                 )
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
-    def room(self, devices: Devices, most: int | None, workers: int = 1) -> Callable[[], int]:
+    def room(self, devices: Devices, most: int | None, workers: int = 1, aside: int = 0) -> Callable[[], int]:
         """How many trials are to run at once, now: as machines come and go, at most ``most``, never none.
 
         Raises InputError as `require`. A local Ray is this machine and stays as it is.
         """
-        self.require(devices, workers)
+        self.require(devices, workers, aside)
         looked, fits = -math.inf, 0
 
         def now() -> int:
             nonlocal looked, fits
             if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
-                looked, fits = time.monotonic(), self.fits(devices, workers)
+                looked, fits = time.monotonic(), self.fits(devices, workers, aside)
             return max(min(fits, most or fits), 1)
 
         return now

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from sweep.backends.ray_tune import last_words
+from sweep.backends.ray_tune.attending import STUCK, STUCK_S, Attendance
 from sweep.backends.ray_tune.rank import Told, TrialRank, of_epoch, ready, told
 from sweep.backends.worker import Job
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable
@@ -30,9 +31,7 @@ START_S = 180.0  # between the starts of two processes, which import much
 SKEW_S = 30.0  # between the ends of an epoch on two ranks: each ends with a sum over all of them
 AFTER_S = 5.0  # for the others to say what has failed, once it has failed here
 LEAVING_S = 1.0  # in which it is done where it can be
-STUCK_S = 15.0  # for a call to end once a rank is gone
 LOOK_S = 0.2  # between looks at whether all are there
-STUCK = 75  # exit code
 
 
 class Gang:
@@ -44,7 +43,13 @@ class Gang:
         self._local: Trainable | None = None
         self._ranks: Ranks | None = None
         self._theirs: list[Facts] = []
+        self._attendance: Attendance | None = None  # of peers that serve this rank, and get no calls
         self._trial = 0
+
+    def told(self) -> tuple[str, ...]:
+        """What has happened to peers since the last call, in lines."""
+        told = () if self._attendance is None else self._attendance.told()
+        return tuple(f"trial {self._trial}: {line}" for line in told)
 
     # ---- as a trainable
 
@@ -53,10 +58,13 @@ class Gang:
         self._trial = assignment.trial
         if self._ranks is None:
             self._ranks = self._gather(assignment)
-        devices = dataclasses.replace(assignment.devices, ranks=self._ranks)
+        devices = dataclasses.replace(self._job.shares(assignment.devices)[0], ranks=self._ranks)
         theirs = dataclasses.replace(assignment, params=dict(assignment.params.items()))
         mine = dataclasses.replace(assignment, devices=devices)
-        _, *self._theirs = self._together("begin", (theirs,), lambda: self._here.begin(mine), BEGIN_S)
+        _, *theirs_facts = self._together("begin", (theirs,), lambda: self._here.begin(mine), BEGIN_S)
+        if self._attendance is not None:
+            return
+        self._theirs = theirs_facts
         data = self._here.facts().data
         for rank, other in enumerate(self._theirs, 1):
             if other.data != data:
@@ -106,6 +114,8 @@ class Gang:
             with suppress(Exception):  # it is gone already
                 ray.kill(peer)
         self._peers = []
+        if self._attendance is not None:
+            self._attendance.close()
 
     # ---- how it is done
 
@@ -125,25 +135,26 @@ class Gang:
     def _gather(self, assignment: Assignment) -> Ranks:
         """Start the peers, and meet them."""
         group, first = ray.util.get_current_placement_group(), ray.get_runtime_context().current_actor
-        self._peers = [
-            ray.remote(TrialRank)
-            .options(
-                num_cpus=bundle.get("CPU", 0),
-                num_gpus=bundle.get("GPU", 0),
-                scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank),
+        shares = self._job.shares(assignment.devices)
+
+        def make(rank: int) -> Any:
+            bundle = group.bundle_specs[rank]
+            where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=rank)
+            kind = ray.remote(TrialRank).options(
+                num_cpus=bundle.get("CPU", 0), num_gpus=bundle.get("GPU", 0), scheduling_strategy=where
             )
-            .remote(self._job, rank, assignment.devices, first)
-            for rank, bundle in enumerate(group.bundle_specs)
-            if rank
-        ]
+            return kind.remote(self._job, rank, shares[rank], first)
+
+        self._peers = [make(rank) for rank in range(1, len(shares))]
 
         def get_ready() -> str:
             self._local, self._held, address = ready(self._job)
             return address
 
         addresses = tuple(self._together("ready", (), get_ready, START_S))
-        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S) for rank in range(len(addresses))]
-        devices = [dataclasses.replace(assignment.devices, ranks=ranks) for ranks in met]
+        servers = self._job.servers
+        met = [Ranks(addresses, rank, HEARTBEAT_S, REGISTER_S, servers) for rank in range(len(addresses))]
+        devices = [dataclasses.replace(share, ranks=ranks) for share, ranks in zip(shares, met, strict=True)]
         training = dict(assignment.training)
         ranked: Ranked = self._here  # type: ignore[assignment]  # as above
         given = [(theirs, training) for theirs in devices[1:]]
@@ -152,7 +163,16 @@ class Gang:
             with last_words.no_longer_than(REGISTER_S + AFTER_S):
                 ranked.join(devices[0], training)
 
-        self._together("join", given, join, SKEW_S)
+        _, *nodes = self._together("join", given, join, SKEW_S)
+        if servers:
+
+            def start(rank: int) -> tuple[Any, Any]:
+                actor = make(rank)
+                return actor, actor.come_back.remote(addresses[rank], *given[rank - 1])
+
+            peers, self._peers = dict(enumerate(self._peers, 1)), []
+            self._theirs = [Facts(node=node) for node in nodes]
+            self._attendance = Attendance(peers, met[0].workers, start, START_S, self._cause)
         return met[0]
 
     def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
@@ -163,12 +183,16 @@ class Gang:
         """
         each = given if isinstance(given, list) else [given] * len(self._peers)
         calls = [getattr(peer, method).remote(*values) for peer, values in zip(self._peers, each, strict=True)]
-        with self._watched(calls):
+        with self._watched(calls), self._attendance.busy() if self._attendance else nullcontext():
             here, error = told(mine)
             fails = error is not None and not here.is_end
             if fails and self._local is not None and method != "restore":
                 self._leave(f"rank 0: {here.error}: {here.text}")
         answers, lost = self._answers(calls, AFTER_S if fails else patience_s)
+        if self._attendance is not None:
+            if here.is_consequence:
+                self._attendance.found.wait(AFTER_S)
+            lost |= self._attendance.lost
         try:
             self._judge(here, error, answers, lost)
         except BaseException as failure:
@@ -213,8 +237,11 @@ class Gang:
             except GetTimeoutError:
                 lost[rank] = f"no answer within {patience_s:g} s"
             except RayError as error:
-                lost[rank] = last_words.cause(self._job, self._trial, str(error))
+                lost[rank] = self._cause(str(error))
         return answers, lost
+
+    def _cause(self, error: str) -> str:
+        return last_words.cause(self._job, self._trial, error)
 
     @contextmanager
     def _watched(self, calls: Sequence[Any]) -> Iterator[None]:

@@ -28,7 +28,10 @@ FROZEN_S = 20.0
 """A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
 
 _CONSEQUENCES = frozenset(
-    {"UnavailableError", "AbortedError", "CancelledError", "UnknownError", "DeadlineExceededError"}
+    {
+        *("UnavailableError", "AbortedError", "CancelledError", "UnknownError", "DeadlineExceededError"),
+        "PSUnavailableError",
+    }
 )
 """TensorFlow's errors of those whose sums another rank did not join: named, not imported, and no cause."""
 
@@ -62,24 +65,28 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
         ), error
 
 
-def ready(job: Job) -> tuple[Trainable, socket.socket, str]:
+def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     """The trainable of this process, a port of its own, which is held with the socket, and the address of that.
 
-    Raises TypeError for a trainable that trains in one process alone.
+    ``before``: the address of the process that this one replaces. Raises TypeError for a trainable that trains in one
+    process alone, OSError where the address cannot be had.
     """
     make_importable(job.import_folders)
     trainable: Trainable = load(job.trainable, job.import_folders, job.given)()
     missing = [name for name in ("join", "leave") if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(
-            f"resources.workers is {job.workers}, and {job.trainable} trains in one process: it has no "
+            f"a trial has {job.workers + job.aside} processes, and {job.trainable} trains in one process: it has no "
             f"{' and no '.join(f'{name}()' for name in missing)}, see sweep.contract.Ranked"
         )
     host = ray.util.get_node_ip_address()
+    old_host, _, old_port = before.rpartition(":")
+    if before and old_host.strip("[]") != host:
+        raise OSError(f"its bundle has moved from {old_host} to {host}")
     is_v6 = ":" in host
     held = socket.socket(socket.AF_INET6 if is_v6 else socket.AF_INET)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the trainable's server takes it as well
-    held.bind((host, 0))
+    held.bind((host, int(old_port or 0)))
     return trainable, held, f"{f'[{host}]' if is_v6 else host}:{held.getsockname()[1]}"
 
 
@@ -106,9 +113,27 @@ class TrialRank:
         return told(get_ready)[0]
 
     def join(self, devices: Devices, training: Mapping[str, Value]) -> Told:
-        """Meet the others."""
+        """Meet the others; the name of this node."""
         self._devices = devices
-        return self._together(lambda: self._ranked.join(devices, training))
+
+        def join() -> str:
+            self._ranked.join(devices, training)
+            return socket.gethostname()
+
+        return self._together(join)
+
+    def come_back(self, before: str, devices: Devices, training: Mapping[str, Value]) -> Told:
+        """Take the place of a rank that was lost, at its address."""
+
+        def come() -> None:
+            self._trainable, self._held, _ = ready(self._job, before)
+            self._ranked.join(devices, training)
+
+        return told(come)[0]
+
+    def pulse(self) -> Told:
+        """A sign of life."""
+        return Told()
 
     def begin(self, assignment: Assignment) -> Told:
         """Prepare a trial; where and on what it runs here."""

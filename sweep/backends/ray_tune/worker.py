@@ -44,9 +44,9 @@ class TrialWorker(tune.Trainable):
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
         self._began = last_words.record(job)
-        neighbours = at_once(order.assignment.devices, config["room"] * job.workers, _resources_here())
+        neighbours = at_once(order.assignment.devices, config["room"] * (job.workers + job.aside), _resources_here())
         whole = _whole(job, config)
-        self._gang = gang = Gang(whole) if job.workers > 1 else None
+        self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         self._worker = Worker(
             whole,
             reuse=config["reuse"],
@@ -93,7 +93,8 @@ class TrialWorker(tune.Trainable):
             return {"progress": self._without_results()}
         progress = self._worker.step()
         self._spoilt = progress.spoilt is not None
-        return {"progress": dataclasses.replace(progress, worker=self._id)}
+        notices = progress.notices + (self._gang.told() if self._gang is not None else ())
+        return {"progress": dataclasses.replace(progress, worker=self._id, notices=notices)}
 
     def __repr__(self) -> str:
         """The name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""

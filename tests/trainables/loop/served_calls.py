@@ -1,0 +1,70 @@
+"""What the processes of a parameter server are told by tests."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rank_processes import Here
+
+from sweep.contract import Assignment, EpochReported, Facts
+from trainables.click_through import ClickThrough
+from trainables.loop.served_program import ServedProgram
+from trainables.replicas import sharded_embedding
+
+TRAINING = {"strategy": "parameter_server"}
+TABLE = "sharded_embedding/embeddings"
+
+
+@dataclass
+class Found:
+    """What came of a trial."""
+
+    metrics: list[Mapping[str, float]]
+    table: np.ndarray[Any, Any]
+    weights: dict[str, np.ndarray[Any, Any]]
+    facts: Facts
+    shards: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
+
+
+def join(here: Here) -> bool:
+    """Meet the others; whether this process coordinates."""
+    here.kept["it"] = it = ClickThrough()
+    it.join(here.devices, TRAINING)
+    return here.devices.ranks is not None and not here.devices.ranks.rank
+
+
+def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, restore: Path | None) -> Found | None:
+    """A trial, from a checkpoint and into one, on the coordinator."""
+    if here.devices.ranks is None or here.devices.ranks.rank:
+        return None
+    it: ClickThrough = here.kept["it"]
+    it.begin(here.of(Assignment(trial=0, params=params, seed=3, epochs=epochs, training=TRAINING)))
+    last = here.kept.get("shard")
+    if last is not None and last() is not None:
+        raise RuntimeError("servers still have the weights of the last trial")
+    (layer,) = sharded_embedding.layers_of(it._begun().program.model)
+    here.kept["shard"] = weakref.ref(layer.shards[0].variable)
+    del layer
+    found = trained(it, it.restore(restore) if restore else 0)
+    if save:
+        it.save(save)()
+    return found
+
+
+def trained(it: ClickThrough, done: int) -> Found:
+    """The rest of a trial that has begun, in whatever process."""
+    reports: list[EpochReported] = []
+    it.train(lambda epoch: not reports.append(epoch))  # type: ignore[func-returns-value]
+    program = it._begun().program
+    weights = {v.path: v.numpy() for v in program.model.variables}
+    shards = {}
+    if isinstance(program, ServedProgram):
+        (layer,) = sharded_embedding.layers_of(program.model)
+        weights[TABLE] = np.concatenate([shard.variable.numpy() for shard in layer.shards])
+        shards = {name: [(one.start, one.stop, one.device) for one in parts] for name, parts in program.tables.items()}
+    return Found([report.metrics for report in reports], weights.pop(TABLE), weights, it.facts(), shards)

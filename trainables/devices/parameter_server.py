@@ -1,0 +1,87 @@
+"""One trial's processes as TensorFlow's parameter servers know them: rank 0 coordinates, others train or keep weights.
+
+Workers and servers run what the coordinator sends them, and know nothing of the trial.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import ResourceVariable
+
+from sweep.contract import Ranks
+
+PARAMETER_SERVER = "parameter_server"
+_serving: list[Any] = []  # a server ends with its object
+_met: list[Ranks] = []  # those that this process coordinates: a process meets others once
+
+
+def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
+    """Connect to workers and servers, all of which must come; variables made in its scope lie on servers."""
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"  # of those that the ranks hold
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"  # wait for a process that is starting
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(_cluster(ranks), rpc_layer="grpc")
+    strategy = tf.distribute.ParameterServerStrategy(resolver)
+    _met.append(ranks)
+    return strategy
+
+
+def coordinator(strategy: tf.distribute.Strategy) -> Any:
+    """What gives out work to the workers of a strategy; there is one for each."""
+    return tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+
+def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
+    """Be the worker or the server that this rank is, as long as the process lives."""
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"
+    os.environ["GRPC_FAIL_FAST"] = "use_caller"
+    threads = max(1, int(cpus))
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=max(threads, 2)
+    )
+    config.device_count["GPU"] = gpus
+    config.gpu_options.allow_growth = True
+    trains = ranks.rank <= ranks.workers
+    job, index = ("worker", ranks.rank - 1) if trains else ("ps", ranks.rank - 1 - ranks.workers)
+    server = tf.distribute.Server(
+        _cluster(ranks), job_name=job, task_index=index, protocol="grpc", config=config, start=True
+    )
+    _serving.append(server)
+
+
+def let_go() -> None:
+    """Let servers forget the weights of the last trial before they are given others; elsewhere nothing."""
+    if _met:
+        gc.collect()  # Keras's models are circles
+
+
+def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
+    """Whether variables of a strategy lie on servers."""
+    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
+
+
+def server_devices() -> tuple[str, ...]:
+    """The device of each server that this process coordinates."""
+    return tuple(f"/job:ps/replica:0/task:{i}/device:CPU:0" for met in _met for i in range(met.servers))
+
+
+def variable_on(device: str, make: Callable[[], Any], *, trainable: bool, name: str | None = None) -> Any:
+    """A variable on this device, where its value is computed as well; a strategy would put it where it likes."""
+    with tf.device(device):
+        return ResourceVariable(make(), trainable=trainable, name=name)
+
+
+def count_workers() -> int:
+    """How many processes train for this one."""
+    return sum(met.workers for met in _met)
+
+
+def _cluster(ranks: Ranks) -> tf.train.ClusterSpec:
+    first, others = ranks.addresses[0], ranks.addresses[1:]
+    return tf.train.ClusterSpec(
+        {"chief": [first], "worker": list(others[: ranks.workers]), "ps": list(others[ranks.workers :])}
+    )

@@ -1,0 +1,304 @@
+"""A model whose weights lie on parameter servers, trained asynchronously by TensorFlow's coordinator.
+
+The same batches at the same rates as in our loop, each of them one update that some worker computes: from weights that
+other workers change meanwhile, so that no two trials are alike. Losses and metrics of a batch come back with it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sweep.contract import OutOfMemory
+from sweep.hyperparameters import Hyperparameters
+from trainables.data.chunks import Chunk, Split
+from trainables.data.walk import HeldOut, Walk
+from trainables.devices import parameter_server
+from trainables.loop import batches
+from trainables.loop.intake import Intake
+from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.update import Recipe
+from trainables.numbers.draws import EVALUATION, Draws
+from trainables.recipe import optimizers, server_updates
+from trainables.recipe.refusals import Refused
+from trainables.recipe.server_updates import Rule, Weight
+from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
+from trainables.replicas.slices import Slice
+from trainables.state import scope
+from trainables.state.initial import Parts
+from trainables.state.owned import State
+from trainables.state.shards import Part
+
+IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
+SEVERAL = 16  # examples by which metrics are tried
+
+_Specs = tuple[tf.TensorSpec, tf.TensorSpec, tf.TensorSpec]
+
+
+class ServedProgram:
+    """A model and where its weights lie; the same face as `trainables.loop.program.Program`."""
+
+    sets_no_rate = False
+    state: State  # there after `compile`: of what lies whole on one server
+
+    def __init__(
+        self,
+        parts: Parts,
+        strategy: tf.distribute.Strategy,
+        hp: Hyperparameters,
+        recipe: Recipe,
+        intake: Intake,
+        example: Any,
+        seen: Any,
+        *,
+        decays_all: bool,
+    ) -> None:
+        """``decays_all``: weight decay is for weights of one axis too, as the author's own optimizer has it."""
+        model, rule = parts.model, Rule.of(parts.optimizer)
+        _refuse(recipe, hp, parts.optimizer)
+        # Keras's optimizer would make slots that nobody uses.
+        model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
+        keras_corrections.build_symbolically(model, example)
+        self._losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
+        scope.check(model, strategy)
+        self.model, self.parts = model, parts
+        self._strategy, self._intake = strategy, intake
+        self._coordinator = parameter_server.coordinator(strategy)
+        self._clipping = next(((kind, hp.number(kind)) for kind in recipe.clipping), (None, 0.0))
+        self._whole = [
+            Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
+            for v in model.trainable_variables
+        ]
+        self._tables = {
+            layer.path: [
+                Weight(shard.variable, shard.device, rule, lazy=layer.lazy, decays=True) for shard in layer.shards
+            ]
+            for layer in sharded_embedding.layers_of(model)
+            if layer.trainable
+        }
+        self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
+        self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
+
+    def compile(
+        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
+    ) -> None:
+        """Trace both steps once; raises Refused for a metric that cannot be added up from batches."""
+        self._train_step = self._traced(self._update, train)
+        self._test_step = None if validation is None else self._traced(self._evaluate, validation)
+        slots = [slot for weight in self._whole for slot in weight.slots]
+        self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
+        self._check_metrics(validation)
+
+    def check_phases(self) -> NoReturn:
+        """Raise Refused: weights cannot be handed on from one program to another yet."""
+        raise Refused("the trial has phases, and training.strategy is parameter_server, which has no way between them")
+
+    @property
+    def tables(self) -> dict[str, list[Part]]:
+        """What lies on the servers in parts, by path: the rows of each layer, and the slots of their updates."""
+        found: dict[str, list[Part]] = {}
+        for path, shards in self._shards.items():
+            rows = shards[-1].stop
+            for i, shard in enumerate(shards):
+                held = {path: shard.variable}
+                if path in self._tables:
+                    weight = self._tables[path][i]
+                    held |= {f"{path}/{name}": slot for name, slot in zip(weight.rule.slots, weight.slots, strict=True)}
+                for name, variable in held.items():
+                    found.setdefault(name, []).append(Part(variable, shard.device, shard.start, shard.stop, rows))
+        return found
+
+    def train_epoch(
+        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+    ) -> Trained:
+        """One epoch of updates, in the order of the walk but for those that overtake one another."""
+        first = (epoch - 1) * len(rates)
+        given = ((batch, rates[i], first + i) for i, batch in enumerate(_batches(walk.epoch(epoch), walk.batch_size)))
+        sums, seen = self._sums(self._train_step, given, walk.seed)
+        finite = not sums[0] and self._weights_finite()
+        return Trained(self._found(sums, seen), finite, 0.0, seen)
+
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
+        """The loss and metrics over validation data, by all workers."""
+        first = epoch * data.split.updates(data.part_size)
+        given = ((batch, 0.0, first + i) for i, batch in enumerate(_batches(data.chunks(), data.part_size)))
+        return Evaluated(self._found(*self._sums(self._test_step, given, seed)))
+
+    # ---- on the coordinator
+
+    def _sums(self, step: Any, given: Iterator[tuple[Any, float, int]], seed: int) -> tuple[np.ndarray[Any, Any], int]:
+        """The sums of what each batch gives, and the number of examples; ends early where one is not finite."""
+        total: np.ndarray[Any, Any] = np.zeros(1)
+        waiting: deque[tuple[Any, int]] = deque()
+        most, seen = IN_FLIGHT * parameter_server.count_workers(), 0
+
+        def land() -> None:
+            nonlocal total, seen
+            value, count = waiting.popleft()
+            total = total + np.asarray(value.fetch(), np.float64)
+            seen += count
+
+        for batch, rate, number in given:
+            arguments = (tf.constant(rate, tf.float32), tf.constant(seed & 0x7FFFFFFF), tf.constant(number))
+            count = int(tf.nest.flatten(batch)[0].shape[0])
+            waiting.append((self._coordinator.schedule(step, args=(*tf.nest.flatten(batch), *arguments)), count))
+            if len(waiting) > most:
+                land()
+            if total[0]:
+                break
+        while waiting:
+            land()
+        self._coordinator.join()
+        return total, seen
+
+    def _found(self, sums: np.ndarray[Any, Any], seen: int) -> dict[str, float]:
+        names = self._names()
+        losses = {name: float(value) / max(seen, 1) for name, value in zip(names, sums[1:], strict=False)}
+        variables, values, start = self.model.metrics_variables, [], 1 + len(names)
+        for variable in variables:
+            size = int(np.prod(variable.shape, dtype=np.int64))
+            values.append((variable, tf.constant(sums[start : start + size].reshape(variable.shape), variable.dtype)))
+            start += size
+        with keras.StatelessScope(state_mapping=values):
+            found = self.model.get_metrics_result()
+        return {**scalars({name: np.asarray(value) for name, value in found.items() if name != "loss"}), **losses}
+
+    def _weights_finite(self) -> bool:
+        for weight in self._weights:
+            with tf.device(weight.device):
+                if not bool(tf.reduce_all(tf.math.is_finite(weight.variable.read_value()))):
+                    return False
+        return True
+
+    def _check_metrics(self, validation: Split | None) -> None:
+        begun = {v.path: v.numpy() for v in self.model.metrics_variables}
+        odd = [path for path, value in begun.items() if np.any(value)]
+        if odd:
+            raise Refused(f"metric variable {odd[0]} does not begin at 0, so that workers cannot add up their batches")
+        if validation is None or validation.size < 2:
+            return
+        examples = validation.examples(SEVERAL)
+        half = len(tf.nest.flatten(examples)[0]) // 2
+        cuts = (slice(None), slice(half), slice(half, None))
+        parts = [tf.nest.map_structure(lambda t, cut=cut: t[cut], examples) for cut in cuts]
+        whole, *halves = (self._sums(self._test_step, iter([(part, 0.0, 0)]), 0)[0] for part in parts)
+        start = 1 + len(self._names())
+        if not np.allclose(whole[start:], (halves[0] + halves[1])[start:], rtol=1e-3, atol=1e-4):
+            raise Refused("a metric does not follow from those of the parts of the data, which workers compute apart")
+
+    # ---- what is traced, for a worker
+
+    def _traced(self, step: Callable[..., tf.Tensor], data: Split) -> Any:
+        example = data.example()
+        specs = [tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype)) for leaf in tf.nest.flatten(example)]
+
+        def flat(*given: tf.Tensor) -> tf.Tensor:
+            *leaves, rate, seed, number = given
+            batch = tf.nest.pack_sequence_as(example, leaves)
+            return self._strategy.run(step, args=(batch, rate, seed, number))
+
+        numbers = (tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
+        return tf.function(flat, autograph=False).get_concrete_function(*specs, *numbers)
+
+    def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        size = tf.shape(tf.nest.flatten(batch)[0])[0]
+        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size))
+        x, y, sample_weight = self._intake.take(batch, tf.range(size), cut)
+        with slices.entered(cut):
+            with tf.GradientTape() as tape:
+                predicted = batches.as_float32(self.model(x, training=True))
+                losses = self._named_losses(cut, x, y, predicted, sample_weight, training=True)
+            self._intake.check_losses(cut)
+            gradients = tape.gradient(losses["loss"], [weight.variable for weight in self._weights])
+            counted = self._counted(x, y, predicted, sample_weight)
+        finite = self._apply(gradients, losses["loss"], rate, number)
+        return self._packed(finite, losses, counted, size)
+
+    def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        size = tf.shape(tf.nest.flatten(batch)[0])[0]
+        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size, EVALUATION))
+        x, y, sample_weight = batches.take(batch, tf.range(size))
+        with slices.entered(cut):
+            predicted = batches.as_float32(self.model(x, training=False))
+            losses = self._named_losses(cut, x, y, predicted, sample_weight, training=False)
+            counted = self._counted(x, y, predicted, sample_weight)
+        return self._packed(tf.constant(True), losses, counted, size)
+
+    def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+        """Send the gradients to the servers; whether they and the loss are finite, else nothing changes."""
+        known = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        rows = [server_updates.of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
+        for weights in self._tables.values():
+            groups.append([*range(start, start + len(weights))])
+            start += len(weights)
+        places = [[known.index(i) for i in group if i in known] for group in groups]
+        found = server_updates.clip([rows[i] for i in known], [group for group in places if group], *self._clipping)
+        floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
+        finite = tf.reduce_all([tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)])
+
+        def update() -> tf.Tensor:
+            for i, gradient in zip(known, found, strict=True):
+                self._weights[i].update(gradient, rate, number)
+            return tf.constant(0)
+
+        tf.cond(finite, update, lambda: tf.constant(0))
+        return finite
+
+    def _named_losses(
+        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
+    ) -> dict[str, tf.Tensor]:
+        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
+        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
+        return {"loss": tf.cast(loss, tf.float32), **named}
+
+    def _counted(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> list[tf.Tensor]:
+        """What this batch alone adds to the variables of the metrics."""
+        variables = self.model.metrics_variables
+        with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
+            self.model.compute_metrics(x, y, predicted, sample_weight)
+        return [tf.cast(counted.get_current_value(v), tf.float32) for v in variables]
+
+    def _packed(
+        self, finite: tf.Tensor, losses: dict[str, tf.Tensor], counted: Sequence[tf.Tensor], size: tf.Tensor
+    ) -> tf.Tensor:
+        """All that comes back, in one vector: each tensor would be a message of its own."""
+        examples = tf.cast(size, tf.float32)
+        first = [tf.where(finite, 0.0, 1.0), *(losses[name] * examples for name in self._names())]
+        return tf.concat([tf.stack(first), *(tf.reshape(value, [-1]) for value in counted)], 0)
+
+    def _names(self) -> list[str]:
+        named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
+        return ["loss", *named]
+
+
+def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
+    for chunk in chunks:
+        for start in range(0, len(chunk.order), batch_size):
+            rows = chunk.order[start : start + batch_size]
+            yield tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), chunk.tensors)  # noqa: B023 - used at once
+
+
+def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:
+    if recipe.micro_batches > hp.integer("micro_batches", 1):
+        raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
+    if optimizers.own_rate(optimizer) is None:
+        raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
+    clips = optimizers.clips(optimizer)
+    reasons = [
+        (recipe.micro_batches > 1, "micro_batches"),
+        (recipe.scale_loss, "mixed_float16"),
+        (recipe.sharpness, "sam_rho"),
+        (recipe.by_epoch, "swa_from"),
+        (recipe.average or optimizer.use_ema, "averages of the weights"),
+        (bool(clips), "an optimizer that clips by itself: use the parameters clipnorm, global_clipnorm, clipvalue"),
+    ]
+    for applies, what in reasons:
+        if applies:
+            raise Refused(f"training.strategy is parameter_server, whose asynchronous updates cannot do {what}")

@@ -1,0 +1,143 @@
+"""An embedding whose rows lie on several servers; under any other strategy it is one table like Keras's own.
+
+Keras 3 cannot hold a variable in parts: under a parameter server its layers do not see the shards, and whoever trains
+the model takes them from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainables.devices import parameter_server
+
+BLOCK = 4096
+"""Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
+_DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
+_EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Rows ``start`` to ``stop`` of a table, on one server."""
+
+    variable: Any
+    device: str
+    start: int
+    stop: int
+
+
+class ShardedEmbedding(keras.layers.Layer):
+    """As `keras.layers.Embedding`: whole numbers from 0 to ``input_dim`` become vectors of ``output_dim``.
+
+    ``lazy``: with a parameter server, an update changes the rows of its batch alone, also where the optimizer has
+    momentum or decay (as PyTorch's SparseAdam); else all rows, as in Keras, at the cost of the whole table.
+    ``embeddings_initializer``: uniform, normal or another that draws each number by itself.
+    """
+
+    def __init__(
+        self,
+        input_dim: int,
+        output_dim: int,
+        embeddings_initializer: Any = "uniform",
+        *,
+        lazy: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if input_dim < 1 or output_dim < 1:
+            raise ValueError(f"input_dim is {input_dim} and output_dim {output_dim}, expected at least 1")
+        self.input_dim, self.output_dim, self.lazy = input_dim, output_dim, lazy
+        self.embeddings_initializer = keras.initializers.get(embeddings_initializer)
+        if not isinstance(self.embeddings_initializer, (*_DRAWN, *_EQUAL)):
+            kind = type(self.embeddings_initializer).__name__
+            raise ValueError(
+                f"embeddings_initializer is {kind}, expected uniform, normal, truncated_normal, zeros, ones or "
+                "Constant: the parts of a table are drawn apart"
+            )
+        object.__setattr__(self, "_shards", ())  # Keras would track their variables as its own
+
+    @property
+    def shards(self) -> tuple[Shard, ...]:
+        """Where its rows lie; none but under a parameter server."""
+        return self._shards  # type: ignore[no-any-return]  # set beside Keras
+
+    def build(self, input_shape: Any) -> None:
+        """Make the table, each part of it where it stays."""
+        strategy = tf.distribute.get_strategy()
+        if parameter_server.is_parameter_server(strategy):
+            shards = tuple(self._made(device, *rows) for device, rows in self._cut())
+            object.__setattr__(self, "_shards", shards)
+            return
+        self.embeddings = self.add_weight(
+            shape=(self.input_dim, self.output_dim), initializer=self._whole, name="embeddings"
+        )
+
+    def call(self, inputs: Any) -> Any:
+        """The rows of these numbers."""
+        inputs = tf.convert_to_tensor(inputs)
+        ids, places = tf.unique(tf.reshape(tf.cast(inputs, tf.int64), [-1]))
+        # Each row once: it travels once, and Keras's optimizers square the parts of a gradient that name one twice.
+        if self.shards:
+            rows = tf.nn.embedding_lookup([shard.variable for shard in self.shards], ids)
+        else:
+            rows = keras.ops.take(self.embeddings, ids, axis=0)
+        vectors = tf.reshape(tf.gather(rows, places), tf.concat([tf.shape(inputs), [self.output_dim]], 0))
+        return tf.ensure_shape(vectors, (*inputs.shape, self.output_dim))
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[Any, ...]:
+        """One more axis."""
+        return (*input_shape, self.output_dim)
+
+    def compute_output_spec(self, inputs: Any) -> keras.KerasTensor:
+        """As `compute_output_shape`, without a look at the shards."""
+        return keras.KerasTensor(self.compute_output_shape(inputs.shape), dtype=self.compute_dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """All arguments."""
+        initializer = keras.initializers.serialize(self.embeddings_initializer)
+        own = {"input_dim": self.input_dim, "output_dim": self.output_dim, "lazy": self.lazy}
+        return {**super().get_config(), **own, "embeddings_initializer": initializer}
+
+    def _cut(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Equal parts in their order, the first ones with a row more: as `tf.nn.embedding_lookup` expects them."""
+        devices, start = parameter_server.server_devices(), 0
+        for number, device in enumerate(devices):
+            count = self.input_dim // len(devices) + (number < self.input_dim % len(devices))
+            if count:
+                yield device, (start, start + count)
+            start += count
+
+    def _made(self, device: str, start: int, stop: int) -> Shard:
+        def begin() -> tf.Tensor:
+            return tf.zeros((stop - start, self.output_dim))
+
+        name = f"{self.name}_rows_{start}"
+        table = parameter_server.variable_on(device, begin, trainable=self.trainable, name=name)
+        with tf.device(device):  # what is drawn here is drawn there
+            for block in range(start // BLOCK, -(-stop // BLOCK)):
+                first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
+                rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]
+                table[first - start : last - start].assign(rows)
+        return Shard(table, device, start, stop)
+
+    def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
+        blocks = [self._block(number) for number in range(-(-self.input_dim // BLOCK))]
+        return tf.concat(blocks, 0)[: self.input_dim]
+
+    def _block(self, number: int) -> tf.Tensor:
+        kind, config = type(self.embeddings_initializer), self.embeddings_initializer.get_config()
+        if isinstance(self.embeddings_initializer, _DRAWN):
+            drawn = np.random.SeedSequence([int(self.embeddings_initializer.seed), number])
+            config["seed"] = int(drawn.generate_state(1)[0]) & 0x7FFFFFFF
+        return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
+
+
+def layers_of(model: keras.Model) -> list[ShardedEmbedding]:
+    """Those of a model, also within layers."""
+    return [layer for layer in model._flatten_layers() if isinstance(layer, ShardedEmbedding)]
