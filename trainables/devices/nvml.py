@@ -75,9 +75,9 @@ class Gpu:
 
     def _between(self, first: Any, last: Any) -> float | None:
         library = self._library
-        wanted = library.c_nvmlGpmMetricsGet_t()
-        wanted.version, wanted.numMetrics = library.NVML_GPM_METRICS_GET_VERSION, 1
-        wanted.sample1, wanted.sample2 = first, last
+        wanted = library.c_nvmlGpmMetricsGet_t(
+            version=library.NVML_GPM_METRICS_GET_VERSION, numMetrics=1, sample1=first, sample2=last
+        )
         wanted.metrics[0].metricId = library.NVML_GPM_METRIC_SM_UTIL
         metric = library.nvmlGpmMetricsGet(wanted).metrics[0]
         return float(metric.value) if metric.nvmlReturn == library.NVML_SUCCESS else None

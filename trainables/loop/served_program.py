@@ -35,6 +35,7 @@ from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.shards import Part
 
+READS = ("clipnorm", "global_clipnorm", "clipvalue")
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
 

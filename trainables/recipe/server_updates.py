@@ -26,7 +26,7 @@ class Rule:
     kind: str  # sgd, momentum, adam
     slots: tuple[str, ...]
     decay: float = 0.0  # times the rate, of the weights that decay
-    momentum: float = 0.0
+    beta: float = 0.0  # of the momentum
     nesterov: bool = False
     beta_1: float = 0.9
     beta_2: float = 0.999
@@ -41,7 +41,7 @@ class Rule:
             momentum = float(optimizer.momentum)
             if not momentum:
                 return cls("sgd", (), decay)
-            return cls("momentum", ("momentum",), decay, momentum=momentum, nesterov=bool(optimizer.nesterov))
+            return cls("momentum", ("momentum",), decay, beta=momentum, nesterov=bool(optimizer.nesterov))
         if kind in (kinds.Adam, kinds.AdamW) and not optimizer.amsgrad:
             return cls(
                 *("adam", ("momentum", "velocity"), decay),
@@ -60,8 +60,8 @@ class Rule:
             case "sgd":
                 return gradient * rate, []
             case "momentum":
-                moved = slots[0] * self.momentum - gradient * rate
-                return -(moved * self.momentum - gradient * rate) if self.nesterov else -moved, [moved]
+                moved = slots[0] * self.beta - gradient * rate
+                return -(moved * self.beta - gradient * rate) if self.nesterov else -moved, [moved]
             case _:
                 count = tf.cast(number + 1, tf.float32)
                 corrected = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (1 - tf.pow(self.beta_1, count))

@@ -40,6 +40,8 @@ class ShardedEmbedding(keras.layers.Layer):
     ``embeddings_initializer``: uniform, normal or another that draws each number by itself.
     """
 
+    _shards: tuple[Shard, ...]
+
     def __init__(
         self,
         input_dim: int,
@@ -65,7 +67,7 @@ class ShardedEmbedding(keras.layers.Layer):
     @property
     def shards(self) -> tuple[Shard, ...]:
         """Where its rows lie; none but under a parameter server."""
-        return self._shards  # type: ignore[no-any-return]  # set beside Keras
+        return self._shards
 
     def build(self, input_shape: Any) -> None:
         """Make the table, each part of it where it stays."""

@@ -62,7 +62,7 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
     ("given", "choice", "way", "message"),
     [
         (simulated(2), "one_device", "auto", "strategy one_device uses one device, the trial was given cpu:0, cpu:1"),
-        (simulated(2), "parameter_server", "auto", "expected one of auto, none, one_device, mirrored"),
+        (simulated(2), "telepathic", "auto", "expected one of auto, none, one_device, mirrored, tpu, parameter_server"),
         (simulated(2), "mirrored", "nccl", "nccl, which needs GPUs"),
         (simulated(2), "mirrored", "telepathy", "expected one of auto, nccl"),
         (Devices(gpus=1), "auto", "auto", "was given 1 GPUs, TensorFlow sees 0"),
