@@ -49,7 +49,7 @@ def show_plan(plan: Plan, target: Console) -> None:
     }
     for name, text in lines.items():
         if text:
-            target.print(f"  {name:<13}{text}", soft_wrap=True, highlight=False)
+            target.print(f"  {name:<12} {text}", soft_wrap=True, highlight=False)
     target.print("first configurations", highlight=False)
     show(configurations_grid(plan.sample), target)
     if plan.histograms:

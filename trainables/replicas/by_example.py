@@ -23,8 +23,12 @@ def of_loss(
 ) -> tf.Tensor | None:
     """What each example adds to the mean that a compiled loss gives, of shape (examples,).
 
-    None where the loss is no mean over examples: a sum, one number for a batch, masked, or divided by weights.
+    None where the loss is no mean over examples (a sum, one number for a batch, masked, or divided by weights), and for
+    losses of an author's own: a second call of one could change what it holds.
     """
+    function = getattr(loss, "fn", loss)
+    if not all(module.startswith("keras.") for module in (type(loss).__module__, function.__module__)):
+        return None
     reduction = standardize_reduction(loss.reduction)
     weighed = sample_weight is not None
     if overrides_call(loss) or reduction in ("sum", "none") or (reduction == "mean_with_sample_weight" and weighed):

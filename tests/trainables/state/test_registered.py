@@ -32,7 +32,6 @@ def test_programs_on_replicas_go_without_a_trace(loop: str) -> None:
     train(trainable, given)
     registered = set(gradient_registry.list()) - known
     assert registered
-    assert graphs() > held
     del trainable
     assert graphs() <= held
     assert not registered & set(gradient_registry.list())
