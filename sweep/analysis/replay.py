@@ -54,6 +54,10 @@ class Course:
     def trained(self) -> int:
         return sum(self.epochs.values())
 
+    def is_whole(self, place: int) -> bool:
+        """Whether a trial came to its own end."""
+        return place in self.epochs and place not in self.stopped
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -321,10 +325,7 @@ def replay(
 
 
 def _extreme(courses: Sequence[Course], orders: Sequence[Sequence[_Configuration]], winner: _Configuration) -> Extreme:
-    chosen = [
-        _chosen(order, winner, lambda place, one=one: place in one.epochs and place not in one.stopped)  # type: ignore[misc]
-        for one, order in zip(courses, orders, strict=True)
-    ]
+    chosen = [_chosen(order, winner, one.is_whole) for one, order in zip(courses, orders, strict=True)]
     return Extreme(
         epochs=_spread([float(one.trained) for one in courses]),
         winner_kept=fmean([one is winner for one in chosen]),
