@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+CUDA_BYTES = 0.75 * 2**30
+"""Of a GPU, for the context, the libraries and the communication of each process on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ranks:
     """The processes that train one trial together, and which of them this is."""
@@ -59,6 +63,10 @@ class Devices:
     gpus: float = 0  # below 1: a share of one GPU
     simulated: bool = False  # logical CPU devices stand in for the GPUs
     ranks: Ranks | None = None  # None: this process trains alone
+
+    def memory_bytes(self, whole: float) -> float:
+        """What a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""
+        return min(self.gpus, 1.0) * whole - (0.0 if self.simulated else CUDA_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

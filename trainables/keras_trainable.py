@@ -130,7 +130,7 @@ class KerasTrainable(Joining, Author):
             warmup=schedules.warmup_updates(hp, walk.per_epoch),
             reduction=plateau.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
-            gauges=Gauges(placement, assignment.devices.gpus),
+            gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),

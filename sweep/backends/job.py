@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sweep.contract import Devices
 
-STOP_FILE = ".stop-"
+STOP_FILE, SHARE_FILE = ".stop-", ".share-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +53,8 @@ class Job:
     def stop_file(self) -> Path:
         """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
         return self.results_folder / f"{STOP_FILE}{self.session}"
+
+    @property
+    def share_file(self) -> Path:
+        """Running trials of this session that are to go on with another share of a GPU, by number, as JSON."""
+        return self.results_folder / f"{SHARE_FILE}{self.session}"

@@ -13,13 +13,15 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
 from sweep.backends.job import STOP_FILE, Job
+from sweep.backends.moving import wanted_elsewhere
+from sweep.backends.orders import Order, Progress
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, printable
@@ -36,35 +38,6 @@ STEP_S = 1.0
 _State: TypeAlias = tuple[Status, str, str | None]  # with the reason, and the traceback
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One trial for a worker."""
-
-    assignment: Assignment
-    decision_epochs: tuple[int, ...] = ()
-    to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
-    whole: bool = False  # it trains all its epochs, whatever the sweep's target
-    known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
-
-    def __repr__(self) -> str:
-        return f"trial {self.assignment.trial}"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What a step brought."""
-
-    epochs: tuple[EpochReported, ...] = ()
-    end: TrialEnded | None = None
-    facts: Facts = field(default_factory=Facts)
-    notices: tuple[str, ...] = ()
-    spoilt: str | None = None  # why the worker must not be used again
-    fault: str | None = None  # why the whole sweep cannot go on
-    data_known: bool = False  # the trial begins with the data of `Order.known_data`
-    worker: str = ""  # the name of the worker, where there are several
-    accumulate: int | None = None  # micro-batches for the trial in another worker: it does not fit, and this is spoilt
-
-
 @dataclass(slots=True)
 class _Trial:
     """How far the present trial has come in this worker."""
@@ -75,6 +48,7 @@ class _Trial:
     begun: bool = False
     done: int = 0
     paused: bool = False
+    moves: bool = False  # it goes on in another worker
     again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
 
     @property
@@ -88,6 +62,10 @@ class _Trial:
 
 class _TooLarge(Exception):
     """The trial needs more micro-batches than it had, in another process."""
+
+
+class _Crowded(Exception):
+    """The trial needs more of a GPU than it had, in another process."""
 
 
 class Worker:
@@ -151,6 +129,9 @@ class Worker:
         except _TooLarge as caught:
             self._settle(trial)
             return Progress(notices=self._told(), spoilt=str(caught), accumulate=trial.accumulate)
+        except _Crowded as caught:
+            self._settle(trial)
+            return Progress(notices=self._told(), spoilt=str(caught), crowded=True)
         except (StoppedAtOnce, WorkerLost):
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
@@ -158,7 +139,9 @@ class Worker:
             reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
-            return Progress(tuple(epochs), None, facts, self._told(), data_known=known)
+            if trial.moves:
+                self._settle(trial)
+            return Progress(tuple(epochs), None, facts, self._told(), data_known=known, moved=trial.moves)
         self._settle(trial)
         failed = status in (Status.FAILED, Status.OOM)
         if failed:
@@ -207,6 +190,8 @@ class Worker:
                     self._empty(trial, epochs)
                     self._notices.append(f"trial {trial.number}: out of memory; again without what earlier trials left")
                     continue
+                if memory.is_short(error) and trial.order.shares and trial.order.assignment.devices.gpus < 1:
+                    raise _Crowded("its trial needs more of a GPU") from error
                 batch = trial.order.assignment.params.get("batch_size", 32)
                 splits = not isinstance(self._trainable, FunctionTrainable) or self._trainable.splits
                 few = not isinstance(batch, int) or 2 * trial.accumulate > batch
@@ -261,6 +246,9 @@ class Worker:
         if self._job.stop_file.exists():
             self._save(trial, epochs)
             return Status.INTERRUPTED, "the sweep was stopped", None
+        if trial.moves:
+            self._save(trial, epochs)
+            return Status.RUNNING, "", None
         decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
         if trial.saver.is_due([*map(self._loss, epochs)]):
             self._save(trial, epochs, beside=not decided)
@@ -310,12 +298,15 @@ class Worker:
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
         trial.done = epoch.epoch
+        saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
+        trial.moves = saves and wanted_elsewhere(self._job, trial.order, epoch)
         go_on = (
             epoch.epoch not in trial.order.decision_epochs
             and not self._done(trial, epochs)
             and time.monotonic() - began < STEP_S
             and not self._divergence(epochs[-1:])
             and not self._job.stop_file.exists()
+            and not trial.moves
         )
         trial.paused = not go_on
         return go_on

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
@@ -18,6 +19,14 @@ from sweep.spec import Spec
 from sweep.store.folder import ResultsFolder
 
 
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """What trains."""
+
+    train: Callable[[Coordinator, Job], None]  # all of a coordinator's trials
+    at_once: Callable[[float], int]  # how many trials there is room for, of so many GPUs each
+
+
 @contextmanager
 def backend(
     options: Options,
@@ -29,10 +38,12 @@ def backend(
     leave: Callable[[str], None],
     job: Job,
     pulse: Pulse | None,
-) -> Iterator[Callable[[Coordinator, Job], None]]:
-    """A function that trains all of a coordinator's trials."""
+) -> Iterator[Backend]:
+    """This process, or workers on Ray."""
     if options.inline:
-        yield lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say))
+        yield Backend(
+            lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say)), lambda gpus: 1
+        )
         return
     from sweep.backends.ray_tune import cluster, job_page, starting
 
@@ -51,17 +62,19 @@ def backend(
             view.say(ray_tune.OPEN_PORT)
         given = ray_tune.hand_over(job)
         with found.shared(folder.path, devices):
-            yield lambda driver, job: ray_tune.run(
-                driver,
-                job,
-                devices,
-                room=room,
-                reuse=options.reuse,
-                local=found.local,
-                notice=_once(view.say),
-                given=given,
-                vitals=pulse,
-                page=found.page,
+            yield Backend(
+                lambda driver, job: ray_tune.run(
+                    driver,
+                    job,
+                    room=(lambda: driver.sharing.room) if driver.sharing.auto else room,
+                    reuse=options.reuse,
+                    local=found.local,
+                    notice=_once(view.say),
+                    given=given,
+                    vitals=pulse,
+                    page=found.page,
+                ),
+                found.at_once(devices, most),
             )
 
 

@@ -17,20 +17,12 @@ from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError
-from sweep.events import (
-    EpochReported,
-    Event,
-    Facts,
-    SessionEnded,
-    SessionStarted,
-    Status,
-    TrialEnded,
-    TrialStarted,
-)
+from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.beside import Beside
 from sweep.runner.limits import Limits
 from sweep.runner.memo import Answer, Memo
 from sweep.runner.open_trial import OpenTrial
+from sweep.runner.sharing import Sharing
 from sweep.runner.terms import Terms
 from sweep.runner.upcoming import Upcoming
 from sweep.runner.watch import Watch
@@ -58,7 +50,8 @@ class Coordinator:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._spec = spec
-        self._terms = Terms(spec, devices)
+        self._terms = Terms(spec)
+        self.sharing = Sharing(devices, auto=spec.resources.gpus == "auto")
         self._searcher = searcher
         self._scheduler = scheduler
         self._log = log
@@ -133,8 +126,8 @@ class Coordinator:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
                 known_data = answer.data if answer else None
-                order = self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
-                return replace(order, assignment=replace(order.assignment, accumulate=trial.accumulate))
+                devices = self.sharing.devices(trial.started.trial, trial.started.params)
+                return self._terms.order(trial, devices, self.to_beat(), known_data)
         return None
 
     def begun(self, trial: int) -> None:
@@ -160,8 +153,9 @@ class Coordinator:
             return False
         self._watch.hear(trial, len(progress.epochs))
         self._upcoming.heard(trial, progress)
-        if progress.accumulate is not None:
-            there.accumulate, there.outgrown = progress.accumulate, True
+        self.sharing.hear(trial, progress)
+        there.accumulate = progress.accumulate or there.accumulate
+        there.outgrown = progress.accumulate is not None or progress.crowded
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
         end = progress.end and self._terms.spared(progress.end, there.retries)
         if progress.fault:
@@ -175,6 +169,10 @@ class Coordinator:
             self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
+        elif trial in self._out and progress.moved:
+            self._watch.end(trial)
+            self._out.discard(trial)
+            self._again.append(trial)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data)
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -342,6 +340,7 @@ class Coordinator:
             verdict = self._scheduler.observe(heard)
         if heard:
             self._limits.observe(event)
+        self.sharing.observe(event)
         match event:
             case TrialStarted():
                 epochs, decisions = self._spec.trial_epochs(event.params), tuple[int, ...]()

@@ -27,7 +27,7 @@ class Limits:
         self.cap = min(caps) * spec.trials_each if caps else None  # trials to start, of all sessions
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
-        self._gpus = gpus
+        self._gpus, self._shares = gpus, spec.resources.gpus == "auto"
         self._earlier_s = 0.0  # driving time of the sessions before
         self._session_s = 0.0  # and of this one
         self._is_timed = False  # the log has the driver's own clock for this session
@@ -79,7 +79,8 @@ class Limits:
     def _hear(self, event: EpochReported) -> None:
         if not event.memo:  # else it was trained in another sweep, on its account
             self._epochs += 1
-            self._trained_s += event.time_s
+            # Of a trial whose share of a GPU is not fixed, each epoch tells the share that it had.
+            self._trained_s += event.time_s * (event.measures.get("gpus", 1.0) if self._shares else 1.0)
         value = self._objective.value(event.metrics)
         if value is not None:
             trial = self._open[event.trial]

@@ -120,7 +120,8 @@ def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     """What each trial is given."""
     resources = spec.resources
-    return Devices(resources.cpus, resources.gpus, simulated=simulated_gpus is not None and resources.gpus > 0)
+    gpus = resources.most_gpus
+    return Devices(resources.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 
 
 def plan(

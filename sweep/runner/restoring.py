@@ -18,6 +18,7 @@ from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
 from sweep.runner import planning
+from sweep.runner.open_trial import OpenTrial
 from sweep.runner.resuming import Reopened, reopen
 from sweep.runner.terms import Terms
 from sweep.store import log as store_log
@@ -259,8 +260,8 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
         devices = Devices(devices.cpus)
         if kept.facts.precision:
             training["precision"] = kept.facts.precision  # what `auto` was there
-    order = Terms(replace(sweep.spec, training=training), devices).order(kept.started, (), None, None)
-    return replace(order.assignment, accumulate=kept.accumulate), note
+    trial = OpenTrial(kept.started, 0, (), accumulate=kept.accumulate)
+    return Terms(replace(sweep.spec, training=training)).order(trial, devices, None, None).assignment, note
 
 
 def _told(error: Exception) -> str:

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from sweep.backends import checkpoint_folders, shared_data
-from sweep.backends.worker import STOP_FILE, Job
+from sweep.backends import checkpoint_folders, moving, shared_data
+from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
 from sweep.contract import Devices
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event, Status, TrialEnded
@@ -171,9 +171,9 @@ def _drive(
 
             pulse = None if options.inline else Pulse(spec)
             try:
-                with connecting.backend(options, devices, spec, source, folder, watching, leave, job, pulse) as train:
+                with connecting.backend(options, devices, spec, source, folder, watching, leave, job, pulse) as trains:
                     beginning.close()
-                    return _session(spec, folder, devices, job, options, watching, train, leave, lost, pulse)
+                    return _session(spec, folder, devices, job, options, watching, trains, leave, lost, pulse)
             except Exception as error:
                 if lost:  # and what follows from that
                     raise StoppedAtOnce(lost[0]) from error
@@ -190,7 +190,7 @@ def _session(
     job: Job,
     options: Options,
     view: View,
-    train: Callable[[Coordinator, Job], None],
+    backend: connecting.Backend,
     leave: Callable[[str], None],
     lost: Sequence[str],
     pulse: Pulse | None,
@@ -221,6 +221,7 @@ def _session(
         coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
         coordinator.on_stop = lambda: _touch(job.stop_file)
         coordinator.to_beat = keeper.to_beat
+        coordinator.sharing.at_once = backend.at_once
         coordinator.kept = partial(checkpoint_folders.of_epoch, folder.path)
 
         def first() -> None:
@@ -257,12 +258,13 @@ def _session(
                 followers.enter_context(follower(folder))
             with interruption.handled(first, second):
                 again = coordinator.open(history, retry_failed=options.retry_failed, confirming=options.confirming)
+                coordinator.sharing.say, coordinator.sharing.tell = view.say, partial(moving.tell, job)
                 if options.retry_failed:
                     view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 del history
                 try:
                     if not coordinator.stopping:
-                        train(coordinator, job)
+                        backend.train(coordinator, job)
                 except BaseException as crash:
                     if not lost:  # else it is as a kill; Ray makes other errors of what a signal's handler raises
                         coordinator.crash(crash)
@@ -292,8 +294,9 @@ def _closed(followers: ExitStack) -> str | None:
 
 
 def _clean(folder: Path) -> None:
-    for path in folder.glob(f"{STOP_FILE}*"):
-        path.unlink(missing_ok=True)
+    for kind in (STOP_FILE, SHARE_FILE):
+        for path in folder.glob(f"{kind}*"):
+            path.unlink(missing_ok=True)
     shared_data.clean(folder)
     checkpoint_folders.clean(folder)
 

@@ -11,33 +11,34 @@ from sweep.backends.worker import Order
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
 from sweep.events import EpochReported, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.runner.open_trial import OpenTrial
 from sweep.spec import Spec
 
 
 class Terms:
     """The terms on which all trials of a sweep are trained."""
 
-    def __init__(self, spec: Spec, devices: Devices) -> None:
-        self._spec, self._devices, self._objective = spec, devices, spec.objectives[0]
+    def __init__(self, spec: Spec) -> None:
+        self._spec, self._objective = spec, spec.objectives[0]
 
-    def order(
-        self, started: TrialStarted, decisions: tuple[int, ...], to_beat: float | None, known_data: str | None
-    ) -> Order:
+    def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
         """A trial as a worker gets it."""
+        started, shares = trial.started, self._spec.resources.gpus == "auto"
         assignment = Assignment(
             trial=started.trial,
             params=started.params,
             seed=started.seed,
             epochs=self._spec.trial_epochs(started.params),
-            devices=self._devices,
+            devices=devices,
             training=self._spec.training,
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
             fold=fold(self._spec, started),
+            accumulate=trial.accumulate,
         )
         if started.role is not Role.SEARCH:
-            return Order(assignment, whole=True, known_data=known_data)
-        return Order(assignment, decisions, to_beat, known_data=known_data)
+            return Order(assignment, whole=True, known_data=known_data, shares=shares)
+        return Order(assignment, trial.decisions, to_beat, known_data=known_data, shares=shares)
 
     def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
         """A trial that begins now.

@@ -71,9 +71,9 @@ class Upcoming:
         others = {structure for name, held in self._held.items() if name != worker for structure in held}
         unheld: tuple[int, Params] | None = None
         for trial, params in self._next():
-            if any(_fits(params, structure) for structure in own):
+            if any(fits(params, structure) for structure in own):
                 return trial, params
-            if unheld is None and not any(_fits(params, structure) for structure in others):
+            if unheld is None and not any(fits(params, structure) for structure in others):
                 unheld = trial, params
         return unheld or first
 
@@ -100,7 +100,7 @@ class Upcoming:
         return params
 
 
-def _fits(params: Params, structure: str) -> bool:
+def fits(params: Params, structure: str) -> bool:
     """Whether a trial would be built as that structure was."""
     return Hyperparameters(params).agree(_reads(structure))
 

@@ -113,8 +113,10 @@ class Resources(Block):
     """What each trial is given."""
 
     cpus: Annotated[ForAll, Field(gt=0)] = Field(1.0, description="CPU cores per trial, of each worker.")
-    gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_share_or_whole)] = Field(
-        0.0, description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them."
+    gpus: Annotated[ForAll, Field(ge=0), AfterValidator(_share_or_whole)] | Literal["auto"] = Field(
+        0.0,
+        description="GPUs per trial, of each worker: a share of one below 1, or a whole number of them; auto: one, "
+        "shared by as many trials as fit into its memory and make it faster, as measured.",
     )
     workers: Count = Field(
         1, description="Processes that train a trial together, each with these cpus and gpus, on one node or several."
@@ -146,9 +148,14 @@ class Resources(Block):
         return self.workers + self.servers + bool(self.servers)
 
     @property
+    def most_gpus(self) -> float:
+        """GPUs of a worker; of a trial that shares one as measured, that one."""
+        return 1.0 if self.gpus == "auto" else self.gpus
+
+    @property
     def trial_gpus(self) -> float:
         """GPUs of all of a trial's workers."""
-        return self.gpus * self.workers
+        return self.most_gpus * self.workers
 
 
 class Budget(Block):

@@ -194,6 +194,9 @@ class _Resolution:
     def check_workers(self) -> None:
         """What several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
+        if resources.gpus == "auto" and resources.max_concurrent == 1:
+            what = "auto lets several trials share a GPU, and one runs at a time"
+            self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
@@ -204,7 +207,7 @@ class _Resolution:
             self.document.mistake(
                 ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
             )
-        if 0 < resources.gpus < 1:
+        if resources.gpus == "auto" or 0 < resources.gpus < 1:
             what = f"a share of a GPU, {several}, which would share it with themselves"
             self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
         if training.strategy in ("none", "one_device"):
@@ -219,7 +222,7 @@ class _Resolution:
 
     def check_reduction(self) -> None:
         """TensorFlow's hierarchical copy leaves out the last of an odd number of devices, without a word."""
-        gpus, workers = self.file.resources.gpus, self.file.resources.workers
+        gpus, workers = self.file.resources.most_gpus, self.file.resources.workers
         if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
             what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
             self.document.mistake(

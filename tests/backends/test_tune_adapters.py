@@ -216,7 +216,7 @@ job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results"
 driver, said = Driver(), []
 ahead = starting.importing_ahead(["colorsys"], Devices(), None)
 with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None, ahead=ahead):
-    backend.run(driver, job, Devices(), room=lambda: 2, reuse=True, local=True, notice=said.append)
+    backend.run(driver, job, room=lambda: 2, reuse=True, local=True, notice=said.append)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
     aside = ray._private.worker._global_node.all_processes["monitor"][0].process

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from sweep.contract import Devices, Fold
+from sweep.runner.open_trial import OpenTrial
 from sweep.runner.terms import Terms
 from sweep.spec import Spec, parse
 
@@ -21,18 +22,18 @@ def spec(more: str = "") -> Spec:
 def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:
     given = spec("folds: 3\nrepeats: 2\n")
     assert (given.trials(), given.trials_each) == (2, 6)
-    terms = Terms(given, Devices())
+    terms = Terms(given)
     started = [terms.start(number, {"a": 1}) for number in range(7)]
     assert [(one.repeat, one.fold, one.seed) for one in started] == [
         *((0, fold, 7) for fold in range(3)),
         *((1, fold, 8) for fold in range(3)),
         (0, 0, 7),
     ]
-    assert terms.order(started[4], (), None, None).assignment.fold == Fold(1, 3, 8)
+    assert terms.order(OpenTrial(started[4], 1, ()), Devices(), None, None).assignment.fold == Fold(1, 3, 8)
 
 
 def test_without_folds_there_are_none() -> None:
-    terms = Terms(spec("repeats: 2\n"), Devices())
+    terms = Terms(spec("repeats: 2\n"))
     started = terms.start(3, {"a": 1})
     assert (started.repeat, started.fold, started.seed) == (1, None, 8)
-    assert terms.order(started, (), None, None).assignment.fold is None
+    assert terms.order(OpenTrial(started, 1, ()), Devices(), None, None).assignment.fold is None

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from sweep.contract import Devices, Ranks, Value
-from trainables.devices import parameter_server, ranks, tpu
+from trainables.devices import memory, parameter_server, ranks, tpu
 from trainables.devices.parameter_server import PARAMETER_SERVER
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
@@ -143,7 +143,7 @@ def _bind(devices: Devices) -> tuple[str, ...]:
     _limit_threads(devices.cpus)
     count = math.ceil(devices.gpus)
     if count and not devices.simulated:
-        return _bind_gpus(count)
+        return _bind_gpus(devices, count)
     _hide_gpus()
     if not count:
         return ("cpu:0",)
@@ -157,18 +157,36 @@ def _bind(devices: Devices) -> tuple[str, ...]:
     return tuple(f"cpu:{i}" for i in range(count))
 
 
-def _bind_gpus(count: int) -> tuple[str, ...]:
+def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
     gpus = tf.config.list_physical_devices("GPU")
     if len(gpus) < count:
         raise DeviceError(f"the trial was given {count} GPUs, TensorFlow sees {len(gpus)}")
     try:
         tf.config.set_visible_devices(gpus[:count], "GPU")
-        for gpu in gpus[:count]:
-            tf.config.experimental.set_memory_growth(gpu, True)
+        if devices.gpus < 1:
+            part = [tf.config.LogicalDeviceConfiguration(memory_limit=_limit_mib(devices))]
+            tf.config.set_logical_device_configuration(gpus[0], part)
+        else:
+            for gpu in gpus[:count]:
+                tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         if len(tf.config.list_logical_devices("GPU")) != count:
             raise NewProcessNeeded(f"TensorFlow is bound to other GPUs than the {count} needed") from None
     return tuple(f"gpu:{i}" for i in range(count))
+
+
+def _limit_mib(devices: Devices) -> int:
+    """The hard limit of a share of a GPU; raises DeviceError where there is none to be had."""
+    most = memory.limit(devices)
+    if most is None:
+        raise DeviceError(
+            "nobody tells how much memory the GPU has, of which the trial has a share; expected nvidia-smi in the path "
+            "or nvidia-ml-py (the extra gpu), or resources: {gpus: 1}"
+        )
+    if most < 2**20:
+        share = f"a share of {devices.gpus:g} leaves nothing of the GPU's memory beside CUDA's own"
+        raise DeviceError(f"{share}; expected a larger one in resources.gpus")
+    return int(most / 2**20)
 
 
 def _hide_gpus() -> None:

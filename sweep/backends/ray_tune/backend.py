@@ -31,7 +31,6 @@ from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
-from sweep.contract import Devices
 from sweep.errors import InputError
 
 OPEN_PORT = (
@@ -60,7 +59,6 @@ def hand_over(job: Job) -> Any:
 def run(
     driver: Driver,
     job: Job,
-    devices: Devices,
     *,
     room: Callable[[], int],
     reuse: bool,
@@ -84,7 +82,6 @@ def run(
     name_workers(job, notice)
     published = [Publisher(driver, job, vitals, room, page)] if vitals else []
     free: list[str] = []
-    bundles = [{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in job.shares(devices)]
     with last_words.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
@@ -94,7 +91,6 @@ def run(
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice), *published],
-            resources_per_trial=tune.PlacementGroupFactory(bundles),
             reuse_actors=reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

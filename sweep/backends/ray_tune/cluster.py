@@ -123,6 +123,17 @@ class Cluster:
 
         return now
 
+    def at_once(self, devices: Devices, most: int | None) -> Callable[[float], int]:
+        """As `room`, of trials with so many GPUs each."""
+        rooms: dict[float, Callable[[], int]] = {}
+
+        def of(gpus: float) -> int:
+            if gpus not in rooms:
+                rooms[gpus] = self.room(replace(devices, gpus=gpus), most)
+            return rooms[gpus]()
+
+        return of
+
     def shared(self, results_folder: Path, devices: Devices) -> AbstractContextManager[None]:
         """Use a results folder on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
         return nullcontext() if self.local else nodes.shared(results_folder, devices)

@@ -32,6 +32,15 @@ class TrialWorker(tune.Trainable):
     both do nothing but note the order.
     """
 
+    @classmethod
+    def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
+        """What the processes of an order's trial are given; Tune takes a worker for another one if that is equal."""
+        if "order" not in config:  # Tune asks for the experiment as well
+            return None
+        job: Job = config["job"]
+        shares = job.shares(config["order"].assignment.devices)
+        return tune.PlacementGroupFactory([{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in shares])
+
     def setup(self, config: dict[str, Any]) -> None:
         """Note the first order."""
         job: Job = config["job"]
