@@ -51,7 +51,7 @@ class Coordinator:
     ) -> None:
         self._spec = spec
         self._terms = Terms(spec)
-        self.sharing = Sharing(devices, auto=spec.resources.gpus == "auto")
+        self.sharing = Sharing(devices, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
         self._scheduler = scheduler
         self._log = log

@@ -149,7 +149,7 @@ def plan(
     if spec.resources.max_concurrent != "auto":
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
-    trials = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
+    trials = spec.all_trials
     searcher = choosing.searcher(spec, folders)
     learn(searcher)
     began = time.monotonic()

@@ -6,6 +6,7 @@ All that is learnt comes out of events, so that a resumed sweep learns it again 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,9 +35,13 @@ class _Trial:
 class Sharing:
     """Gives each trial its devices."""
 
-    def __init__(self, devices: Devices, *, auto: bool) -> None:
-        """``devices``: of every trial, or with ``auto`` of one that has a GPU for itself."""
+    def __init__(self, devices: Devices, *, auto: bool, total: int | None = None) -> None:
+        """``devices``: of every trial, or with ``auto`` of one that has a GPU for itself.
+
+        ``total``: trials of the sweep, where that is known.
+        """
         self._devices, self._auto = devices, auto
+        self._left = total
         self._trials: dict[int, _Trial] = {}
         self._out: dict[int, float] = {}  # trials that workers have, and the shares given
         self._peaks: dict[str, float] = {}  # by structure, of ended trials the least: others keep programs of more
@@ -82,6 +87,7 @@ class Sharing:
                 self._learn_structure(event.trial, event.facts)
                 self._out.pop(event.trial, None)
                 if event.status is not Status.INTERRUPTED:
+                    self._left = None if self._left is None else self._left - 1
                     self._fold(self._trials.pop(event.trial))
             case _:
                 pass
@@ -137,12 +143,14 @@ class Sharing:
         if before.settled or self._memory_bytes is None or not peaks:
             return
         at_once = {trials: self.at_once(1 / trials) for trials in packing.TRIALS}
+        enough = math.inf if self._left is None else self._left  # a level that is never full is never measured
+        tried = {trials: count for trials, count in at_once.items() if trials <= now or count <= enough}
         if now not in self._speeds and (found := packing.speeds(self._epochs, now, at_once[now])):
             self._speeds[now] = found
         most = max(packing.fitting(peak, self._shares()) for peak in peaks.values())
         levels = [
             Level(trials, at_once[trials], self._speeds.get(trials, {}))
-            for trials in packing.levels_to_try(at_once, most)
+            for trials in packing.levels_to_try(tried, most)
         ]
         self._decision = packing.decide(levels)
         if self._decision != before:

@@ -66,6 +66,12 @@ class Spec:
         return 0 if self.baseline is None else self.trials_each
 
     @property
+    def all_trials(self) -> int | None:
+        """Trials of the search and of the baseline, None where only time or epochs bound them."""
+        configurations = self.trials()
+        return None if configurations is None else configurations * self.trials_each + self.baseline_trials
+
+    @property
     def endless(self) -> bool:
         """Whether it goes on until somebody stops it, or it is no longer worth it."""
         budget = self.budget

@@ -103,12 +103,17 @@ def take(leaf: Any, rows: Order) -> np.ndarray[Any, Any]:
 def placed(size: int, which: Pass, read: Callable[[Order], Any], strategy: tf.distribute.Strategy) -> Chunk:
     """A chunk of so many examples, of which ``read`` gives those at some places, as arrays that nobody else holds.
 
-    Where this process needs a share of each batch, these are places of its own examples alone.
+    Where this process needs a share of each batch, these are places of its own examples alone, and each of its devices
+    gets those that it computes, once.
     """
-    everything = np.arange(size, dtype=np.int32)
-    share = which.share
-    places, order = (everything, everything) if share is None else share.places(size, which.batch_size)
-    return Chunk(residence.put(read(places), strategy, given_away=True), order)
+    everything, share = np.arange(size, dtype=np.int32), which.share
+    if share is None:
+        return Chunk(residence.put(read(everything), strategy, given_away=True), everything)
+    if not residence.parts(strategy):
+        places, order = share.places(size, which.batch_size)
+        return Chunk(residence.put(read(places), strategy, given_away=True), order)
+    each, order = share.layout(size, which.batch_size)
+    return Chunk(residence.put_each([read(places) for places in each], strategy), order)
 
 
 def taken(arrays: Any, rows: Order, which: Pass, strategy: tf.distribute.Strategy) -> Chunk:
@@ -120,7 +125,21 @@ def taken(arrays: Any, rows: Order, which: Pass, strategy: tf.distribute.Strateg
     return placed(len(rows), which, read, strategy)
 
 
-def in_order(arrays: Any, strategy: tf.distribute.Strategy) -> Chunk:
-    """A chunk of arrays that nobody else holds, visited as they are."""
+def in_order(arrays: Any, strategy: tf.distribute.Strategy, which: Pass | None = None) -> Chunk:
+    """A chunk of arrays that nobody else holds, visited as they are; parted among devices as ``which`` says."""
     count = len(tf.nest.flatten(arrays)[0])
-    return Chunk(residence.put(arrays, strategy, given_away=True), np.arange(count, dtype=np.int32))
+    if which is None or which.share is None or not residence.parts(strategy):
+        return Chunk(residence.put(arrays, strategy, given_away=True), np.arange(count, dtype=np.int32))
+    return placed(count, which, lambda places: rows_of(arrays, places), strategy)
+
+
+def rows_of(arrays: Any, places: Order) -> Any:
+    """These rows of arrays, or of tensors that lie in the host's memory."""
+
+    def some(leaf: Any) -> Any:
+        if isinstance(leaf, tf.Tensor):
+            with tf.device("/cpu:0"):
+                return tf.gather(leaf, places)
+        return take(leaf, places)
+
+    return tf.nest.map_structure(some, arrays)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import checks, residence, text
-from trainables.data.ahead import Chunk, in_order, updates
+from trainables.data.ahead import Chunk, Pass, in_order, updates
 from trainables.data.examples import Examples
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
@@ -88,7 +88,7 @@ class BatchSplit(Examples):
         """One pass (from 1) without its first ``skipped`` batches, a batch a chunk, which nobody can make in part."""
         order = permutation(len(self._sizes), seed if self.visits.shuffle else None, number)[skipped:]
         for batch in self._read.batches(self._read.at(seed, number), order):
-            yield in_order(batch, self._strategy)
+            yield in_order(batch, self._strategy, Pass(batch_size, seed, number, share=share))
 
 
 class _Reader:

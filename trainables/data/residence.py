@@ -21,6 +21,19 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
 
     CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
     """
+    on_host = _on_host(arrays, strategy, given_away=given_away)
+    if strategy.num_replicas_in_sync == 1:
+        with strategy.scope(), tf.device(_devices(strategy)[0]):
+            return tf.nest.map_structure(_identity, on_host)
+    return _spread([on_host] * len(_devices(strategy)), strategy)
+
+
+def put_each(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+    """As `put`, of arrays given away: to each device of this process its own, of one shape on all."""
+    return _spread([_on_host(arrays, strategy, given_away=True) for arrays in parts], strategy)
+
+
+def _on_host(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool) -> Any:
     like_gpus = gathers_like_gpus(strategy)
 
     def host_tensor(leaf: Any) -> Any:
@@ -29,26 +42,32 @@ def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = Fal
             return Packed(_host_tensor(words, given_away=given_away), _host_tensor(none, given_away=False))
         return _host_tensor(leaf, given_away=given_away)
 
-    on_host = tf.nest.map_structure(host_tensor, arrays)
-    devices = _devices(strategy)
-    if strategy.num_replicas_in_sync == 1:
-        with strategy.scope(), tf.device(devices[0]):
-            return tf.nest.map_structure(_identity, on_host)
+    return tf.nest.map_structure(host_tensor, arrays)
 
-    def on_replica(tensor: Any) -> Any:
+
+def _spread(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+    devices = _devices(strategy)
+
+    def on_replica(*tensors: Any) -> Any:
         def value(context: tf.distribute.experimental.ValueContext) -> Any:
-            with tf.device(devices[context.replica_id_in_sync_group % len(devices)]):  # of this process's own
-                return _identity(tensor)
+            place = context.replica_id_in_sync_group % len(devices)  # of this process's own
+            with tf.device(devices[place]):
+                return _identity(tensors[place])
 
         return strategy.experimental_distribute_values_from_function(value)
 
-    return tf.nest.map_structure(on_replica, on_host)
+    return tf.nest.map_structure(on_replica, *parts)
 
 
 def gathers_like_gpus(strategy: tf.distribute.Strategy) -> bool:
     """Whether rows are gathered on GPUs, or on the logical CPU devices that stand in for several."""
     devices = _devices(strategy)
     return len(devices) > 1 or on_gpu(strategy)
+
+
+def parts(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this process has several devices, of which each may have rows of its own."""
+    return len(_devices(strategy)) > 1
 
 
 def on_gpu(strategy: tf.distribute.Strategy) -> bool:

@@ -62,6 +62,42 @@ class Share:
         lies[mine] = np.arange(len(mine), dtype=np.int32)
         return np.concatenate([mine, np.full(self.most(size, batch_size) - len(mine), mine[-1], np.int32)]), lies
 
+    def layout(self, size: int, batch_size: int) -> tuple[list[Places], Places]:
+        """For each replica of this process the places of its own slices, and for each example where it lies there.
+
+        Batches lie one after the other, at the same rows on all replicas of all processes: an example has one number,
+        whoever needs it. A slice that is shorter than the longest is filled up; where slices share an example, for a
+        batch has fewer of them than there are slices, all replicas have the whole batch.
+        """
+        blocks, lies = [list[Places]() for _ in range(self.local)], np.zeros(size, np.int32)
+        whole, rest = divmod(size, batch_size)
+        row = 0
+        for start, length, times in ((0, batch_size, whole), (whole * batch_size, rest, 1)):
+            if not length or not times:
+                continue
+            slices, width, within = self._slices(length)
+            starts = start + length * np.arange(times, dtype=np.int32)
+            rows = row + width * np.arange(times, dtype=np.int32)
+            lies[start : start + length * times] = (rows[:, None] + within[None]).reshape(-1)
+            for local in range(self.local):
+                own = slices[self.rank * self.local + local]
+                filled = np.concatenate([own, np.full(width - len(own), own[-1], np.int32)])
+                blocks[local].append((starts[:, None] + filled[None]).reshape(-1))
+            row += width * times
+        return [np.concatenate(each) for each in blocks], lies
+
+    def _slices(self, size: int) -> tuple[list[Places], int, Places]:
+        """Of a batch: the examples of each replica, the most that one has, and where in its slice each example is."""
+        each = (replace(self, local=1, rank=rank).of_batch(size) for rank in range(self.replicas))
+        slices = [np.flatnonzero(mask).astype(np.int32) for mask in each]
+        if sum(map(len, slices)) > size:  # some are needed twice
+            everything = np.arange(size, dtype=np.int32)
+            return [everything] * self.replicas, size, everything
+        within = np.zeros(size, np.int32)
+        for own in slices:
+            within[own] = np.arange(len(own), dtype=np.int32)
+        return slices, max(map(len, slices)), within
+
     def wanted(self, size: int, batch_size: int) -> Callable[[tf.Tensor], tf.Tensor]:
         """Inside of a `tf.data` pipeline: whether it needs the example at a place of a pass over so many."""
         whole = size // batch_size * batch_size

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data import checks, text
-from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, updates
+from trainables.data import checks, residence, text
+from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
 from trainables.data.examples import Examples
-from trainables.data.share import Share
+from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
 
 RANDOM = "is the dataset random?"
@@ -66,7 +66,7 @@ class StreamSplit(Examples):
 
 
 def _read(stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pass) -> Iterator[Chunk]:
-    if which.share is not None:
+    if which.share is not None and which.share.local < which.share.replicas:
         yield from _read_share(stream, size, strategy, which, which.share)
         return
     batch_size = which.batch_size
@@ -76,11 +76,10 @@ def _read(stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pa
         rows = min(chunk_rows(_row_bytes(dataset), batch_size), updates(size, batch_size) * batch_size)
         examples = iter(dataset.batch(rows))
     while (arrays := _next(examples)) is not None:
-        chunk = in_order(arrays, strategy)
-        seen += len(chunk.order)
+        seen += len(tf.nest.flatten(arrays)[0])
         if seen > size:
             break
-        yield chunk
+        yield in_order(arrays, strategy, which)
     if seen != size:
         found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
         raise DataError(f"a pass of {found} as counted; {RANDOM}")
@@ -101,17 +100,20 @@ def _read_share(
         count = min(rows, size - start)
         arrays = _next(examples)
         found = 0 if arrays is None else len(tf.nest.flatten(arrays)[0])
-        expected = int(share.of_batches(count, batch_size).sum())
+        mine = share.of_batches(count, batch_size)
+        expected = int(mine.sum())
         if found != expected:
             raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield placed(count, which, partial(_filled, arrays, found), strategy)
+        yield placed(count, which, partial(_of_read, arrays, mine, not residence.parts(strategy)), strategy)
     if _next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 
 
-def _filled(arrays: Any, found: int, places: Order) -> Any:
-    """What was read, as long as it is on all processes."""
-    missing = len(places) - found
+def _of_read(arrays: Any, mine: Mask, whole: bool, places: Order) -> Any:
+    """Examples at these places, of which those that are ``mine`` were read; ``whole``: it is all of them."""
+    if not whole:
+        return rows_of(arrays, (np.cumsum(mine, dtype=np.int32) - 1)[places])
+    missing = len(places) - int(mine.sum())  # to be as long as on all processes
     if not missing:
         return arrays
     with tf.device("/cpu:0"):

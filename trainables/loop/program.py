@@ -81,10 +81,12 @@ class Program:
         """The model, and what else takes part."""
         return self._graph.networks
 
-    def shares(self, rank: int) -> tuple[Share | None, Share]:
+    def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
         graph = self._graph
         local, replicas = len(graph.strategy.extended.worker_devices), graph.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return None, None
         share = Share(replicas, local, rank, graph.recipe.micro_batches)
         return None if graph.intake.mixing.mixes else share, share.whole()
 

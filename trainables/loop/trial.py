@@ -225,8 +225,8 @@ def highest_rate(
 
 
 def shares(program: Program | FitProgram | ServedProgram, ranks: Ranks | None) -> tuple[Share | None, Share | None]:
-    """What this process needs of each batch, in training and in validation; None: all of it."""
-    return (None, None) if ranks is None or not isinstance(program, Program) else program.shares(ranks.rank)
+    """What this process and its devices need of each batch, in training and in validation; None: all of it."""
+    return program.shares(0 if ranks is None else ranks.rank) if isinstance(program, Program) else (None, None)
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:

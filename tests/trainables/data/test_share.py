@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -186,3 +187,92 @@ def test_a_dataset_of_another_size_than_counted_is_refused(found: int) -> None:
     data.visit(Visits(shuffle=False))
     with pytest.raises(DataError, match="as counted; is the dataset random"):
         list(data.chunks(BATCH, 1, 1, 0, Share(2, 1, 1)))
+
+
+@pytest.mark.parametrize(("replicas", "local", "micro_batches"), SHAPES)
+@pytest.mark.parametrize(("size", "batch_size"), [(23, 5), (20, 5), (3, 8), (1, 4), (40, 16), (9, 2)])
+def test_each_device_has_its_rows_where_the_order_says(
+    replicas: int, local: int, micro_batches: int, size: int, batch_size: int
+) -> None:
+    lengths = set[int]()
+    for rank in range(replicas // local):
+        each, lies = Share(replicas, local, rank, micro_batches).layout(size, batch_size)
+        for device, places in enumerate(each):
+            one = Share(replicas, 1, rank * local + device, micro_batches)
+            mine = np.flatnonzero(one.of_batches(size, batch_size))
+            assert (places[lies[mine]] == mine).all()
+            lengths.add(len(places))
+    assert len(lengths) == 1, "one shape on all devices"
+    if batch_size >= replicas * micro_batches:  # else all have all of it
+        assert lengths.pop() <= size / replicas + micro_batches * -(-size // batch_size) + replicas * micro_batches
+
+
+@pytest.mark.parametrize("kind", ["arrays", "dataset", "records", "batches"])
+def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
+    """What lies on all devices together is a chunk and its filling, not a chunk for each of them."""
+    strategy, size, batch_size, replicas = mirrored(), 64, 16, 4
+    x = np.arange(size * 8, dtype=np.uint8).reshape(size, 8)
+    y = np.arange(size, dtype=np.float32)
+    given: Any = (Rows(x), y)
+    if kind == "dataset":
+        given = tf.data.Dataset.from_tensor_slices((x, y))
+    elif kind == "records":
+        given = recorded(tmp_path)
+        size, batch_size = SIZE, 4
+    elif kind == "batches":
+        given = Batches(x, y, batch_size)
+    data = split(given, strategy, "training data", resident_bytes=0)
+    share = Share(replicas, replicas, 0)
+    sent, whole, rows = 0, 0, 0
+    for chunk, everything in zip(
+        data.chunks(batch_size, 3, 1, 0, share), data.chunks(batch_size, 3, 1, 0), strict=True
+    ):
+        for place in range(replicas):
+            own = [on(strategy, leaf, place) for leaf in leaves(chunk.tensors)]
+            sent += sum(leaf.numpy().nbytes for leaf in own)
+            whole += sum(on(strategy, leaf, place).numpy().nbytes for leaf in leaves(everything.tensors))
+            mine = Share(replicas, 1, place).of_batches(len(chunk.order), batch_size)
+            targets = on(strategy, chunk.tensors[1], place).numpy()[chunk.order[mine]]
+            expected = on(strategy, everything.tensors[1], place).numpy()[everything.order[mine]]
+            np.testing.assert_array_equal(targets, expected)
+            rows += len(targets)
+    assert rows == size + (kind == "records")  # the last batch has fewer examples than there are devices
+    assert sent < 1.3 * whole / replicas if kind == "records" else sent * replicas == whole
+
+
+def mirrored() -> tf.distribute.Strategy:
+    devices = [f"/cpu:{place}" for place in range(4)]
+    return tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce())
+
+
+def leaves(tensors: Any) -> list[Any]:
+    """Words of packed arrays, and tensors as they are."""
+    return [getattr(leaf, "words", leaf) for leaf in tensors]
+
+
+def on(strategy: tf.distribute.Strategy, value: Any, place: int) -> Any:
+    found = strategy.experimental_local_results(value)[place]
+    return getattr(found, "words", found)
+
+
+class Rows(Counted):
+    """An array that is not resident."""
+
+    def __init__(self, rows: np.ndarray[Any, Any]) -> None:
+        self._rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+
+    def __getitem__(self, rows: Any) -> np.ndarray[Any, Any]:
+        return self._rows[rows]
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], size: int) -> None:
+        super().__init__()
+        self._x, self._y, self._size = x, y, size
+
+    def __len__(self) -> int:
+        return len(self._x) // self._size
+
+    def __getitem__(self, number: int) -> Any:
+        rows = slice(number * self._size, (number + 1) * self._size)
+        return self._x[rows], self._y[rows]
