@@ -237,7 +237,7 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
             np.testing.assert_array_equal(targets, expected)
             rows += len(targets)
     assert rows == size + (kind == "records")  # the last batch has fewer examples than there are devices
-    assert sent < 1.3 * whole / replicas if kind == "records" else sent * replicas == whole
+    assert sent < 1.5 * whole / replicas if kind == "records" else sent * replicas == whole
 
 
 def mirrored() -> tf.distribute.Strategy:
