@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor import device_judgement, gpu_judgement, host, host_judgement, nvidia, probe
+from sweep.doctor import device_judgement, gpu_judgement, host, host_judgement, nvidia, probe, share_judgement
 from sweep.doctor.commands import Run
 from sweep.doctor.findings import Finding
 from sweep.doctor.probe import Resources
@@ -47,6 +47,8 @@ def examine(given: Round) -> Iterator[Finding]:
     yield from gpu_judgement.gauges(tensorflow)
     yield from gpu_judgement.links(driver, shown)
     gpus = len(tensorflow.capabilities)
+    if gpus:
+        yield from share_judgement.mps(share_judgement.gather(given.run, given.environ))
     yield from _ray(given, (machine.cpus, gpus))
     yield from _devices(given, gpus)
 
@@ -70,6 +72,8 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
         tried[name] = probe.try_device(given.run, given.timeout_s, name)
         yield from device_judgement.device(name, tried[name])
     yield from device_judgement.pace(tried)
+    if isinstance(tried.get("gpu:0"), probe.Tried):
+        yield from share_judgement.limit("gpu:0", probe.share(given.run, given.timeout_s))
     count = gpus or 2
     several = None if gpus == 1 else probe.train(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:

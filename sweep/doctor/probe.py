@@ -53,6 +53,15 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
+class Shared:
+    """A share of a GPU at work."""
+
+    limit_bytes: float
+    refused: bool  # more than that
+    works: bool  # afterwards
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """A probe gave no answer."""
 
@@ -108,6 +117,14 @@ def train(run: Run, timeout_s: float, count: int, *, simulated: bool) -> Trained
     if isinstance(answer, Failure):
         return answer
     return Trained(tuple(answer["sums"]), answer["examples_per_s"])
+
+
+def share(run: Run, timeout_s: float) -> Shared | Failure:
+    """Let a process with a quarter of the first GPU ask for more."""
+    _, answer = _ask(run, timeout_s, MODULE, "share")
+    if isinstance(answer, Failure):
+        return answer
+    return Shared(answer["limit_bytes"], answer["refused"], answer["works"])
 
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ def test_it_takes_the_last_level_that_gained(speeds: list[dict[str, float]], las
         levels[-1] = Level(levels[-1].trials, levels[-1].at_once, {})
     found = packing.decide(levels)
     chosen = next(place for place, level in enumerate(levels) if level.trials == found.trials)
-    for before, after in zip(levels[:chosen], levels[1 : chosen + 1], strict=True):
+    for before, after in pairwise(levels[: chosen + 1]):
         if after.speeds:
             assert packing.gain(before, after) >= packing.GAIN
     if not levels[chosen].speeds:

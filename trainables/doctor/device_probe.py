@@ -7,6 +7,7 @@ process or hang it. On standard error, lines that begin with ``probe:`` say what
     python -m trainables.doctor.device_probe device gpu:0
     python -m trainables.doctor.device_probe train 2 [--simulated]
     python -m trainables.doctor.device_probe meet HOST:PORT,HOST:PORT RANK [--gpu]
+    python -m trainables.doctor.device_probe share
     python -m trainables.doctor.device_probe tpu
 """
 
@@ -88,6 +89,28 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
     return {"sums": sums, "examples_per_s": max(rates[1:])}
+
+
+def share() -> dict[str, Any]:
+    """Take a quarter of the first GPU, as a trial would, and ask for more: its limit, and what came of that."""
+    from trainables.devices import memory
+    from trainables.devices.placement import place
+
+    devices = Devices(cpus=os.cpu_count() or 1, gpus=0.25)
+    place(devices)
+    limit_bytes = memory.limit(devices) or 0.0
+    refused = False
+    with tf.device("/gpu:0"):
+        _say("filling half of the share")
+        half = tf.zeros([int(limit_bytes / 2)], tf.int8)
+        try:
+            _say("asking for more than the share")
+            float(tf.reduce_max(tf.zeros([int(limit_bytes / 4)], tf.float32)))
+        except tf.errors.ResourceExhaustedError:
+            refused = True
+        _say("going on")
+        works = float(tf.reduce_sum(tf.ones(1024))) == 1024 and len(half) > 0
+    return {"limit_bytes": limit_bytes, "refused": refused, "works": works}
 
 
 def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
@@ -205,11 +228,13 @@ def main(arguments: list[str]) -> dict[str, Any]:
             return train(int(count), simulated=bool(rest))
         case ["meet", addresses, rank, *rest] if rest in ([], ["--gpu"]):
             return meet(addresses.split(","), int(rank), gpus=len(rest))
+        case ["share"]:
+            return share()
         case ["tpu"]:
             return {"missing": tpu.missing()}
     raise ValueError(
         f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated], "
-        "meet ADDRESSES RANK [--gpu] or tpu"
+        "meet ADDRESSES RANK [--gpu], share or tpu"
     )
 
 
