@@ -27,7 +27,8 @@ def show_plan(plan: Plan, target: Console) -> None:
     """Print what a sweep will do."""
     spec, share = plan.spec, plan.devices
     target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True, highlight=False)
-    each = f"{share.cpus:g} CPU" + (f", {share.gpus:g} GPU" if share.gpus else "")
+    gpus = "a GPU, shared as measured" if spec.resources.gpus == "auto" else f"{share.gpus:g} GPU"
+    each = f"{share.cpus:g} CPU" + (f", {gpus}" if share.gpus else "")
     times = [f"{spec.folds} folds"] if spec.folds else []
     times += [f"{spec.repeats} repeats"] if spec.repeats > 1 else []
     repeats = f" ({' and '.join(times)} of each configuration)" if times else ""
@@ -70,7 +71,7 @@ def as_dict(plan: Plan) -> dict[str, Value]:
         "concurrent": plan.concurrent,
         "resources": {
             "cpus": plan.devices.cpus,
-            "gpus": plan.devices.gpus,
+            "gpus": plan.spec.resources.gpus,
             "workers": plan.spec.resources.workers,
             "servers": plan.spec.resources.servers,
             "simulated": plan.devices.simulated,
@@ -95,7 +96,10 @@ def _histogram_dict(one: Histogram) -> Value:
 
 
 def _at_once(plan: Plan) -> str:
-    return str(plan.concurrent) if plan.concurrent else "none: this machine has too little for a trial"
+    if not plan.concurrent:
+        return "none: this machine has too little for a trial"
+    more = ", or more where they fit on a GPU together and gain by it" if plan.spec.resources.gpus == "auto" else ""
+    return f"{plan.concurrent}{more}"
 
 
 def _workers(spec: Spec, each: str) -> str:

@@ -235,6 +235,21 @@ OTHERS = (
     ),
     Row("plan one.yaml --set trainable=scored:function", out="trials +3"),
     Row("plan one.yaml --set training.strategy=tpu --set resources.gpus=1", 2, err="and trials are given GPUs"),
+    Row(
+        "plan one.yaml --set resources.gpus=auto --simulate-gpus 1", out="a GPU, shared as measured a trial (simulated)"
+    ),
+    Row("plan one.yaml --set resources.gpus=auto --json", out='"gpus": "auto"'),
+    Row(
+        "plan one.yaml --set resources.gpus=auto --set resources.workers=2",
+        2,
+        err="resources.gpus: a share of a GPU, and",
+    ),
+    Row(
+        "plan one.yaml --set resources.gpus=auto --set resources.max_concurrent=1",
+        2,
+        err="one runs at a time; write gpus",
+    ),
+    Row("plan one.yaml --set resources.gpus=automatic", 2, err="resources.gpus: .* expected a number .*auto"),
     Row("plan one.yaml --address 127.0.0.1:1", 2, err="nobody answers at 127.0.0.1:1"),
     Row("plan one.yaml --time", out="s an epoch"),
     Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),

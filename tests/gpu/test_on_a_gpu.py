@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from typing import Any
 
 import keras
@@ -88,3 +91,12 @@ def test_it_learns_and_says_what_it_cost() -> None:
     assert reports[-1].metrics["loss"] < reports[0].metrics["loss"]
     assert reports[-1].measures["gpu_memory_peak_bytes"] > 0
     assert reports[-1].measures.get("energy_j", 0.0) >= 0
+
+
+def test_a_share_has_a_hard_limit() -> None:
+    """In a process of its own: TensorFlow keeps the limit that it began with."""
+    command = [sys.executable, "-m", "trainables.doctor.device_probe", "share"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["refused"], found["works"]) == (True, True)
+    assert found["limit_bytes"] > 0
