@@ -169,7 +169,7 @@ class Coordinator:
             self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
-        elif trial in self._out and progress.moved:
+        elif trial in self._out and progress.moves:
             self._watch.end(trial)
             self._out.discard(trial)
             self._again.append(trial)
@@ -194,8 +194,8 @@ class Coordinator:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
-        if there.outgrown and not there.unwanted:  # its worker has asked for one that begins with smaller parts
-            there.outgrown = False
+        if there.outgrown and not there.unwanted:  # it needs another process
+            there.outgrown, there.moved = False, True
             self._out.discard(trial)
             self._again.appendleft(trial)
             return False

@@ -101,7 +101,7 @@ class Sharing:
             share = self._out.pop(trial, 1.0)
             self._trials[trial].least = min(2 * share, 1.0)
             self.say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(min(2 * share, 1.0))}")
-        elif progress.moved:
+        elif progress.moves:
             self._out.pop(trial, None)
 
     def _learn_structure(self, trial: int, facts: Facts) -> None:

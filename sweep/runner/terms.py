@@ -37,8 +37,8 @@ class Terms:
             accumulate=trial.accumulate,
         )
         if started.role is not Role.SEARCH:
-            return Order(assignment, whole=True, known_data=known_data, shares=shares)
-        return Order(assignment, trial.decisions, to_beat, known_data=known_data, shares=shares)
+            return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
+        return Order(assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares)
 
     def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
         """A trial that begins now.

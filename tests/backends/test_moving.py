@@ -34,30 +34,30 @@ def step(job: Job, given: Order) -> tuple[Worker, Progress]:
 
 def test_it_goes_on_where_it_was(job: Job) -> None:
     worker, before = step(job, order(1.0))
-    assert ([epoch.epoch for epoch in before.epochs], before.moved) == ([1, 2], False)
+    assert ([epoch.epoch for epoch in before.epochs], before.moves) == ([1, 2], False)
     moving.tell(job, {3: 0.5, 4: 0.25})
     moved = worker.step()
-    assert ([epoch.epoch for epoch in moved.epochs], moved.moved, moved.end) == ([3], True, None)
+    assert ([epoch.epoch for epoch in moved.epochs], moved.moves, moved.end) == ([3], True, None)
     _, after = step(job, order(0.5))
     assert [epoch.epoch for epoch in after.epochs] == [3], "what the checkpoint tells is told once more, for the driver"
-    assert not after.moved
+    assert not after.moves
 
 
 def test_a_trial_that_is_as_it_should_be_stays(job: Job) -> None:
     moving.tell(job, {3: 0.5, 4: 0.25})
-    assert not step(job, order(0.5))[1].moved
-    assert not step(job, order(1.0, shares=False))[1].moved
+    assert not step(job, order(0.5))[1].moves
+    assert not step(job, order(1.0, shares=False))[1].moves
 
 
 def test_one_that_soon_ends_is_not_moved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "MOVE_S", 10.0)
     moving.tell(job, {3: 0.5})
-    assert not step(job, order(1.0))[1].moved
+    assert not step(job, order(1.0))[1].moves
 
 
 def test_what_nobody_could_write_is_no_word(job: Job) -> None:
     job.share_file.write_text("{")
-    assert not step(job, order(1.0))[1].moved
+    assert not step(job, order(1.0))[1].moves
 
 
 def test_out_of_memory_beside_others_is_no_end(job: Job) -> None:

@@ -114,7 +114,7 @@ class Fleet:
             last = event.epoch == order.assignment.epochs
             end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=self.now, facts=facts)
             moved = not last and self.told.get(trial, share) != share
-            if not self.driver.take(trial, Progress((event,), end if last else None, facts, moved=moved)):
+            if not self.driver.take(trial, Progress((event,), end if last else None, facts, moves=moved)):
                 del running[trial]
 
 
