@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from trainables.data.share import Share
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
+THREADED_BYTES, MANY_ROWS = 4 * 2**20, 256  # threads gain nothing by less, nor by smaller rows
 
 Order: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int32]]"
 
@@ -90,13 +92,28 @@ def chunk_rows(row_bytes: int, batch_size: int) -> int:
     return max(CHUNK_BYTES // max(row_bytes, 1) // batch_size, 1) * batch_size
 
 
-def take(leaf: Any, rows: Order) -> np.ndarray[Any, Any]:
-    """Rows of an array in this order, read in ascending order, which is kind to memory maps and disks."""
+def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, Any]:
+    """Rows of an array in this order, read in ascending order, which is kind to memory maps and disks.
+
+    Arrays of large rows are read by as many ``threads`` as the trial has CPUs; what only looks like an array may not
+    like that, and small rows gain nothing.
+    """
     target = residence.empty((len(rows), *leaf.shape[1:]), np.dtype(leaf.dtype))
     places = np.argsort(rows, kind="stable")
-    for start in range(0, len(rows), GATHER_ROWS):
-        some = places[start : start + GATHER_ROWS]
+
+    def read(start: int, step: int = GATHER_ROWS) -> None:
+        some = places[start : start + step]
         target[some] = leaf[rows[some]]
+
+    if threads is None:
+        threads = tf.config.threading.get_inter_op_parallelism_threads()
+    large = target.nbytes >= THREADED_BYTES * max(1, len(rows) // MANY_ROWS)
+    if threads > 1 and isinstance(leaf, np.ndarray) and large:
+        step = min(-(-len(rows) // threads), GATHER_ROWS)
+        with ThreadPoolExecutor(threads, "rows") as readers:
+            list(readers.map(partial(read, step=step), range(0, len(rows), step)))  # raises what the first one raised
+    else:
+        list(map(read, range(0, len(rows), GATHER_ROWS)))
     return target
 
 

@@ -20,6 +20,7 @@ from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mix
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 BLOCK_BYTES = 16 * 2**20
+HANDED_OVER = 32  # images at a time, from the threads that decode them
 INTERLEAVED = 8
 
 
@@ -205,11 +206,12 @@ class Images:
             decoded = tf.data.Dataset.from_tensor_slices(files).map(
                 self._decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
             )
+            some = decoded.batch(HANDED_OVER).prefetch(1)  # one by one they would wait for Python
         done = 0
         try:
-            for image in decoded.as_numpy_iterator():
-                images[done] = image
-                done += 1
+            for block in some.as_numpy_iterator():
+                images[done : done + len(block)] = block
+                done += len(block)
         except tf.errors.OpError as error:
             raise DataError(f"{self._undecodable(files)}: cannot be decoded as PNG, JPEG, GIF or BMP") from error
         return images
