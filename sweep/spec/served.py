@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweep.space.domains import choices
-from sweep.spec.document import Document, show
+from sweep.spec.document import Document
 from sweep.spec.parameters import Entry
 from sweep.spec.sweep_file import SweepFile
 
@@ -46,7 +46,8 @@ def check(file: SweepFile, entries: Iterable[Entry], document: Document) -> None
         what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
         document.mistake(("training", "cross_device"), what, "leave cross_device out")
     if resources.gpus not in (0, 1):
-        what = f"{show(resources.gpus)}, expected 0 or 1: each worker of a parameter server computes on one device"
+        given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
+        what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
         document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
     for entry in entries:
         if entry.name in REFUSED:

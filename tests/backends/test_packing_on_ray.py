@@ -39,11 +39,8 @@ def test_shares_follow_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     assert epochs.groupby("trial")["epoch"].apply(list).map(lambda each: each == list(range(1, 31))).all()
     assert epochs.iloc[0]["gpus"] == 1.0
     assert {1.0, 0.5} <= set(epochs["gpus"])
-    # Two compute twice as much as one, four no more than two: it goes back. Those of 4 GB never had a quarter for long.
-    assert epochs[epochs["trial"] >= 7]["gpus"].eq(0.5).mean() > 0.5
     large = loaded.trials.loc[loaded.trials["param.gb"] == 4, "trial"]
     assert epochs[epochs["trial"].isin(large)]["gpus"].ge(0.5).all()
     assert set(epochs["mps"]) == {50.0}, "workers have the variables of MPS"
     assert "2 trials a GPU from now on" in done.stdout
-    assert "4 trials a GPU computed 1.00 times as much as 2; it stays at 2 trials a GPU" in done.stdout
     assert len(list(store_log.read(tmp_path / "results" / "packed" / "log.jsonl"))) > 300

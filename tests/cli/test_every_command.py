@@ -235,9 +235,7 @@ OTHERS = (
     ),
     Row("plan one.yaml --set trainable=scored:function", out="trials +3"),
     Row("plan one.yaml --set training.strategy=tpu --set resources.gpus=1", 2, err="and trials are given GPUs"),
-    Row(
-        "plan one.yaml --set resources.gpus=auto --simulate-gpus 1", out="a GPU, shared as measured a trial (simulated)"
-    ),
+    Row("plan one.yaml --set resources.gpus=auto --simulate-gpus 1", out="1 CPU, a GPU, shared as measured a trial"),
     Row("plan one.yaml --set resources.gpus=auto --json", out='"gpus": "auto"'),
     Row(
         "plan one.yaml --set resources.gpus=auto --set resources.workers=2",

@@ -39,6 +39,7 @@ def test_a_plain_one_is_taken() -> None:
         ({"training": ", precision: mixed_bfloat16"}, "training.precision: mixed_bfloat16, and servers keep"),
         ({"training": ", cross_device: ring"}, "training.cross_device: ring, and nothing is summed"),
         ({"resources": "servers: 1, gpus: 2"}, "resources.gpus: 2, expected 0 or 1"),
+        ({"resources": "servers: 1, gpus: auto"}, "resources.gpus: auto, expected 0 or 1"),
         ({"resources": "servers: 1, gpus: 0.5"}, "resources.gpus: 0.5, expected 0 or 1"),
         ({"more": ", sam_rho: {value: 0.1}"}, "parameters.sam_rho: not with a parameter server: an update of two"),
         ({"more": ", optimizer: {values: [adam, lion]}"}, "parameters.optimizer: 'lion', expected sgd, adam, adamw"),
