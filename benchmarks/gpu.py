@@ -4,9 +4,9 @@
     python benchmarks/gpu.py --cpu      # tiny shapes, to see that it runs
 
 Images a second by precision, in this project's loop and in `Model.fit` with XLA; seconds an epoch of 50,000 images and
-hours for the grid of 27 trials by 50 epochs, one after the other; the gain of several GPUs; how busy they were; what of
-an update runs on the host; and whether the losses are those of the CPU. On GPUs each line is measured in a process of
-its own, since TensorFlow gives no memory back. The images are noise: speed does not depend on them.
+hours for the grid of 27 trials by 50 epochs, one after the other; the gain of several GPUs, and of several trials on
+one; how busy they were; what of an update runs on the host; and whether the losses are those of the CPU. On GPUs each
+line is measured in a process of its own, since TensorFlow gives no memory back. The images are noise: speed does not depend on them.
 
 Never run on a GPU by its author.
 """
@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 CLASSES, IMAGES, TRIALS, EPOCHS = 10, 50_000, 27, 50
+TOGETHER_S, TOGETHER_TINY_S = 15.0, 1.0  # that trials on one GPU train at once
 TOLERANCE = 2e-2  # of the first epoch's loss between a GPU and the CPU, in float32: other orders of sums, TF32
 
 
@@ -62,7 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
         if time.monotonic() - began > 60 * given.minutes:
             _say(f"{name:34} left out: {given.minutes:g} minutes are over")
             continue
-        found = _apart(line) if gpus else measured(**line)
+        found = _packed(**line) if "at_once" in line else _apart(line) if gpus else measured(**line)
         losses[name] = found.get("loss", float("nan"))
         _say(_row(name, found))
     if gpus and {"loop float32, few images", "the same on the CPU"} <= losses.keys():
@@ -78,6 +81,11 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"loop {precision}", {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny}
     for precision in ("float32", *half):
         yield f"fit, XLA, {precision}", {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "fit": True}
+    for count in (1, 2, 4) if gpus else (1, 2):
+        yield (
+            f"{count} at a time on one GPU",
+            {"at_once": count, "precision": half[0], "tiny": tiny, "on_gpu": gpus > 0},
+        )
     if not gpus:
         return
     yield "loop float32, few images", {"gpus": min(gpus, 1), "precision": "float32", "tiny": True}
@@ -90,14 +98,63 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def measured(
-    *, gpus: int, precision: str, tiny: bool, fit: bool = False, deterministic: bool = False
+    *,
+    gpus: float,
+    precision: str,
+    tiny: bool,
+    fit: bool = False,
+    deterministic: bool = False,
+    beside: str | None = None,
+    at_once: int = 1,
 ) -> dict[str, Any]:
     """Images a second and what else is known of one line; called in a process that measures nothing else."""
     shape = TINY if tiny else FULL
-    return _fit(shape, gpus, precision) if fit else _loop(shape, gpus, precision, deterministic=deterministic)
+    if fit:
+        return _fit(shape, int(gpus), precision)
+    others = Beside(Path(beside), at_once, TOGETHER_TINY_S if tiny else TOGETHER_S) if beside else None
+    return _loop(shape, gpus, precision, deterministic=deterministic, beside=others)
 
 
-def _loop(shape: Shape, gpus: int, precision: str, *, deterministic: bool) -> dict[str, Any]:
+class Beside:
+    """Lets trials in several processes train at the same time: all of them go on until all have for so long."""
+
+    def __init__(self, folder: Path, count: int, seconds: float) -> None:
+        self._folder, self._count, self._seconds = folder, count, seconds
+        self._since: float | None = None
+        self._given_up = time.monotonic() + 300
+
+    def goes_on(self) -> bool:
+        """To be asked after each epoch."""
+        (self._folder / str(os.getpid())).touch()
+        if self._since is None and sum(1 for _ in self._folder.iterdir()) >= self._count:
+            self._since = time.monotonic()
+        now = time.monotonic()
+        return now < self._given_up and (self._since is None or now < self._since + 2 * self._seconds)
+
+
+def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[str, Any]:
+    """So many trials on one GPU, each with its share: what they compute together while all of them do."""
+    from sweep.runner import packing
+
+    share = 1 / at_once
+    with tempfile.TemporaryDirectory() as folder:
+        line = {"gpus": share if on_gpu else 0, "precision": precision, "tiny": tiny, "beside": folder}
+        running = [_begun({**line, "at_once": at_once}) for _ in range(at_once)]
+        found = [_ended(one) for one in running]
+    if failed := next((one for one in found if "failed" in one), None):
+        return failed
+    epochs = [
+        packing.Epoch(trial, "", share, *epoch) for trial, one in enumerate(found) for epoch in one.pop("epochs")[1:]
+    ]
+    speed = packing.speeds(epochs, at_once, at_once).get("")
+    if speed is None:
+        return {"failed": "they never trained at the same time"}
+    return {**found[0], "images_per_s": at_once * speed}
+
+
+def _loop(
+    shape: Shape, gpus: float, precision: str, *, deterministic: bool, beside: Beside | None = None
+) -> dict[str, Any]:
     from sweep.contract import Assignment, Devices, EpochReported
     from trainables.devices import kernels
     from trainables.keras_trainable import KerasTrainable
@@ -113,11 +170,12 @@ def _loop(shape: Shape, gpus: int, precision: str, *, deterministic: bool) -> di
     devices = Devices(cpus=2, gpus=gpus)
     training = {"precision": precision, "deterministic": deterministic}
     net, epochs = Net(), list[EpochReported]()
-    net.begin(Assignment(trial=0, params=params, seed=0, epochs=shape.epochs, devices=devices, training=training))
+    count = shape.epochs if beside is None else 10**6
+    net.begin(Assignment(trial=0, params=params, seed=0, epochs=count, devices=devices, training=training))
 
     def report(epoch: EpochReported) -> bool:
         epochs.append(epoch)
-        return True
+        return beside is None or beside.goes_on()
 
     net.train(report)
     graphs = [traced.graph for traced in net._begun().program.train_chunk._list_all_concrete_functions()]
@@ -130,6 +188,7 @@ def _loop(shape: Shape, gpus: int, precision: str, *, deterministic: bool) -> di
         "data_wait_s": best.measures["data_wait_s"],
         "on_host": sorted({line for graph in graphs for line in kernels.on_host(graph)}),
         **{name: best.measures[name] for name in gauges if name in best.measures},
+        **({"epochs": [(e.time - e.time_s, e.time, e.examples_per_s) for e in epochs]} if beside else {}),
     }
 
 
@@ -178,11 +237,19 @@ def _model(shape: Shape) -> Any:
 
 
 def _apart(line: dict[str, Any]) -> dict[str, Any]:
+    return _ended(_begun(line))
+
+
+def _begun(line: dict[str, Any]) -> subprocess.Popen[str]:
     command = [sys.executable, str(Path(__file__)), "--one", json.dumps(line)]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode:
-        return {"failed": (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]}
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _ended(running: subprocess.Popen[str]) -> dict[str, Any]:
+    out, err = running.communicate()
+    if running.returncode:
+        return {"failed": (err.strip().splitlines() or [f"exit code {running.returncode}"])[-1]}
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
     return found
 
 
