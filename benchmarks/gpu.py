@@ -6,7 +6,8 @@
 Images a second by precision, in this project's loop and in `Model.fit` with XLA; seconds an epoch of 50,000 images and
 hours for the grid of 27 trials by 50 epochs, one after the other; the gain of several GPUs, and of several trials on
 one; how busy they were; what of an update runs on the host; and whether the losses are those of the CPU. On GPUs each
-line is measured in a process of its own, since TensorFlow gives no memory back. The images are noise: speed does not depend on them.
+line is measured in a process of its own, since TensorFlow gives no memory back. The images are noise: speed does not
+depend on them.
 
 Never run on a GPU by its author.
 """
