@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 TRIALS = (1, 2, 4, 8)
 """Trials a GPU, in the order in which they are tried."""
 GAIN = 1.05
 """More trials a GPU must bring so much more of examples a second, all together: else they only wait for one another."""
+MEASURED_S = 2.0
+"""Of training of each of the trials at once, before a level counts as measured: an epoch may be very short."""
 HEADROOM = 1.1
 """Of a measured peak: blocks of another size leave gaps between them."""
 
@@ -87,7 +89,7 @@ def _mean(values: Iterable[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """An epoch that was trained on a share of a GPU."""
+    """An epoch that was trained on a share of a GPU, or several short ones."""
 
     trial: int
     structure: str
@@ -97,15 +99,26 @@ class Epoch:
     examples_per_s: float
 
 
+def joined(before: Epoch | None, after: Epoch) -> Epoch:
+    """Two epochs of a trial that followed one another, as one; the second where they are not alike."""
+    if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
+        return after
+    first, second = before.ended - before.begun, after.ended - after.begun
+    examples = before.examples_per_s * first + after.examples_per_s * second
+    return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
+
+
 def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, float]:
     """The speed of one of so many trials a GPU, by structure, from epochs in which the GPUs were full.
 
-    Empty until as many epochs are known as trials run at once. Epochs that warm up are not to be among them.
+    Empty until as many epochs are known as trials run at once, and some seconds of each. Epochs that warm up are not to
+    be among them.
     """
     own = [epoch for epoch in epochs if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0]
     full = 0.9 * at_once / trials  # GPUs in use; steps between epochs are not seen
     counted = [epoch for epoch in own if _busy(epoch, epochs) >= full]
-    if len(counted) < at_once:
+    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
+    if len(counted) < at_once or seconds < MEASURED_S * at_once:
         return {}
     examples: dict[str, list[tuple[float, float]]] = {}
     for epoch in counted:

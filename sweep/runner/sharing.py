@@ -18,7 +18,8 @@ from sweep.runner import packing
 from sweep.runner.packing import Decision, Epoch, Level
 from sweep.runner.upcoming import fits
 
-REMEMBERED = 512  # epochs that speeds are measured by
+REMEMBERED = 128  # epochs that speeds are measured by
+LEAST_S = 0.25  # shorter ones are taken together
 
 
 @dataclass(slots=True)
@@ -28,6 +29,7 @@ class _Trial:
     params: Params
     structure: str = ""
     peak_bytes: float = 0.0
+    begun: Epoch | None = None  # of short epochs, those that are not long enough yet
     seen: set[float] = field(default_factory=set)  # shares on which it has trained an epoch
     least: float = 0.0  # the share that it needs at least, for it ran out of memory with less
 
@@ -82,7 +84,6 @@ class Sharing:
                 self._trials.setdefault(event.trial, _Trial(event.params))
             case EpochReported() if event.memo is None and "gpus" in event.measures:
                 self._hear(event, self._trials[event.trial])
-                self._decide()
             case TrialEnded():
                 self._learn_structure(event.trial, event.facts)
                 self._out.pop(event.trial, None)
@@ -121,7 +122,12 @@ class Sharing:
         is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
         if is_warm and event.examples_per_s:
             begun = event.time - event.time_s
-            self._epochs.append(Epoch(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s))
+            epoch = Epoch(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
+            trial.begun = epoch = packing.joined(trial.begun, epoch)
+            if epoch.ended - epoch.begun >= LEAST_S:
+                trial.begun = None
+                self._epochs.append(epoch)
+                self._decide()
         trial.seen.add(gpus)
 
     def _fold(self, trial: _Trial) -> None:
@@ -155,6 +161,8 @@ class Sharing:
         self._decision = packing.decide(levels)
         if self._decision != before:
             self._epochs.clear()
+            for trial in self._trials.values():
+                trial.begun = None
             if self._decision.compared or self._decision.trials != now:
                 self.say(described(self._decision, max(peaks.values()), self._memory_bytes))
         if self._decision.trials != now:

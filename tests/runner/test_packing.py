@@ -105,3 +105,16 @@ def test_on_a_simulated_card(speed: Callable[[int], float], peak_gb: float, expe
     assert decision.settled
     assert decision.trials == expected
     assert decision.gain is None or math.isfinite(decision.gain)
+
+
+def test_short_epochs_are_taken_together() -> None:
+    short = [Epoch(0, "s", 1.0, 0.1 * n, 0.1 * (n + 1), 100.0 + n) for n in range(30)]
+    assert packing.speeds(short[:10], 1, 1) == {}, "a second is no measure"
+    whole = short[0]
+    for one in short[1:]:
+        whole = packing.joined(whole, one)
+    assert (whole.begun, whole.ended) == (0.0, pytest.approx(3.0))
+    assert packing.speeds(short, 1, 1)["s"] == pytest.approx(packing.speeds([whole], 1, 1)["s"])
+    other = Epoch(0, "s", 0.5, 3.0, 3.1, 50.0)
+    assert packing.joined(whole, other) == other
+    assert packing.joined(None, other) == other
