@@ -7,6 +7,8 @@ the model takes them from here.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +22,7 @@ BLOCK = 4096
 """Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
 _DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
 _EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
+_keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class ShardedEmbedding(keras.layers.Layer):
     """
 
     _shards: tuple[Shard, ...]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """This layer, or Keras's own inside of `as_keras_own`; classes derived from it stay what they are."""
+        if cls is ShardedEmbedding and _keras_own.get():
+            return _plain(*args, **kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -138,6 +147,23 @@ class ShardedEmbedding(keras.layers.Layer):
             drawn = np.random.SeedSequence([int(self.embeddings_initializer.seed), number])
             config["seed"] = int(drawn.generate_state(1)[0]) & 0x7FFFFFFF
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
+
+
+@contextmanager
+def as_keras_own() -> Iterator[None]:
+    """What is made inside of the block predicts the same and needs nothing of this package."""
+    token = _keras_own.set(True)
+    try:
+        yield
+    finally:
+        _keras_own.reset(token)
+
+
+def _plain(
+    input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
+) -> keras.layers.Embedding:
+    """The whole table; ``lazy`` is a matter of training."""
+    return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 
 def layers_of(model: keras.Model) -> list[ShardedEmbedding]:
