@@ -32,6 +32,7 @@ def plan(*settings):
 plan("resources.workers=2")
 plan("resources.workers=3")
 plan("resources.workers=2", "resources.gpus=1")
+plan("resources.servers=1", "training.strategy=parameter_server")
 print(probe.between_nodes(commands.run, 300, cluster.address, 500))
 cluster.shutdown()
 """
