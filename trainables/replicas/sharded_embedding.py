@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -17,22 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.devices import parameter_server
+from trainables.state.shards import Shard
 
 BLOCK = 4096
 """Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
 _DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
 _EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
 _keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Rows ``start`` to ``stop`` of a table, on one server."""
-
-    variable: Any
-    device: str
-    start: int
-    stop: int
 
 
 class ShardedEmbedding(keras.layers.Layer):
@@ -135,7 +125,7 @@ class ShardedEmbedding(keras.layers.Layer):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
                 rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]
                 table[first - start : last - start].assign(rows)
-        return Shard(table, device, start, stop)
+        return Shard(table, device, start, stop, self.input_dim)
 
     def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
         blocks = [self._block(number) for number in range(-(-self.input_dim // BLOCK))]
