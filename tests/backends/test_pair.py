@@ -51,7 +51,8 @@ def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -
     assert gpus.startswith("2 ")
     assert "resources.gpus: a trial takes 1, the largest node has 0" in gpus
     assert servers.startswith("2 ")
-    assert "a trial takes 1 workers, 1 servers and a coordinator of 1 CPU each, the cluster has room for 2" in servers
+    told = "a trial takes 3 processes of 1 CPU each (workers: 1, servers: 1, and a coordinator), the cluster has room for 2"
+    assert told in servers
     assert doctor.startswith("0 ")
     for line in (
         r"ok +ray +the cluster at 127.0.0.1:\d+ has 2 CPUs and 0 GPUs",
