@@ -51,7 +51,7 @@ def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -
     assert gpus.startswith("2 ")
     assert "resources.gpus: a trial takes 1, the largest node has 0" in gpus
     assert servers.startswith("2 ")
-    told = "a trial takes 3 processes of 1 CPU each (workers: 1, servers: 1, and a coordinator), the cluster has room for 2"
+    told = "a trial takes 3 processes of 1 CPU each (workers: 1, servers: 1, and a coordinator)"
     assert told in servers
     assert doctor.startswith("0 ")
     for line in (
