@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
+PHILOX = 1
+"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
+HOST = "/cpu:0"
+"""Where keys are made: of integers, which kernels for GPUs take from the host's memory."""
+
+Kind: TypeAlias = Literal["uniform", "normal"]
 
 
 class Draws:
     """Counter-based draws for one slice of one global batch.
 
-    Each call draws for the whole global batch from (trial seed, update, call) and keeps this slice's rows,
-    so an example's draws do not depend on how the batch was cut (Salmon et al., Parallel Random Numbers: As
+    The key is (trial seed, update), the counter (call, row of the global batch, element): an example's draws do not
+    depend on how the batch was cut, and a slice draws its own rows alone (Salmon et al., Parallel Random Numbers: As
     Easy as 1, 2, 3). Calls are counted while the graph is traced: inside a `tf.while_loop`, one call gives the
     same numbers at each turn.
     """
@@ -38,11 +45,38 @@ class Draws:
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Uniform float32 draws of shape ``(examples, *shape)`` in [low, high)."""
-        return self._kept(tf.random.stateless_uniform([self._size, *shape], self.key(), low, high))
+        return self.rows("uniform", shape) * (high - low) + low
 
     def normal(self, shape: tuple[int, ...] = (), stddev: float = 1.0) -> tf.Tensor:
         """Normal float32 draws of shape ``(examples, *shape)`` around 0."""
-        return self._kept(tf.random.stateless_normal([self._size, *shape], self.key(), 0.0, stddev))
+        return self.rows("normal", shape) * stddev
+
+    def rows(
+        self, kind: Kind, shape: Sequence[Any], dtype: tf.DType = tf.float32, times: int | tf.Tensor = 1
+    ) -> tf.Tensor:
+        """Draws from [0, 1) or around 0, of shape ``(examples * times, *shape)``, whose sizes may be tensors."""
+        self.calls += 1
+        if self.places is None:
+            return self._drawn(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
+        full = self._drawn(kind, tf.constant(0), self._size * times, shape, dtype)
+        apart = tf.reshape(full, [self._size, times, *shape])
+        return tf.reshape(tf.gather(apart, self.places), [tf.size(self.places) * times, *shape])
+
+    def _drawn(self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
+        """So many rows of the global batch from the first on. Each begins with a counter of its own: 16 bytes of bits."""
+        elements, each = 1, 4 if dtype.size <= 4 else 2
+        for size in shape:
+            elements = elements * size
+        counters = -(-elements // each)
+        with tf.device(HOST):
+            key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
+            skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
+            counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
+        draw = tf.raw_ops.StatelessRandomUniformV2 if kind == "uniform" else tf.raw_ops.StatelessRandomNormalV2
+        found = draw(shape=[count, counters * each], key=key, counter=counter, alg=PHILOX, dtype=dtype)
+        if not isinstance(elements, int) or elements != counters * each:
+            found = found[:, :elements]
+        return found if len(shape) == 1 else tf.reshape(found, [count, *shape])
 
     def beta(self, alpha: Any) -> tf.Tensor:
         """Float32 draws of shape ``(examples,)`` of Beta(alpha, alpha), for any alpha above 0, also a tensor.
@@ -60,14 +94,16 @@ class Draws:
 
     def partners(self) -> tf.Tensor:
         """A row of the global batch for each example: those of all examples are a permutation."""
-        uniform = tf.random.stateless_uniform([self._size], self.key())
-        return self._kept(tf.argsort(uniform, stable=True))
+        uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
+        # As int64, of which kernels of GPUs take and give what lies there.
+        return self._kept(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
         """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
         self.calls += 1
-        of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0)[0]
-        return tf.stack([of_call, self._update])
+        with tf.device(HOST):
+            of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
+            return tf.stack([of_call, self._update])
 
     def from_call(self, calls: int) -> Draws:
         """Other draws for the same examples."""
