@@ -43,6 +43,8 @@ def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
                 yield from _waits(graph._get_function(name).graph, seen)
         if op.type in ("While", "StatelessWhile"):
             for tensor in graph._get_function(op.node_def.attr["cond"].func.name).graph.outputs:
+                while tensor.op.type == "Identity":  # which TensorFlow takes out before it runs
+                    tensor = tensor.op.inputs[0]
                 if not _lies_on_host(tensor):
                     yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
         for name, tensor in _named(op)[0]:
@@ -53,7 +55,9 @@ def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
 def _taken_on_host(op: Any, name: str, tensor: Any) -> bool:
     if op.type in ("If", "StatelessIf") and name == "cond":
         return True
-    if tensor.dtype in (tf.resource, tf.variant) or op.type in FUNCTIONS:
+    if op.type in FUNCTIONS:
+        return bool(tensor.dtype == tf.int32)
+    if tensor.dtype in (tf.resource, tf.variant):
         return False
     kernel = _kernel(op)
     return kernel is None or name in kernel.host_memory_arg

@@ -54,7 +54,7 @@ class Intake:
             mixing_draws = first.from_call(first.calls + MIXING)
             partners = mixing_draws.partners()
             if cut.parts > 1:
-                places = tf.concat([tf.range(cut.start, cut.stop), partners], 0)
+                places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 own, draws = tf.gather(rows, places), first.at(places)
         with tf.control_dependencies(list(after)):
             example = batches.take(tensors, own)

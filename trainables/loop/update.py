@@ -310,16 +310,23 @@ class Graph:
         return losses | by_example.shares(cut)
 
     def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
-        def count() -> tf.Tensor:
-            returned = self.model.compute_metrics(x, y, predicted, sample_weight)
+        def count(*given: Any) -> tf.Tensor:
+            returned = self.model.compute_metrics(*given)
             if type(self.model).compute_metrics is not keras.Model.compute_metrics:
                 refusals.check_metrics(self.model, returned)
             return tf.constant(0)
 
+        given = x, y, predicted, sample_weight
         if cut.real is None:
-            count()
-        else:
-            tf.cond(cut.real, count, lambda: tf.constant(0))
+            count(*given)
+            return
+        # A branch takes int32 from the host's memory.
+        wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
+
+        def count_real() -> tf.Tensor:
+            return count(*tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide))
+
+        tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
@@ -367,3 +374,7 @@ class Graph:
         kinds = self.recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
         return optimizers.clip(gradients, bounds), others
+
+
+def _is_int32(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)
