@@ -13,6 +13,8 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
+from trainables.numbers.draws import HOST
+
 SMALL = 4096
 """Elements of a shape, of the sizes of all weights, of a seed: they belong to the host, or go there unnoticed."""
 FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
@@ -129,7 +131,9 @@ def _named(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
 
 
 def _kernel(op: Any) -> Any:
-    """The kernel that a GPU would run; None without one."""
+    """The kernel that a GPU would run; None without one, and where the host is to compute."""
+    if any(part.startswith(HOST) for part in op.name.split("/")):
+        return None
     return next((kernel for kernel in _kernels(op.type) if _takes(kernel, op)), None)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
@@ -11,8 +12,8 @@ EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
 PHILOX = 1
 """TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
-HOST = "/cpu:0"
-"""Where keys are made: of integers, which kernels for GPUs take from the host's memory."""
+HOST = "on_host"
+"""In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
 
 Kind: TypeAlias = Literal["uniform", "normal"]
 
@@ -68,7 +69,7 @@ class Draws:
         for size in shape:
             elements = elements * size
         counters = -(-elements // each)
-        with tf.device(HOST):
+        with _on_host():
             key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
@@ -101,7 +102,7 @@ class Draws:
     def key(self) -> tf.Tensor:
         """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
         self.calls += 1
-        with tf.device(HOST):
+        with _on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
             return tf.stack([of_call, self._update])
 
@@ -115,3 +116,9 @@ class Draws:
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
+
+
+@contextmanager
+def _on_host() -> Iterator[None]:
+    with tf.device("/cpu:0"), tf.name_scope(HOST):
+        yield
