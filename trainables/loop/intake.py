@@ -66,7 +66,10 @@ class Intake:
         if cut.parts == 1:
             return self._mixed(example, _of_each(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
         count = cut.stop - cut.start
-        halves = (_of_each(lambda t: batches.cut(t, 0, count), example), _of_each(lambda t: batches.cut(t, count), example))
+        halves = (
+            _of_each(lambda t: batches.cut(t, 0, count), example),
+            _of_each(lambda t: batches.cut(t, count), example),
+        )
         return self._mixed(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
+from tensorflow.python.ops import gen_stateless_random_ops_v2
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
@@ -63,8 +64,10 @@ class Draws:
         apart = tf.reshape(full, [self._size, times, *shape])
         return tf.reshape(tf.gather(apart, self.places), [tf.size(self.places) * times, *shape])
 
-    def _drawn(self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType) -> tf.Tensor:
-        """So many rows of the global batch from the first on. Each begins with a counter of its own: 16 bytes of bits."""
+    def _drawn(
+        self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
+    ) -> tf.Tensor:
+        """So many rows of the global batch from the first on; each begins with a counter, 16 bytes, of its own."""
         elements, each = 1, 4 if dtype.size <= 4 else 2
         for size in shape:
             elements = elements * size
@@ -73,8 +76,8 @@ class Draws:
             key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
-        draw = tf.raw_ops.StatelessRandomUniformV2 if kind == "uniform" else tf.raw_ops.StatelessRandomNormalV2
-        found = draw(shape=[count, counters * each], key=key, counter=counter, alg=PHILOX, dtype=dtype)
+        draw = getattr(gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
+        found = draw([count, counters * each], key, counter, PHILOX, dtype)
         if not isinstance(elements, int) or elements != counters * each:
             found = found[:, :elements]
         return found if len(shape) == 1 else tf.reshape(found, [count, *shape])

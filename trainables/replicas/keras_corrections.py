@@ -110,12 +110,14 @@ def keep_arithmetic_on_devices() -> None:
 
 def _wrap(name: str, around: Callable[..., Any]) -> None:
     original = getattr(keras_numpy, name)
-    wrapped = functools.wraps(original)(functools.partial(around, original))
+    wrapped: Any = functools.wraps(original)(functools.partial(around, original))
     wrapped.of_sweep = True
     setattr(keras_numpy, name, wrapped)
 
 
-def _kept_dimensions(original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any) -> Any:
+def _kept_dimensions(
+    original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
+) -> Any:
     if axis in (None, (), []) or keepdims or not isinstance(x, tf.Tensor) or slices.current() is None:
         return original(x, axis=axis, keepdims=keepdims, **more)
     return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)

@@ -187,9 +187,7 @@ def _keyed(draws: Draws, given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "seed": _Key(draws.key())}
 
 
-def _by_rows(
-    kind: Kind, cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]
-) -> tf.Tensor:
+def _by_rows(kind: Kind, cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
     """Draws of a slice's rows alone."""
     static = _static(given["shape"])
     if not static or static[0] is not None or isinstance(given.get("seed"), int):

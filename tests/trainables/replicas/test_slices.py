@@ -41,7 +41,9 @@ def test_values_of_several_types_are_summed(count: int) -> None:
 
 
 def test_each_replica_knows_the_values_of_all() -> None:
-    for found in on_replicas(3, lambda: slices.of_each_replica(tf.cast(replica(), tf.float32) + [0.0, 0.5])):
+    for found in on_replicas(
+        3, lambda: slices.of_each_replica(tf.cast(replica(), tf.float32) + tf.constant([0.0, 0.5]))
+    ):
         np.testing.assert_array_equal(found, [[0, 0.5], [1, 1.5], [2, 2.5]])
 
 
@@ -66,7 +68,9 @@ def test_batch_statistics_are_those_of_float64_also_far_from_zero(middle: float,
     mean, variance = exact.mean((0, 1)), exact.var((0, 1))
     for found in on_replicas(3, compute):
         np.testing.assert_allclose(found[0], mean, rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(found[1], variance, rtol=2e-3 if middle < 0 else 1e-6)  # as float32 knows means of 10,000
+        np.testing.assert_allclose(
+            found[1], variance, rtol=2e-3 if middle < 0 else 1e-6
+        )  # as float32 knows means of 10,000
         if int(found[4]):  # replicas sum what each finds for the same value: three times it
             expected = 3 * (1 + 4 * (found[3].numpy().astype(np.float64) - mean)) / (5 * size)
             np.testing.assert_allclose(found[2], expected, rtol=1e-4, atol=4e-3 if middle < 0 else 1e-6)
