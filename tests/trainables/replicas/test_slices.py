@@ -19,7 +19,8 @@ def on_replicas(count: int, compute: Callable[[], Any]) -> list[Any]:
     ops = tf.distribute.HierarchicalCopyAllReduce() if count % 2 == 0 else tf.distribute.ReductionToOneDevice()
     strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=ops)
     found = tf.function(lambda: strategy.run(compute), autograph=False)()
-    return [tf.nest.map_structure(lambda v: strategy.experimental_local_results(v)[i], found) for i in range(count)]
+    flat = [strategy.experimental_local_results(value) for value in tf.nest.flatten(found)]
+    return [tf.nest.pack_sequence_as(found, values) for values in zip(*flat, strict=True)]
 
 
 def replica() -> tf.Tensor:
