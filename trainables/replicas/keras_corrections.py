@@ -102,7 +102,7 @@ def keep_arithmetic_on_devices() -> None:
     A sum that drops dimensions asks the host for a shape in its gradient, and the comparison by which Keras's `argmax`
     tells a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) takes place on the host.
     """
-    if getattr(keras_numpy.signbit, "of_sweep", False):
+    if isinstance(keras_numpy.signbit, functools.partial):
         return
     for name in ("mean", "sum", "max", "min"):
         _wrap(name, _kept_dimensions)
@@ -111,9 +111,7 @@ def keep_arithmetic_on_devices() -> None:
 
 def _wrap(name: str, around: Callable[..., Any]) -> None:
     original = getattr(keras_numpy, name)
-    wrapped: Any = functools.wraps(original)(functools.partial(around, original))
-    wrapped.of_sweep = True
-    setattr(keras_numpy, name, wrapped)
+    setattr(keras_numpy, name, functools.partial(around, original))
 
 
 def _kept_dimensions(

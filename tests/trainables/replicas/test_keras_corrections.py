@@ -66,7 +66,12 @@ def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -
             found = [getattr(keras.ops, name)(x, axis=(1, -1)) for name in ("mean", "sum", "max", "min")]
             found += [keras.ops.mean(x, axis=0), keras.ops.sum(x), keras.ops.max(x, axis=1, keepdims=True)]
             total = tf.add_n([tf.reduce_sum(value * value) for value in found])
-        return [*found, tape.gradient(total, x), keras.ops.argmax(x, axis=-1), keras.ops.signbit(x)]
+        return [
+            *found,
+            tape.gradient(total, x),
+            keras.ops.cast(keras.ops.argmax(x, axis=-1), "float32"),
+            keras.ops.signbit(x),
+        ]
 
     def within(x: tf.Tensor) -> list[tf.Tensor]:
         with slices.entered(Slice(one, tf.constant(0), one)):
