@@ -177,7 +177,8 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
         ours._begun().program.model,
         *(getattr(ours, name) for name in ("judge", "teacher") if hasattr(ours, name)),
     ]
+    tolerance = 3e-6 if loop is wasserstein else 1e-6  # three updates of the critic a batch: 60 of Adam
     for mine, theirs in zip(found, expected, strict=True):
         for a, b in zip(mine.variables, theirs.variables, strict=True):
             if a.dtype.startswith("float"):
-                np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6, rtol=0, err_msg=a.path)
+                np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=tolerance, rtol=0, err_msg=a.path)

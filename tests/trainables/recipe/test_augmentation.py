@@ -44,7 +44,8 @@ def test_methods(name: str, images: Any) -> None:
     assert _run(name, images, 0.0).tobytes() == images.tobytes(), "strength 0 changes nothing"
     for cuts in ([0, 1, 7, SIZE], [0, 6, 12, SIZE]):  # replicas and micro-batches
         parts = [_run(name, images, 0.7, 0, *cut) for cut in itertools.pairwise(cuts)]
-        assert np.concatenate(parts).tobytes() == whole.tobytes()
+        # The sine of one number differs in its last digit from one of many, of which a processor takes eight at once.
+        np.testing.assert_allclose(np.concatenate(parts), whole, atol=0 if images is BYTES else 2e-6, rtol=0)
     assert _run(name, images, 0.7).tobytes() == whole.tobytes()
     assert _run(name, images, 0.7, update=1).tobytes() != whole.tobytes()
 
