@@ -25,7 +25,7 @@ from trainables.devices import determinism, parameter_server, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder, saving, testing
+from trainables.loop import building, compiled, rate_finder, saving, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
@@ -135,6 +135,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
+        trial.compile_updates()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
@@ -185,7 +186,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement),
+            numerics=determinism.described(trial.placement) | trial.xla,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
@@ -331,8 +332,8 @@ class KerasTrainable(Joining, Author):
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
-        same_bits = assignment.training.get("deterministic") is True
-        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, same_bits)
+        numerics = assignment.training.get("deterministic") is True, compiled.asked(assignment.training, placement)
+        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
         if held is not None:
@@ -353,7 +354,7 @@ class KerasTrainable(Joining, Author):
                 replicas = placement.strategy.num_replicas_in_sync
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
                 kept = self._attributes()
-                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, fit=fit)
+                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, numerics[1], fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")

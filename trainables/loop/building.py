@@ -18,6 +18,7 @@ from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
 from trainables.devices.ranks import spans_processes
 from trainables.loop import stepping
+from trainables.loop.compiled import Asked
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.intake import Intake
@@ -143,13 +144,14 @@ def build(
     seed: int,
     present: Callable[[], Hyperparameters],
     kept: Mapping[str, object],
+    jit_compile: Asked,
     *,
     fit: bool,
 ) -> Program | FitProgram | ServedProgram:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
     ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
-    networks and what hooks count in.
+    networks and what hooks count in; ``jit_compile``: whether updates go through XLA.
     """
     parts = made.parts
     stepping.check_signatures(author)
@@ -173,7 +175,7 @@ def build(
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)
-    program = Program(graph, parts)
+    program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:

@@ -75,6 +75,20 @@ class Trial:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
+    def compile_updates(self) -> None:
+        """Let XLA compile for this trial's batches, where its updates go through it."""
+        program = self.program
+        if isinstance(program, Program) and program.xla.wanted:
+            self.stopwatch.begin()
+            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+                program.compile_updates(self.walk)
+            self.stopwatch.lap("xla")
+
+    @property
+    def xla(self) -> dict[str, str]:
+        """What goes through XLA, for its columns; nothing where nobody asked for that."""
+        return self.program.xla.described if isinstance(self.program, Program) else {}
+
     @property
     def finished(self) -> bool:
         """Whether all epochs are trained, or more would be in vain."""

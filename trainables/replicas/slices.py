@@ -15,6 +15,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainables.numbers.draws import Draws
+from trainables.numbers.xla_draws import CannotCompile, is_compiling
 
 _present = threading.local()
 
@@ -105,6 +106,7 @@ def sum_over_replicas(values: list[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:
         return values
+    _refuse_in_xla()
     return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values))
 
 
@@ -113,4 +115,10 @@ def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
     context = tf.distribute.get_replica_context()
     if not rows or context is None or context.num_replicas_in_sync == 1:
         return rows
+    _refuse_in_xla()
     return [(context.all_gather(values, 0), context.all_gather(indices, 0), shape) for values, indices, shape in rows]
+
+
+def _refuse_in_xla() -> None:
+    if is_compiling():
+        raise CannotCompile("replicas sum up while they compute gradients (batch statistics, masked or weighted means)")
