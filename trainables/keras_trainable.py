@@ -21,7 +21,7 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import determinism, parameter_server, precision, room
+from trainables.devices import compile_cache, determinism, parameter_server, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
@@ -82,6 +82,7 @@ class KerasTrainable(Joining, Author):
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
+        compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
         determinism.choose(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
@@ -354,17 +355,15 @@ class KerasTrainable(Joining, Author):
                 replicas = placement.strategy.num_replicas_in_sync
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
                 kept = self._attributes()
+                if numerics[1]:
+                    global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
                 built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, numerics[1], fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
-        structure = replace(
-            key,
-            keeps_rate=made.keeps_rate,
-            drew=made.drew,
-            example=key.example if self._example_read else None,
-            attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
-        )
+        own = {name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left}
+        example = key.example if self._example_read else None
+        structure = replace(key, keeps_rate=made.keeps_rate, drew=made.drew, example=example, attributes=own)
         if isinstance(built, Program):
             share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
             self._programs.add(structure, built, share)

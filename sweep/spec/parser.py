@@ -204,6 +204,9 @@ class _Resolution:
             self.document.mistake(
                 ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
             )
+        if training.jit_compile is True:
+            what = f"true compiles the updates of one process, {several}"
+            self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
         if 0 < resources.gpus < 1:
             what = f"a share of a GPU, {several}, which would share it with themselves"
             self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
