@@ -194,6 +194,9 @@ class _Resolution:
     def check_workers(self) -> None:
         """What several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
+        if training.jit_compile is True and training.deterministic:
+            what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")

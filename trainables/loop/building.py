@@ -169,9 +169,9 @@ def build(
         if fit and spans_processes(placement.strategy):
             raise refusals.Refused("loop: fit trains in one process, and the trial has several; leave it out")
         if fit:
-            return FitProgram(
-                parts, placement.strategy, hp, recipe, intake, author.first_example, seen, seed, callbacks=callbacks
-            )
+            example, must = author.first_example, jit_compile == "must"
+            given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed, callbacks)
+            return FitProgram(*given, jit_compile=must)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)

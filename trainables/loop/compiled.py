@@ -31,6 +31,7 @@ Asked: TypeAlias = Literal["", "may", "must"]
 ON, APART, OFF = "on", "on, but for augmentation", "off"
 FAILURES = (tf.errors.OpError, CannotCompile)
 REASON = 160  # characters
+UNSUPPORTED = "Detected unsupported operations when"
 
 
 def asked(training: Mapping[str, object], placement: Placement) -> Asked:
@@ -38,7 +39,8 @@ def asked(training: Mapping[str, object], placement: Placement) -> Asked:
     option = training.get("jit_compile", "auto")
     if option is True:
         return "must"
-    return "may" if option == "auto" and placement.on_gpu else ""
+    same_bits = training.get("deterministic") is True  # which nobody promises of what XLA compiles
+    return "may" if option == "auto" and placement.on_gpu and not same_bits else ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Xla:
 def reason(error: Exception) -> str:
     """In one line, what XLA could not do."""
     text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
-    found = re.search(r"Detected unsupported operations when .*?: (\w+) \(", text)
+    found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
         return f"XLA has no kernel for {found[1]}"
     skipped = ("Graph execution error", "Detected at node", "<stack traces")

@@ -16,6 +16,7 @@ from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
+from trainables.loop import compiled
 from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
@@ -87,6 +88,8 @@ class Trial:
     @property
     def xla(self) -> dict[str, str]:
         """What goes through XLA, for its columns; nothing where nobody asked for that."""
+        if isinstance(self.program, FitProgram):
+            return {"xla": compiled.ON} if self.program.jit_compile else {}
         return self.program.xla.described if isinstance(self.program, Program) else {}
 
     @property
