@@ -333,7 +333,8 @@ class KerasTrainable(Joining, Author):
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
-        numerics = assignment.training.get("deterministic") is True, compiled.asked(assignment.training, placement)
+        xla = compiled.asked(assignment.training, placement)
+        numerics = assignment.training.get("deterministic") is True, xla
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
@@ -352,12 +353,11 @@ class KerasTrainable(Joining, Author):
         with origins.recording(record):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
-                replicas = placement.strategy.num_replicas_in_sync
-                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
                 kept = self._attributes()
-                if numerics[1]:
+                if xla:
                     global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
-                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, numerics[1], fit=fit)
+                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, xla, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")

@@ -105,8 +105,8 @@ class Training(Block):
     )
     jit_compile: Literal["auto", True, False] = Field(
         "auto",
-        description="Updates compiled by XLA; auto: on GPUs, where they can be. true: on CPUs too, and trials that cannot "
-        "fail.",
+        description="Updates compiled by XLA; auto: on GPUs, where they can be. true: on CPUs too, and trials whose "
+        "updates cannot be compiled fail.",
     )
 
     def described(self) -> dict[str, Value]:

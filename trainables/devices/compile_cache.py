@@ -72,7 +72,8 @@ def _folder(environment: Mapping[str, str]) -> Path | None:
         with suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (folder / "xla").mkdir(mode=0o700, exist_ok=True)
-            if '"' not in str(folder) and all(map(_is_private, (folder, folder / "xla"))) and os.access(folder, os.W_OK):
+            private = _is_private(folder) and _is_private(folder / "xla")
+            if private and '"' not in str(folder) and os.access(folder, os.W_OK):
                 return folder
     return None
 

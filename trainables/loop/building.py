@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
@@ -118,8 +119,11 @@ def _has_drawn(seed: int, given: int) -> bool:
     return again.getstate() != random.getstate()
 
 
-def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:
+def recipe(
+    hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, strategy: tf.distribute.Strategy
+) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
+    replicas = strategy.num_replicas_in_sync
     micro_batches = hp.integer("micro_batches", 1)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")

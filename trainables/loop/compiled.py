@@ -25,13 +25,17 @@ from trainables.loop.update import Graph
 from trainables.numbers.draws import Draws
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
+from trainables.replicas import slices
 
 Asked: TypeAlias = Literal["", "may", "must"]
 
 ON, APART, OFF = "on", "on, but for augmentation", "off"
-FAILURES = (tf.errors.OpError, CannotCompile)
+FAILURES = (tf.errors.OpError, CannotCompile, RuntimeError)
+"""Among them those that `Xla.gives_way` to."""
+
 REASON = 160  # characters
 UNSUPPORTED = "Detected unsupported operations when"
+_MEET = "merge_call"
 
 
 def asked(training: Mapping[str, object], placement: Placement) -> Asked:
@@ -77,7 +81,8 @@ class Xla:
 
         What was wrong without XLA as well shows once more.
         """
-        if self._way is None or isinstance(error, tf.errors.ResourceExhaustedError):
+        another = isinstance(error, RuntimeError) and _MEET not in str(error)
+        if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
             return False
         self.reason = self.reason or reason(error)
         self._next()
@@ -119,6 +124,8 @@ def reason(error: Exception) -> str:
     found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
     if found:
         return f"XLA has no kernel for {found[1]}"
+    if _MEET in text:
+        return slices.MEET
     skipped = ("Graph execution error", "Detected at node", "<stack traces")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(skipped)]
     return (lines or [type(error).__name__])[0][:REASON]

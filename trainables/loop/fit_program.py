@@ -309,9 +309,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
         raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
 
 
-def _refuse(
-    recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool
-) -> None:
+def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
     clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),

@@ -1,7 +1,7 @@
 """TensorFlow's stateless draws inside of what XLA compiles: the same numbers as outside.
 
-XLA's own kernels draw the same random bits (Philox), but make other real numbers of them. Inside of `compiling`, bits are
-drawn and made into numbers as TensorFlow's kernels do; outside, nothing changes.
+XLA's own kernels draw the same random bits (Philox), but make other real numbers of them. Inside of `compiling`, bits
+are drawn and made into numbers as TensorFlow's kernels do; outside, nothing changes.
 """
 
 from __future__ import annotations
@@ -85,10 +85,9 @@ def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
 
 
 def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
-    drawn = gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
+    return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
         tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
     )
-    return drawn
 
 
 def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:

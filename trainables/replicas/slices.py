@@ -17,6 +17,8 @@ import tensorflow as tf
 from trainables.numbers.draws import Draws
 from trainables.numbers.xla_draws import CannotCompile, is_compiling
 
+MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
+
 _present = threading.local()
 
 
@@ -121,4 +123,4 @@ def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
 
 def _refuse_in_xla() -> None:
     if is_compiling():
-        raise CannotCompile("replicas sum up while they compute gradients (batch statistics, masked or weighted means)")
+        raise CannotCompile(MEET)
