@@ -32,13 +32,14 @@ def keep(
     """
     environment = os.environ if environment is None else environment
     on_gpu, option = bool(devices.gpus) and not devices.simulated, training.get("jit_compile", "auto")
-    compiles = option is True or (option == "auto" and on_gpu)
-    if not (compiles or on_gpu) or (folder := _folder(environment)) is None:
-        return None
-    if on_gpu and not any(name in environment for name in _BY_CUDA):
-        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = str(folder / "cuda"), str(MOST_BYTES)
     flags = environment.get("TF_XLA_FLAGS", "")
-    if compiles and DIRECTORY not in flags:
+    of_xla = (option is True or (option == "auto" and on_gpu)) and DIRECTORY not in flags
+    of_cuda = on_gpu and not any(name in environment for name in _BY_CUDA)
+    if not (of_xla or of_cuda) or (folder := _folder(environment)) is None:
+        return None
+    if of_cuda:
+        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = str(folder / "cuda"), str(MOST_BYTES)
+    if of_xla:
         prune(folder / "xla")
         own = f'{DIRECTORY}="{folder / "xla"}" {_KINDS}={"GPU" if on_gpu else "CPU"}'
         environment["TF_XLA_FLAGS"] = f"{flags} {own}".strip()
