@@ -87,6 +87,7 @@ class Facts:
     accumulate: int | None = None  # micro-batches that each batch was split into, after it did not fit
     data: str | None = None  # fingerprint of the data, where the trainable takes one
     structure: str | None = None  # what was read in building its program, by `hyperparameters.to_json`
+    structures: int | None = None  # how many of them its worker holds
     reproducible: bool = True  # another trial with the same parameters and seed would give the same numbers
     extends: bool = False  # its epochs are those that a trial of more epochs would begin with
 

@@ -164,8 +164,7 @@ class KerasTrainable(Joining, Author):
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
-        trial = self._begun()
-        return saving.save(folder, trial, checked_memory(self.memory))
+        return saving.save(folder, self._begun(), checked_memory(self.memory))
 
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; raises CheckpointError."""
@@ -193,6 +192,7 @@ class KerasTrainable(Joining, Author):
             data=self._fingerprint,
             extends=trial.extends,
             structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
+            structures=len(self._programs),
             reproducible=not isinstance(trial.program, ServedProgram),
         )
 
@@ -378,7 +378,7 @@ class KerasTrainable(Joining, Author):
             return program.parts.record.seed == seed
         record = origins.Record(seed)
         self._set_attributes(self._bare or {})
-        with origins.recording(record):
+        with origins.recording(record, to_copy=not program.parts.follows(program.state)):
             return program.begin_as(building.make(self, hp, seed, record).parts)
 
     def _attributes(self) -> dict[str, object]:

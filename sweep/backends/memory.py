@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from sweep.backends.checkpoint_writer import is_disk_fault
-from sweep.contract import OutOfMemory
+from sweep.contract import OutOfMemory, Trainable
+from sweep.functions import FunctionTrainable
 from sweep.store import provenance
 
 BOUND = 0.8
@@ -48,3 +49,9 @@ def is_short(error: BaseException) -> bool:
     if is_disk_fault(error):
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES
+
+
+def parts(trainable: Trainable | None, batch: object, accumulate: int) -> int | None:
+    """Into how many parts the batches of a trial that does not fit are cut next; None where they are small enough."""
+    splits = not isinstance(trainable, FunctionTrainable) or trainable.splits
+    return 2 * accumulate if splits and isinstance(batch, int) and 2 * accumulate <= batch else None

@@ -45,6 +45,7 @@ class Order:
     to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
     whole: bool = False  # it trains all its epochs, whatever the sweep's target
     known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
+    moved: bool = False  # another process had no room for it
 
     def __repr__(self) -> str:
         return f"trial {self.assignment.trial}"
@@ -62,7 +63,7 @@ class Progress:
     fault: str | None = None  # why the whole sweep cannot go on
     data_known: bool = False  # the trial begins with the data of `Order.known_data`
     worker: str = ""  # the name of the worker, where there are several
-    accumulate: int | None = None  # micro-batches for the trial in another worker: it does not fit, and this is spoilt
+    accumulate: int | None = None  # micro-batches for the trial in another process: it does not fit, and this is spoilt
 
 
 @dataclass(slots=True)
@@ -87,7 +88,7 @@ class _Trial:
 
 
 class _TooLarge(Exception):
-    """The trial needs more micro-batches than it had, in another process."""
+    """The trial needs another process."""
 
 
 class Worker:
@@ -110,6 +111,7 @@ class Worker:
         self._memory_bytes = memory_bytes
         self._make = make
         self._trainable: Trainable | None = None
+        self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
         self._notices: list[str] = []
@@ -119,6 +121,7 @@ class Worker:
         """Accept a trial; nothing happens before its first step."""
         if self._trial is not None:  # the driver has ended it
             self._settle(self._trial)
+        self._taken += 1
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
@@ -198,30 +201,29 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
-        """Train on; where the trial does not fit into memory without what others left, in ever smaller parts."""
+        """Train on; what does not fit does so without what others left, in smaller parts, or in a fresh process."""
+        asked = trial.order.assignment
         while True:
             try:
                 return self._advance(trial, epochs)
             except Exception as error:
-                if memory.is_short(error) and self._keeps and self._make is None:
-                    self._empty(trial, epochs)
-                    self._notices.append(f"trial {trial.number}: out of memory; again without what earlier trials left")
-                    continue
-                batch = trial.order.assignment.params.get("batch_size", 32)
-                splits = not isinstance(self._trainable, FunctionTrainable) or self._trainable.splits
-                few = not isinstance(batch, int) or 2 * trial.accumulate > batch
-                if not memory.is_short(error) or few or not splits:
+                if not memory.is_short(error):
                     raise
-            trial.accumulate *= 2
-            self._empty(trial, epochs)
-            self._notices.append(
-                f"trial {trial.number}: out of memory; again with each batch in {trial.accumulate} parts"
-            )
-            if self._make is not None:
+                parts = memory.parts(self._trainable, asked.params.get("batch_size", 32), trial.accumulate)
+                if self._keeps and self._make is None:
+                    self._empty(trial, epochs, "without what earlier trials left")
+                    continue
+                if parts is None and (self._taken == 1 or trial.order.moved):
+                    raise
+            # What a process has taken and let go of may lie in pieces: in a fresh one the whole batch may fit.
+            trial.accumulate = parts or asked.accumulate
+            self._empty(trial, epochs, f"with each batch in {parts} parts" if parts else "in a fresh process")
+            if parts is None or self._make is not None:
                 raise _TooLarge("its trial does not fit")
 
-    def _empty(self, trial: _Trial, epochs: list[EpochReported]) -> None:
+    def _empty(self, trial: _Trial, epochs: list[EpochReported], how: str) -> None:
         """Let go of all that is kept, and begin the trial anew."""
+        self._notices.append(f"trial {trial.number}: out of memory; again {how}")
         trial.begun = False
         epochs.clear()  # they are trained again, the new way
         self._trainable, self._keeps = None, False

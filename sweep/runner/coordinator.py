@@ -134,7 +134,8 @@ class Coordinator:
                 trial.interrupted = False
                 known_data = answer.data if answer else None
                 order = self._terms.order(trial.started, trial.decisions, self.to_beat(), known_data)
-                return replace(order, assignment=replace(order.assignment, accumulate=trial.accumulate))
+                assignment = replace(order.assignment, accumulate=trial.accumulate)
+                return replace(order, assignment=assignment, moved=trial.moved)
         return None
 
     def begun(self, trial: int) -> None:
@@ -196,8 +197,8 @@ class Coordinator:
             return False
         self._watch.end(trial)
         self._upcoming.lost(trial)
-        if there.outgrown and not there.unwanted:  # its worker has asked for one that begins with smaller parts
-            there.outgrown = False
+        if there.outgrown and not there.unwanted:  # it needs another process
+            there.outgrown, there.moved = False, True
             self._out.discard(trial)
             self._again.appendleft(trial)
             return False

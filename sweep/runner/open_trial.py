@@ -25,7 +25,8 @@ class OpenTrial:
     lost_nodes: int = 0  # in this session
     retries: int = 0  # after failures
     accumulate: int = 1  # parts of each batch that it is known to need, in this session
-    outgrown: bool = False  # its worker gives it back, to be trained in smaller parts
+    outgrown: bool = False  # its worker gives it back, to be trained in another process
+    moved: bool = False  # it was given back once
     unwanted: bool = False  # somebody asked that it be stopped
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:

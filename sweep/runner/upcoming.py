@@ -13,7 +13,6 @@ from sweep.searchers.contract import Searcher
 
 LOOK_AHEAD = 64
 """How far beyond the first trial that has not started another one may be preferred: none waits for long."""
-HELD = 8  # structures of a worker that are remembered; it forgets some as well
 
 
 class Upcoming:
@@ -49,7 +48,9 @@ class Upcoming:
         self._running[trial] = progress.worker, structure
         if structure is not None:
             held = self._held.setdefault(progress.worker, [])
-            held[:] = [*(other for other in held if other not in (before, structure)), structure][-HELD:]
+            held[:] = [*(other for other in held if other not in (before, structure)), structure]
+            if progress.facts.structures:  # it has forgotten those used longest ago
+                del held[: -progress.facts.structures]
         if progress.spoilt is not None:
             self.lost(trial)
 

@@ -108,6 +108,25 @@ def test_out_of_memory_first_empties_what_earlier_trials_left(job: Job) -> None:
     assert notices[0].endswith("out of memory; again without what earlier trials left")
 
 
+def test_what_fits_in_no_parts_is_tried_once_more_in_a_fresh_process(job: Job) -> None:
+    used = Worker(job)
+    whole(used, order(""))
+    given = order("3 huge")
+    other = replace(given, assignment=replace(given.assignment, trial=4))
+    used.take(other)
+    progress = used.step()
+    assert (progress.end, progress.epochs, progress.accumulate) == (None, (), 1)
+    assert progress.spoilt == "its trial does not fit"
+    assert [notice.split(": ")[1] for notice in progress.notices] == [
+        "out of memory; again without what earlier trials left",
+        *(f"out of memory; again with each batch in {parts} parts" for parts in (2, 4, 8, 16, 32)),
+        "out of memory; again in a fresh process",
+    ]
+    for worker, again in ((Worker(job), other), (used, replace(other, moved=True))):  # there is no third process
+        _, end, _ = whole(worker, again)
+        assert (end.status, end.reason) == (Status.OOM, "OutOfMemory: no room at all")
+
+
 def test_a_trainable_that_is_made_once_is_given_back_for_smaller_parts(job: Job) -> None:
     worker = Worker(job, make=Counting)
     worker.take(order("2 oom"))

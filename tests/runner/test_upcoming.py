@@ -163,3 +163,24 @@ def test_what_a_trial_read_later_takes_the_place_of_what_it_read_first() -> None
         facts = Facts(structure=to_json(reads))
         upcoming.heard(0, Progress((), None, facts, worker="a"))
     assert (upcoming.choose("a") or (-1,))[0] == 10
+
+
+@pytest.mark.parametrize(("holds", "expected"), [(1, 11), (12, 0), (None, 0)])
+def test_a_worker_is_known_to_hold_as_many_structures_as_it_says(holds: int | None, expected: int) -> None:
+    class Twelve:
+        foresees = True
+
+        def suggest(self, number: int) -> Params:
+            return {"units": number % 12}
+
+    upcoming = Upcoming(Twelve(), None)
+    for trial in range(12):  # the last one is of structure 11
+        params: Params = {"units": trial}
+        upcoming.started(trial)
+        end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=1.0)
+        facts = Facts(structure=structure(params), structures=holds)
+        upcoming.heard(trial, Progress((), end, facts, worker="a"))
+        upcoming.ended(trial)
+    chosen = upcoming.choose("a")
+    assert chosen is not None
+    assert chosen[1]["units"] == expected

@@ -11,6 +11,8 @@ import zoo_data
 from keras import layers
 from zoo import Animal, OnCurve, entry
 
+from trainables.keras_trainable import KerasTrainable
+
 ops = keras.ops
 
 
@@ -264,3 +266,34 @@ class BinarySmoothed(Animal):
 
     def loss(self, hp: Any, model: Any) -> Any:
         return keras.losses.BinaryCrossentropy(label_smoothing=0.1)
+
+
+class Twin(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = layers.Dense(3, activation="tanh"), layers.Dense(3)
+
+    def call(self, x: Any) -> Any:
+        return [self.first(x), self.second(x)]
+
+
+@entry(fast=True, rated=False, skip_metrics=("mse_loss", "mse_1_loss"))
+class TwinLosses(Animal):
+    """Outputs without names, in a list, whose losses have one name: from Keras's own trainer tests."""
+
+    optimizer, loss, metrics = KerasTrainable.optimizer, KerasTrainable.loss, KerasTrainable.metrics
+
+    def data(self, hp: Any) -> Any:
+        one_hot = np.eye(3, dtype=np.float32)
+        (x, y), (v, w) = zoo_data.points()
+        return (x, [one_hot[y], 1 - one_hot[y]]), (v, [one_hot[w], 1 - one_hot[w]])
+
+    def model(self, hp: Any) -> keras.Model:
+        model = Twin()
+        model.compile(
+            keras.optimizers.SGD(0.05, momentum=0.9),
+            ["mse", "mse"],
+            metrics=[["mae"], ["mae"]],
+            loss_weights=[0.3, 2.0],
+        )
+        return model

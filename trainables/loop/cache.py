@@ -39,6 +39,9 @@ class Programs:
         self._held: list[tuple[Structure, Program]] = []
         self._shares: dict[int, float] = {}  # of the room, by the id of a program
 
+    def __len__(self) -> int:
+        return len(self._held)
+
     def find(self, wanted: Structure, hp: Hyperparameters) -> tuple[Structure, Program] | None:
         """The program that fits a trial, now the most recently used."""
         for held in self._held:

@@ -220,11 +220,16 @@ class FitProgram:
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return tuple(tf.nest.map_structure(lambda t: gather(t, rows), tensors))
+            return _as_fit_takes(tf.nest.map_structure(lambda t: gather(t, rows), tensors))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
         x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))
-        return (x, y) if weight is None else (x, y, weight)
+        return _as_fit_takes((x, y) if weight is None else (x, y, weight))
+
+
+def _as_fit_takes(batch: Any) -> tuple[Any, ...]:
+    """A batch without lists, which a `tf.data.Dataset` would take for tensors."""
+    return tuple(keras.tree.lists_to_tuples(batch))
 
 
 def _in_slices(

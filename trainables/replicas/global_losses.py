@@ -17,7 +17,7 @@ MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
 
 class GlobalLoss:
-    """One loss of a compiled model, with its weight in the total.
+    """One loss of a compiled model.
 
     Called for a slice, it gives a value whose average over all slices, each by its share of the examples, is
     the loss that Keras computes on one device for the whole batch: whatever the reduction, masks and sample
@@ -27,6 +27,7 @@ class GlobalLoss:
     def __init__(
         self, name: str, loss: keras.losses.Loss, weight: LiveNumber | float | None, scale: float = 1.0
     ) -> None:
+        """``weight``: of it in the total, which Keras multiplies by."""
         self.name, self._weight, self._scale = name, weight, scale
         self.reduction = standardize_reduction(loss.reduction)
         if self.reduction not in (*MEANS, "sum"):
@@ -41,7 +42,7 @@ class GlobalLoss:
             _note_examples(cut, self.loss, self._weight, y_true, y_pred, sample_weight)
             cut.losses[self.name] = value * cut.share
             value = value * self._scale
-        return value if self._weight is None else value * tf.convert_to_tensor(self._weight, value.dtype)
+        return value
 
     def _of_slice(self, cut: slices.Slice | None, y_true: Any, y_pred: Any, sample_weight: Any) -> Any:
         if cut is None and overrides_call(self.loss):
@@ -172,6 +173,7 @@ def install(
         if weights:
             raise ValueError(f"loss_weights names {', '.join(sorted(weights))}, but the model has no losses to weigh")
         return ()
+    keras_corrections.number_losses(model)
     compiled._flat_losses, entries = [], compiled._flat_losses
     unknown = set(weights) - {entry.name for entry in entries}
     if unknown:
@@ -181,9 +183,7 @@ def install(
     if not whole:
         check_losses({entry.name: entry.loss for entry in entries})
     installed = tuple(GlobalLoss(entry.name, entry.loss, entry.loss_weights, scale) for entry in weighted)
-    compiled._flat_losses = [
-        entry._replace(loss=loss, loss_weights=None) for entry, loss in zip(weighted, installed, strict=True)
-    ]
+    compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, installed, strict=True)]
     keras_corrections.lose_symbolically(model, batch)
     if whole:
         noted = tuple(Noted(entry.name, entry.loss, entry.loss_weights) for entry in weighted)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import random
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -93,6 +94,19 @@ def leave_losses_whole() -> None:
             return original(value) if cut is None or cut.in_fit else value
 
         setattr(loss_module, name, scaled)
+
+
+def number_losses(model: keras.Model) -> None:
+    """Let losses of several outputs with one name, as those of a subclassed model have, be mse, mse_1 and so on.
+
+    Keras tells the last one's mean alone (keras/src/trainers/trainer.py, `get_metrics_result`).
+    """
+    compiled, times = model._compile_loss, Counter[str]()
+    for place, entry in enumerate(compiled._flat_losses):
+        number, times[entry.name] = times[entry.name], times[entry.name] + 1
+        if number:
+            compiled._flat_losses[place] = entry._replace(name=f"{entry.name}_{number}")
+            compiled.metrics[place].name = f"{entry.name}_{number}_loss"
 
 
 def part_losses(model: keras.Model) -> None:

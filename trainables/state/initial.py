@@ -30,10 +30,8 @@ class Parts:
         ``derived`` ones are left out. False where that is not possible: the methods made other variables than
         before, or one that is made later (a variable of a trace) begins with drawn numbers.
         """
-        slots = self.optimizer.variables
-        own = {id(raw) for raw in self.made} | {id(_raw(v)) for v in self.model.variables}
-        follows = any(state.is_drawn(_raw(slot)) for slot in slots if id(_raw(slot)) not in own)
-        if follows:  # as the momentum of ScheduleFreeAdamW, which is the weights at first
+        slots, follows = self.optimizer.variables, self.follows(state)
+        if follows:
             fresh.optimizer.build(fresh.model.trainable_variables)
         pairs = [
             _paired(self.model.variables, fresh.model.variables),
@@ -46,8 +44,13 @@ class Parts:
             return False
         for mine, theirs in (pair for part in pairs for pair in part or ()):
             if _raw(mine) is not _raw(theirs):
-                mine.assign(_raw(theirs))
+                state.take(_raw(mine), _raw(theirs))
         return True
+
+    def follows(self, state: State) -> bool:
+        """Whether the optimizer begins with drawn numbers: the momentum of ScheduleFreeAdamW with the weights."""
+        own = {id(raw) for raw in self.made} | {id(_raw(v)) for v in self.model.variables}
+        return any(state.is_drawn(_raw(slot)) for slot in self.optimizer.variables if id(_raw(slot)) not in own)
 
 
 def _paired(mine: Sequence[Any], theirs: Sequence[Any]) -> list[tuple[Any, Any]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute import numpy_dataset
 
 _LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parents[1]), "<")
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
+_HOST = "/cpu:0"
 
 
 class Kept(Exception):
@@ -44,10 +46,20 @@ class Record:
 
 
 @contextmanager
-def recording(record: Record) -> Iterator[None]:
-    """Remember what is made inside the block; enter it inside of the strategy's scope."""
+def recording(record: Record, *, to_copy: bool = False) -> Iterator[None]:
+    """Remember what is made inside the block; enter it inside of the strategy's scope.
+
+    Initial values are drawn on the host, whatever the device: rounding may differ between them. ``to_copy``: the
+    variables stay there as well, one for all replicas, for those of a program to take their values.
+    """
+    shards = isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
     def create(following: Any, **arguments: Any) -> Any:
+        initial = arguments.get("initial_value")
+        if callable(initial) and not shards:  # a shard's tells by its signature that it makes a part
+            arguments["initial_value"] = lambda: _on_host(initial)
+        if to_copy:
+            arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)
         setattr(variable, _NAME, _Origin(record.number, _place()))
@@ -74,6 +86,11 @@ def check(variables: Mapping[str, Any], record: Record) -> None:
 def is_constant(value: np.ndarray[Any, Any]) -> bool:
     """Whether all elements are equal: nothing that was drawn."""
     return value.size == 0 or bool((value == value.flat[0]).all())
+
+
+def _on_host(initial: Callable[[], Any]) -> Any:
+    with tf.device(_HOST):
+        return initial()
 
 
 def _place() -> str:

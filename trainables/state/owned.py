@@ -121,6 +121,12 @@ class State:
         for component, value in zip(self._by_identity[id(raw)].components, values, strict=True):
             component.assign(value)
 
+    def take(self, raw: Any, other: Any) -> None:
+        """Take the values of a variable that is not among these: each replica its own, or all those of the only one."""
+        others = self._components(other)
+        for i, component in enumerate(self._components(raw)):
+            component.assign(others[i % len(others)])
+
     def arrays(self) -> Arrays:
         """A copy of all values."""
         return {path: tuple(part.numpy() for part in held.components) for path, held in self._held.items()}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from small import Small, assignment, metrics, train
+from zoo_losses import TwinLosses
 
 from trainables.loop.fit_program import NotInFit
 
@@ -61,6 +62,17 @@ def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
     fit = metrics(train(Random(), assignment(gpus, training={"loop": "fit"}, **SGD)))
     for a, b in zip(ours, fit, strict=True):
         assert b == pytest.approx(a, abs=2e-6)
+
+
+@pytest.mark.slow
+def test_fit_takes_lists_and_tells_losses_of_one_name_apart_unweighted() -> None:
+    def trained(gpus: int) -> dict[str, float]:
+        return metrics(train(TwinLosses(), assignment(gpus, training={"loop": "fit"}, batch_size=10)))[-1]
+
+    alone, together = trained(0), trained(2)
+    assert {"mse_loss", "mse_1_loss", "val_mse_loss", "val_mse_1_loss"} <= {*alone}
+    assert together == pytest.approx(alone, abs=2e-6)
+    assert alone["val_loss"] == pytest.approx(0.3 * alone["val_mse_loss"] + 2 * alone["val_mse_1_loss"], abs=1e-5)
 
 
 @pytest.mark.parametrize(
