@@ -174,7 +174,15 @@ def _jit(function: Callable[..., Any]) -> Any:
         with compiling():
             return function(*given)
 
-    return tf.function(traced, autograph=False, jit_compile=True)
+    compiled = tf.function(traced, autograph=False, jit_compile=True)
+
+    def call(*given: Any) -> Any:
+        arguments = compiled.get_concrete_function(*given).inputs  # what it has captured among them
+        if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
+            raise CannotCompile("XLA takes no texts")  # it would end the process
+        return compiled(*given)
+
+    return call
 
 
 def _whole(graph: Graph) -> Callable[..., Any]:
