@@ -12,12 +12,18 @@ from zoo_entries import ENTRIES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
-EVERY_DAY = ("Plain", "MixedNumbers", "Categories")
+EVERY_DAY = ("Plain", "OfTexts", "Categories")
 APART = ("MixedImages", "MixedWeights", "MixedNumbers", "MixedHalf", "MixedStep", "Segmented", "Detected")
 REFUSED = {
     "Categories": "XLA has no kernel for AsString",
+    "MixedWeights": "XLA would not draw the numbers of stateless_random_gamma_v3",  # in micro-batches: not apart
+    "OfTexts": "XLA takes no texts",
+    "OfTextsAdapted": "XLA takes no texts",
+    "OfTextsAdaptedInTheModel": "XLA takes no texts",
+    "RandomImages": "XLA has no kernel for ImageProjectiveTransformV3",  # in the model
 }
-TOLERANCE = 1e-6
+HALF = ("Half", "MixedHalf")  # XLA leaves out roundings between operations
+TOLERANCE, OF_HALF = 1e-6, 5e-3
 
 
 @pytest.mark.parametrize(
@@ -34,12 +40,13 @@ def test_compiled_updates_are_the_same(name: str) -> None:
     without = found.trainable()
     expected, epochs = metrics(train(without, trial)), metrics(train(through, compiled))
     assert through.facts().numerics["xla"] == ("on, but for augmentation" if name in APART else "on")
+    tolerance = OF_HALF if name in HALF else max(found.tolerance, TOLERANCE)
     for a, b in zip(expected, epochs, strict=True):
-        assert b == pytest.approx(a, abs=max(found.tolerance, TOLERANCE), rel=TOLERANCE)
+        assert b == pytest.approx(a, abs=tolerance, rel=tolerance)
     theirs = through._begun().program.state.arrays()
     for path, arrays in without._begun().program.state.arrays().items():
-        np.testing.assert_allclose(theirs[path][0], arrays[0], atol=TOLERANCE, rtol=TOLERANCE, err_msg=path)
+        np.testing.assert_allclose(theirs[path][0], arrays[0], atol=2 * tolerance, rtol=tolerance, err_msg=path)
 
 
 def test_the_exceptions_are_of_the_zoo() -> None:
-    assert {*EVERY_DAY, *APART, *REFUSED} <= ENTRIES.keys()
+    assert {*EVERY_DAY, *APART, *REFUSED, *HALF} <= ENTRIES.keys()
