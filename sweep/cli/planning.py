@@ -78,7 +78,9 @@ def plan(
     known, room = telling.earlier(results, spec), None
     if address is not None:
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
-            room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources.workers)
+            given = spec.resources
+            aside = given.processes - given.workers
+            room = connecting.room(address, planning.devices(spec, simulate_gpus), given.workers, aside)
     planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known, room=room)
     curves = []
     if find_lr:

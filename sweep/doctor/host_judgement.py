@@ -91,9 +91,8 @@ def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterato
     """What trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
     if isinstance(there, Failure):
         found = f"no cluster at {address}: {there.reason}"
-        yield Finding(
-            "ray", Level.ERROR, found, "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
-        )
+        todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+        yield Finding("ray", Level.ERROR, found, todo)
         return
     share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
     if address is None:

@@ -54,9 +54,10 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A probe gave no answer."""
+    """A probe gave no answer; ``todo``: what helps, where that is known from here."""
 
     reason: str
+    todo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,10 @@ def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
     """What the Ray cluster at an address has."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
-        return Failure("it wants an authentication token (RAY_AUTH_TOKEN) and got none or another")
+        found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"
+        return Failure(
+            found, "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node"
+        )
     if isinstance(answer, Failure):
         return answer
     return answer["cpus"], answer["gpus"]

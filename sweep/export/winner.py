@@ -142,8 +142,9 @@ def _sweep_file(restored: Restored) -> str:
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
+    again = "the same numbers on the same hardware" if kept.facts.reproducible else "never the same numbers twice"
     comments = [
-        f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: the same numbers on the same hardware.",
+        f"Trial {kept.trial} of the sweep {spec.name}, as it was trained: {again}.",
         f"Where {module} cannot be imported: PYTHONPATH={_root(restored.source.files.get(module), module)} "
         f"python -m sweep run {SWEEP}",
     ]

@@ -65,13 +65,16 @@ def backend(
             )
 
 
-def room(address: str, devices: Devices, workers: int) -> int:
-    """How many trials run at once on the cluster at an address; raises InputError where none fits or nobody answers."""
+def room(address: str, devices: Devices, workers: int, aside: int) -> int:
+    """How many trials run at once on the cluster at an address; raises InputError where none fits or nobody answers.
+
+    ``aside``: processes of a trial beside its workers, see `Cluster.fits`.
+    """
     from sweep.backends.ray_tune import cluster
 
     with cluster.connect(address, None, lambda: None, lambda text: None) as found:
-        found.require(devices, workers)
-        return found.fits(devices, workers)
+        found.require(devices, workers, aside)
+        return found.fits(devices, workers, aside)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:

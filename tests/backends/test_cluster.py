@@ -67,7 +67,7 @@ def test_servers_and_a_coordinator_take_room_without_gpus() -> None:
     assert cluster.fits(Devices(1, 0), workers=1, aside=2) == 2
     assert cluster.fits(Devices(1, 0), workers=2, aside=3) == 1
     cluster.require(Devices(1, 1), workers=2, aside=4)
-    told = r"resources\.servers: a trial takes 2 workers, 4 servers and a coordinator of 1 CPU each, .* room for 6 such"
+    told = r"resources\.servers: a trial takes 7 processes of 1 CPU each \(workers: 2, servers: 4, .* has room for 6"
     with pytest.raises(InputError, match=told):
         cluster.require(Devices(1, 1), workers=2, aside=5)
 

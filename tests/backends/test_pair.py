@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import clusters
@@ -16,35 +17,49 @@ parameters: {rate: {values: [0.1, 0.2]}, drag: {value: 0.5}}
 """
 SCRIPT = """
 import os, subprocess, sys
-os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", CUDA_VISIBLE_DEVICES="-1")
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="a" * 64)
 from ray.cluster_utils import Cluster
-from sweep.doctor import commands, probe
 cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
 for _ in range(2):
     cluster.add_node(num_cpus=1)
 
-def plan(*settings):
-    arguments = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "sweep", "plan", "nodes.yaml", "--address", cluster.address, *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=200)
+def sweep(*arguments):
+    command = [sys.executable, "-m", "sweep", *arguments, "--address", cluster.address]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300)
     print("code", ran.returncode, ran.stdout, ran.stderr)
+
+def plan(*settings):
+    sweep("plan", "nodes.yaml", *(part for setting in settings for part in ("--set", setting)))
 
 plan("resources.workers=2")
 plan("resources.workers=3")
 plan("resources.workers=2", "resources.gpus=1")
-print(probe.between_nodes(commands.run, 300, cluster.address, 500))
+plan("resources.servers=1", "training.strategy=parameter_server")
+sweep("doctor", "--results", "results")
 cluster.shutdown()
 """
 
 
 def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -> None:
     said = clusters.run(tmp_path, {"nodes.yaml": FILE}, SCRIPT, timeout=850)
-    fits, workers, rest = said.split("code ")[1:]
+    fits, workers, gpus, servers, doctor = said.split("code ")[1:]
     assert fits.startswith("0 ")
     assert "at once there 1" in fits
     assert workers.startswith("2 ")
     assert "resources.workers: a trial takes 3 workers of 1 CPU each, the cluster has room for 2" in workers
-    assert rest.startswith("2 ")
-    assert "resources.gpus: a trial takes 1, the largest node has 0" in rest
-    assert "Met(nodes=('127.0.0.1', '127.0.0.1')" in rest
-    assert "failure=''" in rest
+    assert gpus.startswith("2 ")
+    assert "resources.gpus: a trial takes 1, the largest node has 0" in gpus
+    assert servers.startswith("2 ")
+    told = "a trial takes 3 processes of 1 CPU each (workers: 1, servers: 1, and a coordinator)"
+    assert told in servers
+    assert doctor.startswith("0 ")
+    for line in (
+        r"ok +ray +the cluster at 127.0.0.1:\d+ has 2 CPUs and 0 GPUs",
+        r"(ok|warning) +nodes +127.0.0.1 and 127.0.0.1 sum up over two ranks: [\d.]+ ms, \d+ MB/s.*",  # slow under load
+        r"note +ports +the workers of a trial listen on all networks of their nodes, .* without a password",
+        r"ok +device +cpu:0: matmul .*",
+        r"ok +together +2 logical CPU devices sum and train .*",
+    ):
+        assert re.search(f"^{line}$", doctor, re.MULTILINE), doctor
+    assert "error" not in doctor

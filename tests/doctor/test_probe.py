@@ -16,7 +16,10 @@ from sweep.doctor.probe import Failure, Met
         (Ran(0, ""), Failure("exit code 0")),
         (
             Ran(1, "", "ray.exceptions.AuthenticationError: missing"),
-            Failure("it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"),
+            Failure(
+                "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another",
+                "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN to what ray get-auth-token says on its head node",
+            ),
         ),
     ],
 )

@@ -18,6 +18,19 @@ PAGE = (Path(__file__).parents[2] / "docs" / "several_processes.md").read_text()
 CODE = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)[0]
 SERVED = next(block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "parameter_server" in block)
 
+STRANGER = """
+import sys
+sys.modules["sweep"] = sys.modules["trainables"] = None  # cannot be imported
+import keras, numpy as np
+rng = np.random.default_rng(0)
+ids, taste = rng.integers(0, 1000, (5000, 4)), rng.normal(size=1000)
+clicked = (taste[ids].sum(1, keepdims=True) > 0).astype("float32")
+model = keras.models.load_model("out/model.keras")
+assert type(model.layers[1]) is keras.layers.Embedding
+model.compile(loss=keras.losses.BinaryCrossentropy())
+print(model.evaluate(ids[4000:], clicked[4000:], verbose=0))
+"""
+
 
 @pytest.mark.keras
 def test_the_table_of_the_page_trains_in_one_process() -> None:
@@ -36,17 +49,21 @@ def test_it_trains_on_servers(tmp_path: Path) -> None:
         "trainable: clicks:Clicks\nmethod: grid\nparameters: {learning_rate: {value: 0.01}, batch_size: {value: 64}}\n"
     )
     (tmp_path / "clicks.yaml").write_text(head + "epochs: 2\n" + SERVED.replace("cpus: 4", "cpus: 0.2"))
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "sweep", "run", "clicks.yaml"],
-        cwd=tmp_path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    def done(*command: str) -> str:
+        ran = subprocess.run(
+            [sys.executable, "-W", "ignore", *command], cwd=tmp_path, env=os.environ, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    done("-m", "sweep", "run", "clicks.yaml")
     found = sweep.load(tmp_path / "results" / "clicks")
     (trial,) = found.trials.to_dict("records")
     assert (trial["strategy"], trial["num_replicas"], trial["devices"]) == ("parameter_server", 2, "cpu:0;cpu:0")
     assert trial["reproducible"] is False
     first, last = found.metrics["metric.loss"]
     assert last < first
+    assert "in a fresh process on 1,000 validation examples" in done("-m", "sweep", "best", "clicks", "--export", "out")
+    assert "never the same numbers twice" in (tmp_path / "out" / "sweep.yaml").read_text()
+    assert float(done("-c", STRANGER)) == pytest.approx(found.metrics["metric.val_loss"].iloc[-1], abs=1e-5)

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data import checks, residence, text
-from trainables.data.ahead import Chunk, in_order, updates
+from trainables.data.ahead import Chunk, Pass, in_order, taken, updates
 from trainables.data.examples import Examples
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
@@ -71,8 +71,10 @@ class BatchSplit(Examples):
         return sum(updates(size, batch_size) for size in self._sizes)
 
     def kinds(self) -> list[Chunk]:
-        """A chunk of each kind of shapes, as the loop will meet them."""
-        return [in_order(batch, self._strategy) for batch in self._kinds]
+        """A chunk of each kind of shapes, as the loop will meet them; between processes, of any length."""
+        some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]
+        kinds = [*self._kinds, *(some if residence.spans_processes(self._strategy) else [])]
+        return [in_order(batch, self._strategy) for batch in kinds]
 
     def examples(self, count: int) -> Any:
         """The first examples of the first batch."""
@@ -85,10 +87,17 @@ class BatchSplit(Examples):
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
     ) -> Iterator[Chunk]:
-        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk, which nobody can make in part."""
-        order = permutation(len(self._sizes), seed if self.visits.shuffle else None, number)[skipped:]
+        """One pass (from 1) without its first ``skipped`` batches, a batch a chunk.
+
+        Nobody can make a batch in part; with a ``share``, that alone goes to the devices.
+        """
+        which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
+        order = permutation(len(self._sizes), which.seed, number)[skipped:]
         for batch in self._read.batches(self._read.at(seed, number), order):
-            yield in_order(batch, self._strategy)
+            if share is None:
+                yield in_order(batch, self._strategy)
+            else:
+                yield taken(batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._strategy)
 
 
 class _Reader:

@@ -56,6 +56,11 @@ def on_gpu(strategy: tf.distribute.Strategy) -> bool:
     return "GPU" in _devices(strategy)[0].upper()
 
 
+def spans_processes(strategy: tf.distribute.Strategy) -> bool:
+    """Whether some replicas are in other processes."""
+    return int(strategy.num_replicas_in_sync) > len(_devices(strategy))
+
+
 def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
     """Whether a whole data set may lie on each device at once.
 

@@ -19,7 +19,7 @@ from trainables.loop.trial import Trial
 from trainables.numbers.live import Settled
 from trainables.recipe import features
 from trainables.recipe.author import Author
-from trainables.replicas import keras_corrections, random_layers
+from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
 from trainables.state.origins import Record
 
@@ -43,7 +43,7 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     record = Record(trial.assignment.seed)
     author.live = Settled(trial.hp)
     with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
-        with random_layers.following_the_trial():
+        with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)

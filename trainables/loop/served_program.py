@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +20,7 @@ import tensorflow as tf
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import Chunk, Split
+from trainables.data.packing import gather
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices import parameter_server
 from trainables.loop import batches
@@ -33,7 +36,7 @@ from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
-from trainables.state.shards import Part
+from trainables.state.shards import Shard
 
 READS = ("clipnorm", "global_clipnorm", "clipvalue")
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
@@ -101,18 +104,17 @@ class ServedProgram:
         raise Refused("the trial has phases, and training.strategy is parameter_server, which has no way between them")
 
     @property
-    def tables(self) -> dict[str, list[Part]]:
+    def tables(self) -> dict[str, list[Shard]]:
         """What lies on the servers in parts, by path: the rows of each layer, and the slots of their updates."""
-        found: dict[str, list[Part]] = {}
+        found: dict[str, list[Shard]] = {}
         for path, shards in self._shards.items():
-            rows = shards[-1].stop
             for i, shard in enumerate(shards):
                 held = {path: shard.variable}
                 if path in self._tables:
                     weight = self._tables[path][i]
                     held |= {f"{path}/{name}": slot for name, slot in zip(weight.rule.slots, weight.slots, strict=True)}
                 for name, variable in held.items():
-                    found.setdefault(name, []).append(Part(variable, shard.device, shard.start, shard.stop, rows))
+                    found.setdefault(name, []).append(replace(shard, variable=variable))
         return found
 
     def train_epoch(
@@ -283,7 +285,7 @@ def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:
     for chunk in chunks:
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
-            yield tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), chunk.tensors)  # noqa: B023 - used at once
+            yield tf.nest.map_structure(partial(gather, rows=rows), chunk.tensors)
 
 
 def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Optimizer) -> None:

@@ -7,7 +7,8 @@ the model takes them from here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import keras
@@ -15,21 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.devices import parameter_server
+from trainables.state.shards import Shard
 
 BLOCK = 4096
 """Rows that are drawn at once: a row begins with the same numbers however many servers there are."""
 _DRAWN = (keras.initializers.RandomUniform, keras.initializers.RandomNormal, keras.initializers.TruncatedNormal)
 _EQUAL = (keras.initializers.Zeros, keras.initializers.Ones, keras.initializers.Constant)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Rows ``start`` to ``stop`` of a table, on one server."""
-
-    variable: Any
-    device: str
-    start: int
-    stop: int
+_keras_own: ContextVar[bool] = ContextVar("keras_own", default=False)
 
 
 class ShardedEmbedding(keras.layers.Layer):
@@ -41,6 +34,12 @@ class ShardedEmbedding(keras.layers.Layer):
     """
 
     _shards: tuple[Shard, ...]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """This layer, or Keras's own inside of `as_keras_own`; classes derived from it stay what they are."""
+        if cls is ShardedEmbedding and _keras_own.get():
+            return _plain(*args, **kwargs)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -126,7 +125,7 @@ class ShardedEmbedding(keras.layers.Layer):
                 first, last = max(start, block * BLOCK), min(stop, (block + 1) * BLOCK)
                 rows = self._block(block)[first - block * BLOCK : last - block * BLOCK]
                 table[first - start : last - start].assign(rows)
-        return Shard(table, device, start, stop)
+        return Shard(table, device, start, stop, self.input_dim)
 
     def _whole(self, shape: Any, dtype: Any = None) -> tf.Tensor:
         blocks = [self._block(number) for number in range(-(-self.input_dim // BLOCK))]
@@ -138,6 +137,23 @@ class ShardedEmbedding(keras.layers.Layer):
             drawn = np.random.SeedSequence([int(self.embeddings_initializer.seed), number])
             config["seed"] = int(drawn.generate_state(1)[0]) & 0x7FFFFFFF
         return kind.from_config(config)((BLOCK, self.output_dim), dtype="float32")
+
+
+@contextmanager
+def as_keras_own() -> Iterator[None]:
+    """What is made inside of the block predicts the same and needs nothing of this package."""
+    token = _keras_own.set(True)
+    try:
+        yield
+    finally:
+        _keras_own.reset(token)
+
+
+def _plain(
+    input_dim: int, output_dim: int, embeddings_initializer: Any = "uniform", *, lazy: bool = False, **kwargs: Any
+) -> keras.layers.Embedding:
+    """The whole table; ``lazy`` is a matter of training."""
+    return keras.layers.Embedding(input_dim, output_dim, embeddings_initializer, **kwargs)
 
 
 def layers_of(model: keras.Model) -> list[ShardedEmbedding]:

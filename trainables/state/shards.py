@@ -17,7 +17,7 @@ _UNREADABLE = (tf.errors.NotFoundError, tf.errors.InvalidArgumentError, tf.error
 
 
 @dataclass(frozen=True)
-class Part:
+class Shard:
     """Rows ``start`` to ``stop`` of a table of so many ``rows``, as a variable on one server."""
 
     variable: Any
@@ -32,7 +32,7 @@ class Part:
         return f"{self.rows} {width} {start},{stop - start}:0,{width}"
 
 
-def save(folder: Path, tables: Mapping[str, Sequence[Part]]) -> dict[str, Any]:
+def save(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
     """Let each server write its parts below ``folder``, which it sees as well; what `restore` must be told of them."""
     (folder / FOLDER).mkdir()
     about: dict[str, Any] = {}
@@ -49,7 +49,7 @@ def save(folder: Path, tables: Mapping[str, Sequence[Part]]) -> dict[str, Any]:
     return about
 
 
-def restore(folder: Path, tables: Mapping[str, Sequence[Part]], about: Mapping[str, Any]) -> None:
+def restore(folder: Path, tables: Mapping[str, Sequence[Shard]], about: Mapping[str, Any]) -> None:
     """Let each server read the rows that it has now; raises CheckpointError for another model's or damaged ones."""
     if set(about) != set(tables):
         named = ", ".join(sorted(set(about) ^ set(tables)))
@@ -88,7 +88,7 @@ def whole(folder: Path, number: int, path: str, written: Sequence[Sequence[int]]
     return np.concatenate(parts)
 
 
-def _overlaps(part: Part, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
+def _overlaps(part: Shard, written: Sequence[Sequence[int]]) -> Iterator[tuple[int, int, int]]:
     """The rows of a part in each of the files, and where that file begins; raises CheckpointError for missing ones."""
     found = 0
     for first, last in written:

@@ -83,10 +83,8 @@ class Cluster:
         if found >= workers:
             room = self._processes(replace(devices, gpus=0))
             if aside and room < workers + aside:
-                what = (
-                    f"a trial takes {workers} workers, {aside - 1} servers and a coordinator of {devices.cpus:g} CPU "
-                )
-                what += f"each, {where} has room for {room} such processes"
+                what = f"a trial takes {workers + aside} processes of {devices.cpus:g} CPU each (workers: {workers}, "
+                what += f"servers: {aside - 1}, and a coordinator), {where} has room for {room}"
                 raise InputError.one("resources.servers", what, "lower it or cpus, or join a larger cluster")
             return
         if found:

@@ -14,6 +14,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import fingerprint
 from trainables.data.batches import BatchSplit
 from trainables.data.chunks import DataError, split
+from trainables.data.share import Share
 from trainables.data.sources import Visits, permutation
 from trainables.loop import building
 from trainables.numbers.live import Live
@@ -52,6 +53,20 @@ class Endless(Plain):
     @property
     def num_batches(self) -> None:
         return None
+
+
+@pytest.mark.keras
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_process_puts_its_slices_of_each_batch_on_its_devices(rank: int) -> None:
+    data, share = BatchSplit(Plain(), ONE), Share(replicas=2, local=1, rank=rank)
+    whole, mine = (list(data.chunks(4, 3, 1, share=part)) for part in (None, share))
+    assert [len(chunk.order) for chunk in mine] == [len(chunk.order) for chunk in whole]
+    for ours, all_rows in zip(mine, whole, strict=True):
+        size = len(ours.order)
+        assert len(ours.tensors[1]) == size // 2
+        needed = slice(0, size // 2) if rank == 0 else slice(size // 2, size)
+        for part, full in zip(ours.tensors, all_rows.tensors, strict=True):
+            np.testing.assert_array_equal(part.numpy()[ours.order[needed]], full.numpy()[needed])
 
 
 def seen(data: BatchSplit, seed: int | None, epoch: int) -> list[list[int]]:

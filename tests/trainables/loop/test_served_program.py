@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import served_calls
 from rank_processes import Together, together
 
 from sweep.contract import Assignment
+from sweep.hyperparameters import Hyperparameters
 from trainables.click_through import ClickThrough
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
@@ -61,16 +64,37 @@ def check(found: served_calls.Found, expected: served_calls.Found) -> None:
         np.testing.assert_allclose(found.weights[path], value, atol=1e-6)
 
 
-def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table() -> None:
+def check_exported(folder: Path, found: served_calls.Found) -> None:
+    """Without servers and without this package, the files predict what the servers had."""
+    params = BASE | FEW["adam"] | {"epochs": 2}
+    it = ClickThrough()
+    it.begin(Assignment(trial=0, params=params, seed=3, epochs=2, training=served_calls.TRAINING))
+    assert it.restore(folder) == 2
+    exported = it.export(folder, ("keras", "saved_model"))
+    assert exported.needs == ()
+    assert max(exported.differences.values()) <= 1e-6
+    assert exported.metrics["val_loss"] == pytest.approx(found.metrics[-1]["val_loss"], abs=1e-6)
+    with zipfile.ZipFile(folder / "model.keras") as archive:
+        assert b"trainables" not in archive.read("config.json")
+    model = keras.models.load_model(folder / "model.keras")
+    _, (ids, _) = it.data(Hyperparameters(params))
+    (hidden, bias, last, offset) = found.weights.values()
+    units = np.maximum(found.table[ids].reshape(len(ids), -1) @ hidden + bias, 0)
+    expected = 1 / (1 + np.exp(-(units @ last + offset)))
+    np.testing.assert_allclose(model.predict(ids, verbose=0), expected, atol=1e-6)
+
+
+def test_one_worker_trains_what_one_process_does_and_no_server_has_the_table(tmp_path: Path) -> None:
     with together(4, servers=2) as gang:
         joined(gang)
         for case in FEW.values():
-            found = trained(gang, BASE | case, 2)
+            found = trained(gang, BASE | case, 2, save=tmp_path if case is FEW["adam"] else None)
             check(found, in_one_process(BASE | case, 2))
             assert found.shards["sharded_embedding"] == [(0, 200, SERVER.format(0)), (200, 400, SERVER.format(1))]
         assert set(found.shards) == {f"sharded_embedding{slot}" for slot in ("", "/momentum", "/velocity")}
         assert found.facts.strategy == "parameter_server"
         assert not found.facts.reproducible
+    check_exported(tmp_path, found)
 
 
 @pytest.mark.exhaustive

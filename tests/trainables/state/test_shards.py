@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainables.state import shards
 from trainables.state.checkpoint import CheckpointError
-from trainables.state.shards import Part
+from trainables.state.shards import Shard
 
 pytestmark = pytest.mark.keras
 
@@ -18,11 +18,11 @@ ROWS, WIDTH = 10, 3
 TABLE = np.arange(ROWS * WIDTH, dtype=np.float32).reshape(ROWS, WIDTH)
 
 
-def parts(count: int, *, filled: bool) -> list[Part]:
+def parts(count: int, *, filled: bool) -> list[Shard]:
     ends = np.cumsum([ROWS // count + (i < ROWS % count) for i in range(count)]).tolist()
     cuts = zip([0, *ends[:-1]], ends, strict=True)
     rows = TABLE if filled else np.zeros_like(TABLE)
-    return [Part(tf.Variable(rows[start:stop]), "/cpu:0", start, stop, ROWS) for start, stop in cuts]
+    return [Shard(tf.Variable(rows[start:stop]), "/cpu:0", start, stop, ROWS) for start, stop in cuts]
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 3), (1, 2), (3, 2), (2, 2), (1, 7)])
@@ -40,7 +40,7 @@ def test_what_is_damaged_or_of_another_model_is_said(tmp_path: Path) -> None:
         shards.restore(tmp_path, {"other": parts(2, filled=True)}, about)
     with pytest.raises(CheckpointError, match="not all saved"):
         shards.restore(tmp_path, {"table": parts(2, filled=True)}, {"table": about["table"][:1]})
-    wider = [Part(tf.Variable(np.zeros((ROWS, WIDTH + 1), np.float32)), "/cpu:0", 0, ROWS, ROWS)]
+    wider = [Shard(tf.Variable(np.zeros((ROWS, WIDTH + 1), np.float32)), "/cpu:0", 0, ROWS, ROWS)]
     with pytest.raises(CheckpointError, match="table"):
         shards.restore(tmp_path, {"table": wider}, about)
     next((tmp_path / shards.FOLDER).glob("*.index")).unlink()
