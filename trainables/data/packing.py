@@ -7,6 +7,8 @@ bus. Words of int64 are gathered where the arithmetic is, and taken apart there.
 
 from __future__ import annotations
 
+import functools
+import operator
 from typing import Any
 
 import numpy as np
@@ -34,11 +36,12 @@ class Packed(tf.experimental.ExtensionType):
         dtype, words = self.none.dtype, tf.gather(self.words, rows)
         parts = tf.bitcast(words, _unsigned(dtype))
         row = tf.shape(self.none)[1:]
-        count, static = tf.reduce_prod(row), self.none.shape[1:].num_elements()
+        static = self.none.shape[1:].num_elements()
         of_words = self.words.shape[1]
         flat = tf.reshape(parts, [tf.shape(words)[0], tf.shape(words)[1] * (WORD // dtype.size)])
         if static is None or of_words is None or static * dtype.size != of_words * WORD:
-            flat = flat[:, :count]
+            sizes = [row[axis] for axis in range(self.none.shape.rank - 1)]
+            flat = flat[:, : functools.reduce(operator.mul, sizes, 1)]
         found = tf.reshape(flat, tf.concat([tf.shape(words)[:1], row], 0))
         found.set_shape([rows.shape[0], *self.none.shape[1:]])
         return found if found.dtype == dtype else tf.bitcast(found, dtype)

@@ -13,8 +13,11 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
+from trainables.numbers.draws import HOST
+
 SMALL = 4096
 """Elements of a shape, of the sizes of all weights, of a seed: they belong to the host, or go there unnoticed."""
+FUNCTIONS = ("If", "StatelessIf", "While", "StatelessWhile", "PartitionedCall", "StatefulPartitionedCall")
 
 
 def on_host(graph: Any) -> list[str]:
@@ -23,6 +26,53 @@ def on_host(graph: Any) -> list[str]:
     Data is what has more than `SMALL` elements, or so many as nobody knows before it runs.
     """
     return sorted(set(_found(graph, set())))
+
+
+def waits(graph: Any) -> list[str]:
+    """Where a graph and the functions in it take to the host what the device must have computed before.
+
+    As "LogicalAnd of finite: predicate of While", one for each kind. The host cannot go on with what comes after: it
+    waits for the device, and the device then for the host. Constants wait for nothing.
+    """
+    return sorted(set(_waits(graph, set())))
+
+
+def _waits(graph: Any, seen: set[str]) -> Iterator[str]:
+    for op in graph.get_operations():
+        for name in _functions(op):
+            if name not in seen:
+                seen.add(name)
+                yield from _waits(graph._get_function(name).graph, seen)
+        if op.type in ("While", "StatelessWhile"):
+            for tensor in graph._get_function(op.node_def.attr["cond"].func.name).graph.outputs:
+                while tensor.op.type == "Identity":  # which TensorFlow takes out before it runs
+                    tensor = tensor.op.inputs[0]
+                if not _lies_on_host(tensor):
+                    yield f"{tensor.op.type} of {tensor.dtype.name}: whether a while goes on"
+        for name, tensor in _named(op)[0]:
+            if tensor.op.type != "Const" and _taken_on_host(op, name, tensor) and not _lies_on_host(tensor):
+                yield f"{tensor.op.type} of {tensor.dtype.name}: {name} of {op.type}"
+
+
+def _taken_on_host(op: Any, name: str, tensor: Any) -> bool:
+    if op.type in ("If", "StatelessIf") and name == "cond":
+        return True
+    if op.type in FUNCTIONS:
+        return bool(tensor.dtype == tf.int32)
+    if tensor.dtype in (tf.resource, tf.variant):
+        return False
+    kernel = _kernel(op)
+    return kernel is None or name in kernel.host_memory_arg
+
+
+def _lies_on_host(tensor: Any) -> bool:
+    op = tensor.op
+    if op.type in ("Placeholder", *FUNCTIONS):  # arguments, and what functions return
+        return tensor.dtype in (tf.int32, tf.string)
+    kernel = _kernel(op)
+    if kernel is None:
+        return True
+    return any(tensor is other and name in kernel.host_memory_arg for name, other in _named(op)[1])
 
 
 def _found(graph: Any, seen: set[str]) -> Iterator[str]:
@@ -44,7 +94,7 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
         types = "/".join(dict.fromkeys(t.dtype.name for t in tensors if _is_data(t)))
         if kernel is None:
             yield f"{op.type} of {types}: no kernel"
-        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _named(op)):
+        elif any(_is_data(t) and name in kernel.host_memory_arg for name, t in _all_named(op)):
             yield f"{op.type} of {types}: in the host's memory"
 
 
@@ -63,9 +113,15 @@ def _functions(op: Any) -> Iterator[str]:
                 yield function.name
 
 
-def _named(op: Any) -> Iterator[tuple[str, Any]]:
-    """The tensors of an operation by the names of its arguments."""
-    for arguments, tensors in ((op.op_def.input_arg, iter(op.inputs)), (op.op_def.output_arg, iter(op.outputs))):
+def _all_named(op: Any) -> list[tuple[str, Any]]:
+    inputs, outputs = _named(op)
+    return inputs + outputs
+
+
+def _named(op: Any) -> tuple[list[tuple[str, Any]], list[tuple[str, Any]]]:
+    """The inputs and the outputs of an operation by the names of its arguments."""
+
+    def of(arguments: Any, tensors: Iterator[Any]) -> Iterator[tuple[str, Any]]:
         for argument in arguments:
             count = op.get_attr(argument.number_attr) if argument.number_attr else 1
             if argument.type_list_attr:
@@ -73,9 +129,13 @@ def _named(op: Any) -> Iterator[tuple[str, Any]]:
             for _, tensor in zip(range(count), tensors, strict=False):
                 yield argument.name, tensor
 
+    return [*of(op.op_def.input_arg, iter(op.inputs))], [*of(op.op_def.output_arg, iter(op.outputs))]
+
 
 def _kernel(op: Any) -> Any:
-    """The kernel that a GPU would run; None without one."""
+    """The kernel that a GPU would run; None without one, and where the host is to compute."""
+    if any(part.startswith(HOST) for part in op.name.split("/")):
+        return None
     return next((kernel for kernel in _kernels(op.type) if _takes(kernel, op)), None)
 
 

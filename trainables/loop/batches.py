@@ -27,6 +27,13 @@ def take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
     return (*taken, None) if len(taken) == 2 else taken
 
 
+def cut(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
+    """Rows one after the other. Kernels for int32 would do it on the host."""
+    if leaf.dtype != tf.int32:
+        return leaf[start:stop]
+    return tf.cast(tf.cast(leaf, tf.int64)[start:stop], tf.int32)
+
+
 def added(totals: dict[str, tf.Tensor], losses: dict[str, tf.Tensor], rows: tf.Tensor) -> dict[str, tf.Tensor]:
     """Sums of losses by examples, with one more batch."""
     examples = tf.cast(tf.shape(rows)[0], tf.float32)

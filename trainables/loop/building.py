@@ -200,6 +200,7 @@ def _correct(
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
     random_layers.install()
     keras_corrections.leave_losses_whole()
+    keras_corrections.keep_arithmetic_on_devices()
     recompute = hp.flag("gradient_checkpointing", default=False)
     whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
     if not whole:

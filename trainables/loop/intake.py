@@ -83,7 +83,7 @@ class Intake:
             mixing_draws = first.from_call(first.calls + MIXING)
             partners = mixing_draws.partners()
             if cut.parts > 1:
-                places = tf.concat([tf.range(cut.start, cut.stop), partners], 0)
+                places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 own, draws = tf.gather(rows, places), first.at(places)
         with tf.control_dependencies(list(after)):
             example = batches.take(tensors, own)
@@ -95,7 +95,10 @@ class Intake:
         if cut.parts == 1:
             return self._mixed(example, _of_each(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
         count = cut.stop - cut.start
-        halves = (_of_each(lambda leaf: leaf[:count], example), _of_each(lambda leaf: leaf[count:], example))
+        halves = (
+            _of_each(lambda t: batches.cut(t, 0, count), example),
+            _of_each(lambda t: batches.cut(t, count), example),
+        )
         return self._mixed(*halves, cut, mixing_draws)
 
     def check_losses(self, cut: Slice) -> None:

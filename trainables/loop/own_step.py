@@ -117,12 +117,11 @@ class StepGraph(Graph):
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self.are_finite(gradients, total)
-            if self.loss_scale:
-                self.loss_scale.update(good)
-                tf.cond(good, functools.partial(self._apply_turn, turn, gradients), lambda: None)
-                good = tf.math.is_finite(total)
-            else:
+            optimizers = [self.optimizers[id(update)] for update in turn]
+            with self.skipped_unless(good, optimizers, [v for update in turn for v in self._changed[id(update)]]):
                 self._apply_turn(turn, gradients)
+            if self.loss_scale:
+                good = tf.math.is_finite(total)
             finite = tf.logical_and(finite, good)
             values |= means
             minimised |= losses

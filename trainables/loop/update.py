@@ -7,7 +7,8 @@ are arguments and live numbers are variables, so that other trials run the same 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import keras
 import tensorflow as tf
 
 from trainables.devices.precision import LossScale
-from trainables.loop import batches, sharpness
+from trainables.loop import batches, finiteness, sharpness
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
@@ -25,6 +26,9 @@ from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
+
+BLOCK = 32
+"""Updates between two looks at whether all is finite: at each, the host waits for the device."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +95,21 @@ class Graph:
 
         self.traced.append(tf.compat.v1.get_default_graph())
 
-        def update(i: tf.Tensor, totals: dict[str, tf.Tensor], _: tf.Tensor) -> tuple[Any, ...]:
+        def update(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
             losses, finite = self.step(tensors, rows, rates[i], seed, first_update + i)
-            return i + 1, batches.added(totals, losses, rows), finite
+            return i + 1, batches.added(totals, losses, rows), tf.logical_and(before, finite)
+
+        def block(first: tf.Tensor, *found: Any) -> Any:
+            end = tf.minimum(first + BLOCK, count)
+            return tf.while_loop(lambda i, *_: i < end, update, (first, *found))
 
         _, totals, all_finite = tf.while_loop(
             lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
-            update,
+            block,
             (tf.constant(0), sums, tf.constant(True)),
         )
-        weights = [tf.reduce_all(tf.math.is_finite(v.value)) for v in self.trained]
-        return totals, tf.reduce_all([all_finite, *weights])
+        return totals, tf.logical_and(all_finite, finiteness.of([v.value for v in self.trained]))
 
     @property
     def trained(self) -> list[keras.Variable]:
@@ -149,12 +156,10 @@ class Graph:
             with sharpness.climbed(self.strategy, self._updated, gradients, self.live.number("sam_rho"), others):
                 gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
         finite = self.are_finite(gradients, losses["loss"])
-        if self.loss_scale:
-            self.loss_scale.update(finite)
-            tf.cond(finite, lambda: self._apply(gradients), lambda: None)
-            finite = tf.math.is_finite(losses["loss"])
-        else:
+        with self.skipped_unless(finite, [self.model.optimizer], self._updated):
             self._apply(gradients)
+        if self.loss_scale:
+            finite = tf.math.is_finite(losses["loss"])
         if self.watch:
             losses |= self.watch(number, losses, self.one_of_each(gradients), self._updated)
         return losses, finite
@@ -217,9 +222,20 @@ class Graph:
 
     def are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
         one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
-        floats = [g for g in one if g.dtype.is_floating]
-        checks = [tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)]
-        return tf.reduce_all(tf.stack(checks))
+        return finiteness.of([loss, *one])
+
+    @contextmanager
+    def skipped_unless(
+        self, finite: tf.Tensor, optimizers: Sequence[Any], weights: Sequence[keras.Variable]
+    ) -> Iterator[None]:
+        """With a loss scale, adjust it, and undo what the block does where something is not ``finite``."""
+        if self.loss_scale is None:
+            yield
+            return
+        self.loss_scale.update(finite)
+        averages = self.average.state if self.average else []
+        with finiteness.undone_unless(finite, self.strategy, optimizers, [*weights, *averages]):
+            yield
 
     def set_rate(self, rate: tf.Tensor) -> None:
         current = self.model.optimizer.learning_rate
@@ -303,16 +319,23 @@ class Graph:
         return losses | by_example.shares(cut)
 
     def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
-        def count() -> tf.Tensor:
-            returned = self.model.compute_metrics(x, y, predicted, sample_weight)
+        def count(*given: Any) -> tf.Tensor:
+            returned = self.model.compute_metrics(*given)
             if type(self.model).compute_metrics is not keras.Model.compute_metrics:
                 refusals.check_metrics(self.model, returned)
             return tf.constant(0)
 
+        given = x, y, predicted, sample_weight
         if cut.real is None:
-            count()
-        else:
-            tf.cond(cut.real, count, lambda: tf.constant(0))
+            count(*given)
+            return
+        # A branch takes int32 from the host's memory.
+        wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
+
+        def count_real() -> tf.Tensor:
+            return count(*tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide))
+
+        tf.cond(cut.real, count_real, lambda: tf.constant(0))
 
     def _count_first(
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
@@ -360,3 +383,7 @@ class Graph:
         kinds = self.recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
         return optimizers.clip(gradients, bounds), others
+
+
+def _is_int32(leaf: Any) -> bool:
+    return isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)

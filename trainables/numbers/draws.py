@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
+from tensorflow.python.ops import gen_stateless_random_ops_v2
+
+from trainables.numbers.xla_draws import is_compiling
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
+PHILOX = 1
+"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
+HOST = "on_host"
+"""In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
+
+Kind: TypeAlias = Literal["uniform", "normal"]
 
 
 class Draws:
     """Counter-based draws for one slice of one global batch.
 
-    Each call draws for the whole global batch from (trial seed, update, call) and keeps this slice's rows,
-    so an example's draws do not depend on how the batch was cut (Salmon et al., Parallel Random Numbers: As
+    The key is (trial seed, update), the counter (call, row of the global batch, element): an example's draws do not
+    depend on how the batch was cut, and a slice draws its own rows alone (Salmon et al., Parallel Random Numbers: As
     Easy as 1, 2, 3). Calls are counted while the graph is traced: inside a `tf.while_loop`, one call gives the
     same numbers at each turn.
     """
@@ -38,11 +49,40 @@ class Draws:
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Uniform float32 draws of shape ``(examples, *shape)`` in [low, high)."""
-        return self._kept(tf.random.stateless_uniform([self._size, *shape], self.key(), low, high))
+        return self.rows("uniform", shape) * (high - low) + low
 
     def normal(self, shape: tuple[int, ...] = (), stddev: float = 1.0) -> tf.Tensor:
         """Normal float32 draws of shape ``(examples, *shape)`` around 0."""
-        return self._kept(tf.random.stateless_normal([self._size, *shape], self.key(), 0.0, stddev))
+        return self.rows("normal", shape) * stddev
+
+    def rows(
+        self, kind: Kind, shape: Sequence[Any], dtype: tf.DType = tf.float32, times: int | tf.Tensor = 1
+    ) -> tf.Tensor:
+        """Draws from [0, 1) or around 0, of shape ``(examples * times, *shape)``, whose sizes may be tensors."""
+        self.calls += 1
+        if self.places is None:
+            return self._drawn(kind, self._start * times, (self._stop - self._start) * times, shape, dtype)
+        full = self._drawn(kind, tf.constant(0), self._size * times, shape, dtype)
+        apart = tf.reshape(full, [self._size, times, *shape])
+        return tf.reshape(tf.gather(apart, self.places), [tf.size(self.places) * times, *shape])
+
+    def _drawn(
+        self, kind: Kind, first: tf.Tensor, count: tf.Tensor, shape: Sequence[Any], dtype: tf.DType
+    ) -> tf.Tensor:
+        """So many rows of the global batch from the first on; each begins with a counter, 16 bytes, of its own."""
+        elements, each = 1, 4 if dtype.size <= 4 else 2
+        for size in shape:
+            elements = elements * size
+        counters = -(-elements // each)
+        with _on_host():
+            key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
+            skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
+            counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
+        draw = getattr(gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
+        found = draw([count, counters * each], key, counter, PHILOX, dtype)
+        if not isinstance(elements, int) or elements != counters * each:
+            found = found[:, :elements]
+        return found if len(shape) == 1 else tf.reshape(found, [count, *shape])
 
     def beta(self, alpha: Any) -> tf.Tensor:
         """Float32 draws of shape ``(examples,)`` of Beta(alpha, alpha), for any alpha above 0, also a tensor.
@@ -60,14 +100,16 @@ class Draws:
 
     def partners(self) -> tf.Tensor:
         """A row of the global batch for each example: those of all examples are a permutation."""
-        uniform = tf.random.stateless_uniform([self._size], self.key())
-        return self._kept(tf.argsort(uniform, stable=True))
+        uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
+        # As int64, of which kernels of GPUs take and give what lies there.
+        return self._kept(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
         """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
         self.calls += 1
-        of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0)[0]
-        return tf.stack([of_call, self._update])
+        with _on_host():
+            of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
+            return tf.stack([of_call, self._update])
 
     def from_call(self, calls: int) -> Draws:
         """Other draws for the same examples."""
@@ -79,3 +121,10 @@ class Draws:
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
+
+
+@contextmanager
+def _on_host() -> Iterator[None]:
+    # In a program of XLA's there is no other place.
+    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
+        yield

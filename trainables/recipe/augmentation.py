@@ -148,8 +148,8 @@ def _filled(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor, fill: float) -> 
 
 def rectangle(images: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
     """The pixels whose centres lie in [low, high) of (row, column), per image: (examples, height, width, 1)."""
-    height, width = _sides(images)
-    rows, columns = tf.range(height) + 0.5, tf.range(width) + 0.5
+    sizes = tf.shape(images)  # counted as integers, which the host has
+    rows, columns = (tf.cast(tf.range(sizes[axis]), tf.float32) + 0.5 for axis in (1, 2))
     down = (rows >= low[:, :1]) & (rows < high[:, :1])
     across = (columns >= low[:, 1:]) & (columns < high[:, 1:])
     return down[:, :, None, None] & across[:, None, :, None]

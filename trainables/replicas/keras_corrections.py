@@ -6,16 +6,18 @@ Each uses a private name of Keras, which `tests/trainables/test_keras_correction
 from __future__ import annotations
 
 import functools
+import operator
 import random
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import keras
 import tensorflow as tf
 from keras.src import backend
+from keras.src.backend.tensorflow import numpy as keras_numpy
 from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
 from keras.src.utils import naming
@@ -48,33 +50,82 @@ def synchronise_batch_norm(model: keras.Model) -> None:
 
 
 def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    axes = layer._reduction_axes
+    """Mean and variance over all replicas, in one sum.
+
+    Each replica gives those of its own slice, in a place of its own, and puts those of all together (Chan et al.,
+    Updating Formulae and a Pairwise Algorithm for Computing Sample Variances): a sum of squares would lose the variance
+    of numbers that are far from 0.
+    """
+    found = _own_moments(inputs, mask, layer._reduction_axes)
+    count, mean, squares = tf.unstack(slices.of_each_replica(tf.stack(found)), axis=1)
+    total = tf.reduce_sum(count, 0)
+    middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
+    between = count * tf.square(mean - tf.stop_gradient(middle))
+    variance = tf.math.divide_no_nan(tf.reduce_sum(squares + between, 0), total)
+    some = total > 0  # none: the moving statistics stay as they are
+    moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
+    return tf.where(some, middle, moving[0]), tf.where(some, variance, moving[1])
+
+
+def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int]) -> tuple[tf.Tensor, ...]:
+    """How many numbers a slice has of each channel, their mean, and the sum of their squared distances from it."""
+    cut, axes = slices.current(), list(axes)
+
+    def total(values: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(values, axes, keepdims=True)  # without, a gradient would ask the host for shapes
+
     if mask is None:
-        weight = tf.ones_like(inputs)
+        mean = tf.reduce_mean(inputs, axes, keepdims=True)
+        squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)))
+        shape = tf.shape(inputs)
+        numbers = functools.reduce(operator.mul, (shape[axis] for axis in axes))
+        count = tf.fill(mean.shape, tf.cast(numbers, inputs.dtype))
     else:
         weight = tf.broadcast_to(tf.cast(mask, inputs.dtype)[..., None], tf.shape(inputs))
-    cut = slices.current()
+        count = total(weight)
+        mean = tf.math.divide_no_nan(total(inputs * weight), count)
+        squares = total(tf.math.squared_difference(inputs, tf.stop_gradient(mean)) * weight)
     if cut is not None and cut.real is not None:
-        weight *= tf.cast(cut.real, inputs.dtype)
-    total, count = slices.sum_over_replicas([tf.reduce_sum(inputs * weight, axes), tf.reduce_sum(weight, axes)])
-    mean = tf.math.divide_no_nan(total, count)
-    distance = tf.square(inputs - _expand(mean, axes)) * weight
-    (squares,) = slices.sum_over_replicas([tf.reduce_sum(distance, axes)])
-    variance = tf.math.divide_no_nan(squares, count)
-    some = count > 0  # none: the moving statistics stay as they are
-    moving = (tf.cast(layer.moving_mean.value, mean.dtype), tf.cast(layer.moving_variance.value, mean.dtype))
-    return tf.where(some, mean, moving[0]), tf.where(some, variance, moving[1])
-
-
-def _expand(values: tf.Tensor, axes: Iterable[int]) -> tf.Tensor:
-    for axis in sorted(axes):
-        values = tf.expand_dims(values, axis)
-    return values
+        real = tf.cast(cut.real, inputs.dtype)
+        count, squares = count * real, squares * real
+    return tuple(tf.reshape(part, [-1]) for part in (count, mean, squares))
 
 
 def take_whole_losses(model: keras.Model) -> None:
     """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas."""
     model._aggregate_additional_loss = tf.reduce_sum
+
+
+def keep_arithmetic_on_devices() -> None:
+    """Let Keras compute with what GPUs have kernels for; the numbers stay what they are. Once per process.
+
+    A sum that drops dimensions asks the host for a shape in its gradient, and the comparison by which Keras's `argmax`
+    tells a negative zero (keras/src/backend/tensorflow/numpy.py, `signbit`) takes place on the host.
+    """
+    if isinstance(keras_numpy.signbit, functools.partial):
+        return
+    for name in ("mean", "sum", "max", "min"):
+        _wrap(name, _kept_dimensions)
+    _wrap("signbit", _signbit)
+
+
+def _wrap(name: str, around: Callable[..., Any]) -> None:
+    original = getattr(keras_numpy, name)
+    setattr(keras_numpy, name, functools.partial(around, original))
+
+
+def _kept_dimensions(
+    original: Callable[..., Any], x: Any, axis: Any = None, keepdims: bool = False, **more: Any
+) -> Any:
+    if axis in (None, (), []) or keepdims or not isinstance(x, tf.Tensor) or slices.current() is None:
+        return original(x, axis=axis, keepdims=keepdims, **more)
+    return tf.squeeze(original(x, axis=axis, keepdims=True, **more), axis)
+
+
+def _signbit(original: Callable[..., Any], x: Any) -> Any:
+    if not isinstance(x, tf.Tensor) or not x.dtype.is_floating or slices.current() is None:
+        return original(x)
+    return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
 
 def leave_losses_whole() -> None:

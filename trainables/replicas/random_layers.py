@@ -2,7 +2,7 @@
 
 Keras draws for the part of the batch that a replica has, from seeds that are the same on all replicas: dropout
 masks would repeat on each of them and depend on how the batch was cut. Inside `slices.entered` its draws are
-made for the global batch and the rows of the slice are kept; every layer and `keras.random` follow. So does what
+those that the rows of the slice have in the global batch; every layer and `keras.random` follow. So does what
 `tf.random` draws, which otherwise would follow no seed of ours: there, and while a model is made, its kernels with a
 state of their own are replaced by stateless ones.
 """
@@ -22,12 +22,13 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
-from trainables.numbers.draws import Draws
+from trainables.numbers.draws import Draws, Kind
 from trainables.numbers.live import LiveNumber
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 
-SHAPED = ("uniform", "normal", "truncated_normal", "randint")
+BY_ROWS: dict[str, Kind] = {"uniform": "uniform", "normal": "normal"}
+SHAPED = ("truncated_normal", "randint")
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 
 
@@ -40,6 +41,8 @@ _making = threading.local()
 
 def install() -> None:
     """Take part in all draws; once per process, without effect outside of a slice and of `following_the_trial`."""
+    for name, kind in BY_ROWS.items():
+        _wrap(name, functools.partial(_by_rows, kind))
     for name in SHAPED:
         _wrap(name, _shaped)
     for name in WHOLE:
@@ -101,6 +104,8 @@ def _wrap_kernel(name: str, stateless: Callable[..., Any], *, shaped: bool) -> N
         }
         if cut is None or cut.draws is None:
             return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)
+        if name in BY_ROWS_KERNELS:
+            return _by_rows(BY_ROWS_KERNELS[name], cut, cut.draws, functools.partial(_with_key, stateless), given)
         if shaped:
             return _shaped(cut, cut.draws, functools.partial(_with_key, stateless), given)
         if cut.parts > 1:
@@ -158,7 +163,8 @@ STATELESS: dict[str, Callable[..., Any]] = {
     "random_gamma": _gamma,
     "random_poisson_v2": _poisson,
 }
-SHAPED_KERNELS = ("random_uniform", "random_uniform_int", "random_standard_normal", "truncated_normal")
+BY_ROWS_KERNELS: dict[str, Kind] = {"random_uniform": "uniform", "random_standard_normal": "normal"}
+SHAPED_KERNELS = ("random_uniform_int", "truncated_normal")
 _MESSAGE = (
     "a layer of the model calls {}, which draws for the batch as a whole: in {} parts it would train another model; "
     "draw per example in augment() instead, or set the parameters mixup and cutmix"
@@ -181,15 +187,36 @@ def _keyed(draws: Draws, given: dict[str, Any]) -> dict[str, Any]:
     return {**given, "seed": _Key(draws.key())}
 
 
+def _by_rows(kind: Kind, cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+    """Draws of a slice's rows alone."""
+    static = _static(given["shape"])
+    if not static or static[0] is not None or isinstance(given.get("seed"), int):
+        return _shaped(cut, draws, original, given)
+    dtype = tf.as_dtype(given.get("dtype") or keras.config.floatx())
+    shape = tf.convert_to_tensor(given["shape"])
+    sizes = [shape[i + 1] if n is None else n for i, n in enumerate(static[1:])]
+    drawn = draws.rows(kind, sizes, dtype, _times(cut, draws, shape))
+    if kind == "uniform":
+        low, high = (tf.cast(given.get(name, usual), dtype) for name, usual in (("minval", 0.0), ("maxval", 1.0)))
+        drawn = drawn * (high - low) + low if {"minval", "maxval"} & set(given) else drawn
+    elif {"mean", "stddev"} & set(given):
+        drawn = drawn * tf.cast(given.get("stddev", 1.0), dtype) + tf.cast(given.get("mean", 0.0), dtype)
+    return tf.ensure_shape(drawn, static)
+
+
+def _times(cut: Slice, draws: Draws, shape: tf.Tensor) -> tf.Tensor:
+    """A reshaped batch (of time steps, of heads) has a multiple of its rows, example by example."""
+    count = cut.stop - cut.start if draws.places is None else tf.size(draws.places)
+    return shape[0] // tf.maximum(count, 1)
+
+
 def _shaped(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> Any:
     static = _static(given["shape"])
     given = _keyed(draws, given)
     if not static or static[0] is not None:
         return original(**given)  # no batch in it: the same on all replicas
     shape = tf.convert_to_tensor(given["shape"])
-    # A reshaped batch (of time steps, of heads) has a multiple of its rows, example by example.
-    count = cut.stop - cut.start if draws.places is None else tf.size(draws.places)
-    times = shape[0] // tf.maximum(count, 1)
+    times = _times(cut, draws, shape)
     given["shape"] = tf.concat([[cut.size * times], shape[1:]], 0)
     full = original(**given)
     if draws.places is None:
@@ -207,7 +234,7 @@ def _dropout(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict
     noise = given.get("noise_shape") or [None] * inputs.shape.rank
     actual, static = tf.shape(inputs), _static(inputs.shape)
     shape = [(actual[i] if static[i] is None else static[i]) if n is None else n for i, n in enumerate(noise)]
-    uniform = _shaped(cut, draws, _uniform, {"shape": shape, "seed": given.get("seed")})
+    uniform = _by_rows("uniform", cut, draws, _uniform, {"shape": shape, "seed": given.get("seed")})
     share = tf.convert_to_tensor(rate, tf.float32)
     return inputs * tf.cast(tf.where(uniform >= share, 1 / (1 - share), 0.0), inputs.dtype)
 

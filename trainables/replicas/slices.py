@@ -19,6 +19,9 @@ from trainables.numbers.xla_draws import CannotCompile, is_compiling
 
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
+BUCKET = 32 * 2**20
+"""Bytes of gradients that are summed at a time, while others are still computed."""
+
 _present = threading.local()
 
 
@@ -45,6 +48,7 @@ class Slice:
     stop: tf.Tensor
     parts: int = 1  # how many slices the batch is cut into
     real: tf.Tensor | None = None  # whether these rows are the slice's own; None: always
+    own: tf.Tensor | None = None  # how many they are: 0 where a row stands in
     in_fit: bool = False  # whether Keras sums what the replicas compute, after a division by their number
     draws: Draws | None = None  # None: nothing is random (evaluation)
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
@@ -57,8 +61,7 @@ class Slice:
     @property
     def count(self) -> tf.Tensor:
         """Examples in this slice; 0 where a row stands in."""
-        rows = self.stop - self.start
-        return rows if self.real is None else tf.where(self.real, rows, 0)
+        return self.stop - self.start if self.own is None else self.own
 
     @property
     def share(self) -> tf.Tensor:
@@ -84,7 +87,7 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
         return Slice(size, tf.constant(0), size)
     start, stop = size * part // parts, size * (part + 1) // parts
     first = tf.minimum(start, size - 1)
-    return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start)
+    return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start, stop - start)
 
 
 @contextmanager
@@ -104,12 +107,34 @@ def current() -> Slice | None:
 
 
 def sum_over_replicas(values: list[Any]) -> list[Any]:
-    """Sums of values over all replicas; called on each of them."""
+    """Sums of values over all replicas; called on each of them.
+
+    Values of one type are summed together, a few big ones in a bucket: each reduction takes its time to begin.
+    """
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:
         return values
     _refuse_in_xla()
-    return list(context.all_reduce(tf.distribute.ReduceOp.SUM, values))
+    tensors = [tf.convert_to_tensor(value) for value in values]
+    places: dict[tf.DType, list[int]] = {}
+    for i, tensor in enumerate(tensors):
+        places.setdefault(tensor.dtype, []).append(i)
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=BUCKET)
+    for of_type in places.values():
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [tensors[i] for i in of_type], options)
+        for i, total in zip(of_type, sums, strict=True):
+            tensors[i] = total
+    return tensors
+
+
+def of_each_replica(values: tf.Tensor) -> tf.Tensor:
+    """The values of all replicas, one after the other along a first dimension, in one sum; called on each of them."""
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return values[None]
+    place = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype)
+    apart = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
+    return sum_over_replicas([apart])[0]
 
 
 def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:

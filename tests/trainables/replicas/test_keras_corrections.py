@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainables.devices import kernels
 from trainables.numbers.draws import Draws
 from trainables.replicas import keras_corrections, random_layers, slices
 from trainables.replicas.slices import Slice
@@ -53,6 +54,37 @@ def test_batch_norm_takes_its_moments_from_the_method_we_replace() -> None:
     for layer in (inner.layers[0], outer.layers[1]):
         assert layer._moments is not type(layer)._moments
         assert "self._moments(inputs, mask)" in inspect.getsource(layer.call)
+
+
+def test_what_keras_computes_keeps_its_numbers_and_asks_the_host_for_nothing() -> None:
+    keras_corrections.keep_arithmetic_on_devices()
+    one = tf.constant(1)
+
+    def compute(x: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = [getattr(keras.ops, name)(x, axis=(1, -1)) for name in ("mean", "sum", "max", "min")]
+            found += [keras.ops.mean(x, axis=0), keras.ops.sum(x), keras.ops.max(x, axis=1, keepdims=True)]
+            total = tf.add_n([tf.reduce_sum(value * value) for value in found])
+        return [
+            *found,
+            tape.gradient(total, x),
+            keras.ops.cast(keras.ops.argmax(x, axis=-1), "float32"),
+            keras.ops.signbit(x),
+        ]
+
+    def within(x: tf.Tensor) -> list[tf.Tensor]:
+        with slices.entered(Slice(one, tf.constant(0), one)):
+            return compute(x)
+
+    x = np.random.default_rng(0).normal(size=(3, 4, 5)).astype(np.float32)
+    x[0, 0], x[1, 1] = [-0.0, 0.0, -0.0, 0.0, -1.0], [0.0, -0.0, -np.inf, -1e-38, np.nan]
+    for ours, theirs in zip(within(tf.constant(x)), compute(tf.constant(x)), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    specs = tf.TensorSpec([None, None, 5], tf.float32)
+    graphs = [tf.function(f, autograph=False).get_concrete_function(specs).graph for f in (within, compute)]
+    assert kernels.waits(graphs[0]) == []
+    assert kernels.waits(graphs[1]) == ["BitwiseAnd of int32: x of Less", "DynamicStitch of int32: shape of Reshape"]
 
 
 @pytest.mark.parametrize("mask", [None, np.array([[True, True], [True, False], [False, False]])])
