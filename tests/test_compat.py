@@ -38,7 +38,7 @@ def test_what_is_newer_or_older_than_its_pin_or_has_none(tmp_path: Path) -> None
     }
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_what_broke_is_told_by_file_and_what_fails_with_the_pins_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,6 +64,7 @@ def start(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
 
 
+@pytest.mark.exhaustive
 def test_asha_prunes_within_a_pass_and_killed_trials_go_on_in_the_middle_of_it(tmp_path: Path) -> None:
     (tmp_path / "lines.py").write_text(MODEL)
     (tmp_path / "lines.yaml").write_text(FILE)

@@ -62,7 +62,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("backend", ["inline", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.slow])])
+@pytest.mark.parametrize("backend", ["inline", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.exhaustive])])
 def test_a_full_disk_stops_a_sweep_that_resumes(tmp_path: Path, small_disk: Path, backend: str) -> None:
     how = ["--inline"] if backend == "inline" else []
     alone, full = _project(tmp_path / "alone"), _project(tmp_path / "full")

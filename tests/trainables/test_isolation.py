@@ -23,7 +23,12 @@ def test_all_shipped_trainables_are_found() -> None:
     assert {"trainables.digits_cnn:DigitsCNN", "trainables.cifar_resnet:CifarResNet"} <= set(shipped())
 
 
-@pytest.mark.parametrize("trainable", shipped())
+EACH = [  # CifarResNet compiles for a minute; the zoo has images and batch statistics
+    pytest.param(name, marks=pytest.mark.exhaustive if "resnet" in name else ()) for name in shipped()
+]
+
+
+@pytest.mark.parametrize("trainable", EACH)
 def test_used_worker_gives_the_numbers_of_a_fresh_process(trainable: str, processes: Processes) -> None:
     kinds = [kind for kind in KINDS if kind != "half" or "resnet" not in trainable]  # a minute to compile
     orders = [_order(kinds, seed) for seed in range(2 if "tabular" in trainable else 1)]

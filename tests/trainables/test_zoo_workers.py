@@ -20,7 +20,13 @@ def processes() -> Iterator[Processes]:
     started.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+EACH = [  # the replicas of the others are tried every day
+    pytest.param(*name.values, marks=(*name.marks, *([pytest.mark.exhaustive] if place % 2 else [])), id=name.id)
+    for place, name in enumerate(NAMES)
+]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(name: str, processes: Processes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         busy = processes.submit(used, name, folder)
