@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,11 @@ def test_fit_passes_it_on() -> None:
         train(Texts(), assignment(training={**fit, **ON}))
     with pytest.raises(Exception, match="cannot do jit_compile: true"):
         train(Dropping(), assignment(2, training={**fit, **ON}))
+
+
+@pytest.mark.slow
+def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Path(__file__).parents[3] / "docs" / "compiled_updates.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(compile(block, "page", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1].startswith("on ")
