@@ -3,11 +3,11 @@
     python benchmarks/gpu.py            # on any machine with a GPU
     python benchmarks/gpu.py --cpu      # tiny shapes, to see that it runs
 
-Images a second by precision, in this project's loop and in `Model.fit` with XLA; seconds an epoch of 50,000 images and
-hours for the grid of 27 trials by 50 epochs, one after the other; the gain of several GPUs, and of several trials on
-one; how busy they were; what of an update runs on the host; and whether the losses are those of the CPU. On GPUs each
-line is measured in a process of its own, since TensorFlow gives no memory back. The images are noise: speed does not
-depend on them.
+Images a second by precision, in this project's loop without and with XLA, and in `Model.fit` with XLA; seconds an
+epoch of 50,000 images and hours for the grid of 27 trials by 50 epochs, one after the other; the gain of several GPUs,
+and of several trials on one; how busy they were; what of an update runs on the host; and whether the losses are those
+of the CPU. On GPUs each line is measured in a process of its own, since TensorFlow gives no memory back. The images are
+noise: speed does not depend on them.
 
 Never run on a GPU by its author.
 """
@@ -79,7 +79,9 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """Everything to measure, the most important first."""
     half = ("mixed_bfloat16",)
     for precision in ("float32", *half):
-        yield f"loop {precision}", {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny}
+        for jit_compile in (False, True):
+            name = f"loop {precision}{' + XLA' if jit_compile else ''}"
+            yield name, {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "jit_compile": jit_compile}
     for precision in ("float32", *half):
         yield f"fit, XLA, {precision}", {"gpus": min(gpus, 1), "precision": precision, "tiny": tiny, "fit": True}
     for count in (1, 2, 4) if gpus else (1, 2):
@@ -93,7 +95,8 @@ def lines(gpus: int, *, tiny: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "the same on the CPU", {"gpus": 0, "precision": "float32", "tiny": True}
     count = 2
     while count <= gpus:
-        yield f"loop mixed_bfloat16, {count} GPUs", {"gpus": count, "precision": "mixed_bfloat16", "tiny": tiny}
+        given = {"gpus": count, "precision": half[0], "tiny": tiny, "jit_compile": "auto"}  # as trials have it
+        yield f"loop mixed_bfloat16, {count} GPUs", given
         count *= 2
     yield "loop bfloat16, deterministic", {"gpus": 1, "precision": half[0], "tiny": tiny, "deterministic": True}
 
@@ -107,13 +110,15 @@ def measured(
     deterministic: bool = False,
     beside: str | None = None,
     at_once: int = 1,
+    jit_compile: bool | str = False,
 ) -> dict[str, Any]:
     """Images a second and what else is known of one line; called in a process that measures nothing else."""
     shape = TINY if tiny else FULL
     if fit:
         return _fit(shape, int(gpus), precision)
+    training = {"precision": precision, "deterministic": deterministic, "jit_compile": jit_compile}
     others = Beside(Path(beside), at_once, TOGETHER_TINY_S if tiny else TOGETHER_S) if beside else None
-    return _loop(shape, gpus, precision, deterministic=deterministic, beside=others)
+    return _loop(shape, gpus, training, others)
 
 
 class Beside:
@@ -153,9 +158,7 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
     return {**found[0], "images_per_s": at_once * speed}
 
 
-def _loop(
-    shape: Shape, gpus: float, precision: str, *, deterministic: bool, beside: Beside | None = None
-) -> dict[str, Any]:
+def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | None = None) -> dict[str, Any]:
     from sweep.contract import Assignment, Devices, EpochReported
     from trainables.devices import kernels
     from trainables.keras_trainable import KerasTrainable
@@ -169,7 +172,6 @@ def _loop(
 
     params = {"batch_size": shape.batch, "learning_rate": 0.05, "optimizer": "sgd", "momentum": 0.9}
     devices = Devices(cpus=2, gpus=gpus)
-    training = {"precision": precision, "deterministic": deterministic}
     net, epochs = Net(), list[EpochReported]()
     count = shape.epochs if beside is None else 10**6
     net.begin(Assignment(trial=0, params=params, seed=0, epochs=count, devices=devices, training=training))
@@ -186,6 +188,8 @@ def _loop(
         "images_per_s": best.examples_per_s,
         "loss": epochs[0].metrics["loss"],
         "compile_s": epochs[0].measures["compile_s"],
+        **{f"{name}_s": seconds for name, seconds in net.facts().overhead_s.items() if name == "xla"},
+        "not_compiled": net.facts().numerics.get("xla_reason", ""),
         "data_wait_s": best.measures["data_wait_s"],
         "on_host": sorted({line for graph in graphs for line in kernels.on_host(graph)}),
         **{name: best.measures[name] for name in gauges if name in best.measures},
@@ -254,13 +258,17 @@ def _ended(running: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
+_APART = ("images_per_s", "loss", "on_host", "not_compiled")
+
+
 def _row(name: str, found: dict[str, Any]) -> str:
     if "failed" in found:
         return f"{name:34} failed: {found['failed']}"
     speed = found["images_per_s"]
     epoch_s = IMAGES / speed
-    known = {key: value for key, value in found.items() if key not in ("images_per_s", "loss", "on_host")}
+    known = {key: value for key, value in found.items() if key not in _APART}
     rest = [f"{key} {value:.3g}" for key, value in known.items()]
+    rest += [f"without XLA: {found['not_compiled']}"] if found.get("not_compiled") else []
     rest += [f"on the host: {'; '.join(found['on_host'])}"] if found.get("on_host") else []
     hours = TRIALS * EPOCHS * epoch_s / 3600
     return f"{name:34}{speed:10,.0f}{epoch_s:10.1f}{hours:8.1f}{found['loss']:9.4f}  {', '.join(rest)}"

@@ -10,6 +10,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=")  # tests keep nothing for others
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,9 @@ def test_the_benchmark_of_gpus_runs_without_one(capsys: pytest.CaptureFixture[st
     lines = capsys.readouterr().out.splitlines()
     assert [line[:28].strip() for line in lines[1:]] == [
         "loop float32",
+        "loop float32 + XLA",
         "loop mixed_bfloat16",
+        "loop mixed_bfloat16 + XLA",
         "fit, XLA, float32",
         "fit, XLA, mixed_bfloat16",
         "1 at a time on one GPU",

@@ -21,11 +21,11 @@ from trainables.data import class_weights, fingerprint, folds, joining, node_cac
 from trainables.data.chunks import ArraySplit, Split, split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import determinism, parameter_server, precision, room
+from trainables.devices import compile_cache, determinism, parameter_server, precision, room
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder, saving, testing
+from trainables.loop import building, compiled, rate_finder, saving, testing
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.fit_program import FitProgram
@@ -82,6 +82,7 @@ class KerasTrainable(Joining, Author):
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
+        compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
         determinism.choose(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
@@ -135,6 +136,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
+        trial.compile_updates()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
@@ -184,7 +186,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement),
+            numerics=determinism.described(trial.placement) | trial.xla,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._fingerprint,
@@ -331,8 +333,9 @@ class KerasTrainable(Joining, Author):
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
-        same_bits = assignment.training.get("deterministic") is True
-        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, same_bits)
+        xla = compiled.asked(assignment.training, placement)
+        numerics = assignment.training.get("deterministic") is True, xla
+        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
         held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
         if held is not None:
@@ -350,20 +353,17 @@ class KerasTrainable(Joining, Author):
         with origins.recording(record):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
-                replicas = placement.strategy.num_replicas_in_sync
-                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=replicas)
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
                 kept = self._attributes()
-                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, fit=fit)
+                if xla:
+                    global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
+                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, xla, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
-        structure = replace(
-            key,
-            keeps_rate=made.keeps_rate,
-            drew=made.drew,
-            example=key.example if self._example_read else None,
-            attributes={name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left},
-        )
+        own = {name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left}
+        example = key.example if self._example_read else None
+        structure = replace(key, keeps_rate=made.keeps_rate, drew=made.drew, example=example, attributes=own)
         if isinstance(built, Program):
             share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
             self._programs.add(structure, built, share)

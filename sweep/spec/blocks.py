@@ -103,10 +103,16 @@ class Training(Block):
     deterministic: bool = Field(
         False, description="The same bits from the same seed on the same kind of GPU, at some cost in speed."
     )
+    jit_compile: Literal["auto", True, False] = Field(
+        "auto",
+        description="Updates compiled by XLA; auto: on GPUs, where they can be. true: on CPUs too, and trials whose "
+        "updates cannot be compiled fail.",
+    )
 
     def described(self) -> dict[str, Value]:
         """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
-        return later_left_out(self.model_dump(mode="json"))
+        unsaid = {"jit_compile"} if self.jit_compile == "auto" else set()
+        return later_left_out(self.model_dump(mode="json", exclude=unsaid))
 
 
 class Resources(Block):

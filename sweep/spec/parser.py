@@ -197,6 +197,9 @@ class _Resolution:
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
             self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
+        if training.jit_compile is True and training.deterministic:
+            what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
@@ -207,6 +210,9 @@ class _Resolution:
             self.document.mistake(
                 ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
             )
+        if training.jit_compile is True:
+            what = f"true compiles the updates of one process, {several}"
+            self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
         if resources.gpus == "auto" or 0 < resources.gpus < 1:
             what = f"a share of a GPU, {several}, which would share it with themselves"
             self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")

@@ -42,6 +42,9 @@ def check(file: SweepFile, entries: Iterable[Entry], document: Document) -> None
     if training.precision.startswith("mixed"):
         what = f"{training.precision}, and servers keep and change weights in float32"
         document.mistake(("training", "precision"), what, "leave precision out")
+    if training.jit_compile is True:
+        what = "true, and updates on servers do not go through XLA"
+        document.mistake(("training", "jit_compile"), what, "leave jit_compile out")
     if training.cross_device != "auto":
         what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
         document.mistake(("training", "cross_device"), what, "leave cross_device out")

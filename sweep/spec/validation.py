@@ -94,7 +94,7 @@ def expectation(schema: Schema) -> str:
     if "expected" in schema:
         return str(schema["expected"])
     if choices := _choices(schema):
-        words = ", ".join(str(choice) for choice in choices)
+        words = ", ".join(choice if isinstance(choice, str) else flow(choice) for choice in choices)
         return words if len(choices) == 1 else f"one of {words}"
     kind = _KINDS.get(schema.get("type", ""), "a value")
     if such:

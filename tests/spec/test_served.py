@@ -37,6 +37,7 @@ def test_a_plain_one_is_taken() -> None:
         ({"resources": "workers: 2"}, "resources.servers is 0; write resources: {workers: 2, servers: 1}"),
         ({"training": ", loop: fit"}, "training.loop: fit, which in Keras 3 knows no parameter servers"),
         ({"training": ", precision: mixed_bfloat16"}, "training.precision: mixed_bfloat16, and servers keep"),
+        ({"training": ", jit_compile: true"}, "training.jit_compile: true, and updates on servers do not go"),
         ({"training": ", cross_device: ring"}, "training.cross_device: ring, and nothing is summed"),
         ({"resources": "servers: 1, gpus: 2"}, "resources.gpus: 2, expected 0 or 1"),
         ({"resources": "servers: 1, gpus: auto"}, "resources.gpus: auto, expected 0 or 1"),

@@ -80,7 +80,9 @@ def _found(graph: Any, seen: set[str]) -> Iterator[str]:
         for name in _functions(op):
             if name not in seen:
                 seen.add(name)
-                yield from _found(graph._get_function(name).graph, seen)
+                function = graph._get_function(name)
+                if not function.cached_definition.attr["_XlaMustCompile"].b:  # XLA makes kernels of its own
+                    yield from _found(function.graph, seen)
         tensors = [*op.inputs, *op.outputs]
         if not any(map(_is_data, tensors)):
             continue

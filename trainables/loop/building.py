@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
@@ -18,6 +19,7 @@ from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
 from trainables.devices.ranks import spans_processes
 from trainables.loop import stepping
+from trainables.loop.compiled import Asked
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.intake import Intake
@@ -117,8 +119,11 @@ def _has_drawn(seed: int, given: int) -> bool:
     return again.getstate() != random.getstate()
 
 
-def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: int) -> Recipe:
+def recipe(
+    hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, strategy: tf.distribute.Strategy
+) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
+    replicas = strategy.num_replicas_in_sync
     micro_batches = hp.integer("micro_batches", 1)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
@@ -143,13 +148,14 @@ def build(
     seed: int,
     present: Callable[[], Hyperparameters],
     kept: Mapping[str, object],
+    jit_compile: Asked,
     *,
     fit: bool,
 ) -> Program | FitProgram | ServedProgram:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
     ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
-    networks and what hooks count in.
+    networks and what hooks count in; ``jit_compile``: whether updates go through XLA.
     """
     parts = made.parts
     stepping.check_signatures(author)
@@ -167,13 +173,13 @@ def build(
         if fit and spans_processes(placement.strategy):
             raise refusals.Refused("loop: fit trains in one process, and the trial has several; leave it out")
         if fit:
-            return FitProgram(
-                parts, placement.strategy, hp, recipe, intake, author.first_example, seen, seed, callbacks=callbacks
-            )
+            example, must = author.first_example, jit_compile == "must"
+            given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed, callbacks)
+            return FitProgram(*given, jit_compile=must)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
     graph.prepare(author.first_example)
-    program = Program(graph, parts)
+    program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:

@@ -7,7 +7,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.packing import gather
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
+from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.xla_draws import compiling
 from trainables.recipe import grouped, optimizers, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
@@ -56,15 +58,19 @@ class FitProgram:
         seen: Any,
         seed: int,
         callbacks: Sequence[keras.callbacks.Callback] = (),
+        *,
+        jit_compile: bool,
     ) -> None:
-        self.callbacks = callbacks
+        self.callbacks, self.jit_compile = callbacks, jit_compile
         model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
-        _refuse(recipe, replicas, optimizer)
+        _refuse(recipe, replicas, optimizer, jit_compile=jit_compile)
         if intake.mixing.mixes and any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(seen[1])):
             raise NotInFit(
                 "training.loop is fit, whose losses and metrics take whole-number targets of one example alone, and "
                 f"mixup or cutmix give those of two; {ONE_HOT}, or use loop: own"
             )
+        if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
+            raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         for kind in recipe.clipping:
             setattr(optimizer, kind, hp.number(kind))
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
@@ -73,12 +79,14 @@ class FitProgram:
         self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
         self._losses: tuple[global_losses.GlobalLoss | global_losses.Noted, ...] = ()
         if not own:
-            model.compile(optimizer=optimizer, **parts.options, jit_compile=False)
+            model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
             keras_corrections.build_symbolically(model, example)
             scope.check(model, strategy)
             self._losses = global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
-        model.train_step = _in_slices(model, model.train_step, seed, training=True)
-        model.test_step = _in_slices(model, model.test_step, seed, training=False)
+        else:
+            model.jit_compile = jit_compile
+        model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
+        model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self.model, self.parts = model, parts
         self._strategy = strategy
         self._intake = intake
@@ -132,7 +140,8 @@ class FitProgram:
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
-        with self._dataset(walk.data, source, count, augment=True) as batches, profile.kept(profile_into):
+        made = self._dataset(walk.data, source, count, augment=True)
+        with made as batches, profile.kept(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,
@@ -166,6 +175,15 @@ class FitProgram:
         with self._dataset(data.split, source, data.updates, augment=False) as batches:
             results = self.model.evaluate(batches, verbose=0, return_dict=True)
         return Evaluated(scalars(results))
+
+    @contextmanager
+    def _named_if_xla_cannot(self) -> Iterator[None]:
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if not self.jit_compile or UNSUPPORTED not in str(error):
+                raise
+            raise NotInFit(f"training.jit_compile is true, and {reason(error)}; leave it out") from error
 
     def _weights_finite(self) -> bool:
         return all(bool(tf.reduce_all(tf.math.is_finite(v.value))) for v in self.model.trainable_variables)
@@ -215,7 +233,7 @@ def _as_fit_takes(batch: Any) -> tuple[Any, ...]:
 
 
 def _in_slices(
-    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool
+    model: keras.Model, its_step: Callable[[Any], Any], seed: int, *, training: bool, jit_compile: bool
 ) -> Callable[[Any], Any]:
     """The model's own step, told which part of the global batch it computes."""
 
@@ -229,7 +247,8 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        with slices.entered(Slice(size, start, start + count, replicas, in_fit=True, draws=draws)):
+        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws)
+        with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
     return step
@@ -295,11 +314,12 @@ def _refuse_data(data: Split, replicas: int) -> None:
         raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
 
 
-def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None) -> None:
+def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
     clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
+        (replicas > 1 and jit_compile, "jit_compile: true, for replicas sum up inside of what XLA would compile"),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
         (recipe.sharpness, "sam_rho, whose update takes two passes"),
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tensorflow as tf
@@ -23,6 +23,33 @@ ROWS = 3  # of the trace that looks at what augment() returns
 
 Example = tuple[Any, Any, Any]
 """x, y and sample_weight or None."""
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """What `Intake.take` gave, for those who compute on without it."""
+
+    tensors: Any  # x, y, sample_weight, and by its place in y the labels of each mixture
+    calls: int  # draws so far
+    mixes: bool
+
+    @classmethod
+    def of(cls, example: Example, cut: Slice, calls: int) -> Taken:
+        """The examples of a slice, with what it was told of them."""
+        flat = tf.nest.flatten(example[1])
+        mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
+        labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
+        return cls((*example, labels), calls, cut.mixes)
+
+    def into(self, cut: Slice) -> Example:
+        """The same examples for another slice, which is told the same."""
+        x, y, sample_weight, labels = self.tensors
+        flat, cut.mixes = tf.nest.flatten(y), self.mixes
+        if cut.draws is not None:
+            cut.draws.calls = self.calls
+        for place, mixed in labels.items():
+            cut.mixtures[id(flat[place])] = flat[place], Mixture(*mixed)
+        return x, y, sample_weight
 
 
 class Intake:
@@ -48,6 +75,8 @@ class Intake:
         """
         if cut.draws is None:
             raise RuntimeError("a slice without draws")
+        if isinstance(tensors, Taken):
+            return tensors.into(cut)
         draws = first = cut.draws
         own, partners = rows[cut.start : cut.stop], None
         if self.mixing.mixes:

@@ -23,6 +23,7 @@ from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.ranks import spans_processes
 from trainables.loop import profile
+from trainables.loop.compiled import FAILURES, Asked, Xla
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.update import Graph
 from trainables.recipe.averaging import Average
@@ -55,12 +56,12 @@ class Program:
     sets_no_rate = False
     state: State  # there after `compile`
 
-    def __init__(self, graph: Graph, parts: Parts) -> None:
+    def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
         self.model, self.live, self.parts = graph.model, graph.live, parts
         self.loss_scale = graph.loss_scale
         self.by_epoch: EpochAverage | None = None
         self.hook_variables: Sequence[Any] = ()
-        self._graph = graph
+        self._graph, self.xla = graph, Xla(graph, jit_compile)
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         self.train_chunk = tf.function(graph.train_chunk, reduce_retracing=True, autograph=False)
         self.evaluate_chunk = tf.function(graph.evaluate_chunk, reduce_retracing=True, autograph=False)
@@ -98,8 +99,8 @@ class Program:
 
         ``loose``: parts of chunks will come.
         """
-        kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in train.kinds()]
-        self._trace(self.train_chunk, kinds, training=True, loose=loose or train.changes_shape)
+        self._loose = loose or train.changes_shape
+        self._trace_training(train)
         if validation is not None:
             none = tf.constant(0)
             kinds = [(kind.tensors, kind.places(), *[none] * 4) for kind in validation.kinds()]
@@ -120,6 +121,38 @@ class Program:
                 additivity.check(model, self._graph.losses, examples, self.state.rewind)
                 additivity.check_metrics(model, strategy, examples, read, self.state.rewind)
             self._graph.check(examples, self.state.rewind)
+
+    @go_with_owner
+    def compile_updates(self, walk: Walk) -> None:
+        """Let XLA compile for the batches of a trial that begins, where updates go through it; changes no state."""
+        while lacking := self.xla.lacking(walk):
+            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.arrays()
+            try:
+                self.xla.compile(kinds, common([(tensors,) for tensors in kinds])[0], lacking)
+            except FAILURES as error:
+                self._give_way(error)
+                self._trace_training(walk.data)
+            finally:
+                self.state.assign(before)
+                self._graph.traced.clear()
+
+    def _trace_training(self, data: Split) -> None:
+        """Trace updates, through XLA if they may and can."""
+        kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in data.kinds()]
+        while True:
+            try:
+                self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
+            except FAILURES as error:
+                self._give_way(error)
+            else:
+                return
+
+    def _give_way(self, error: Exception) -> None:
+        """Take another way than that through XLA on which there was this error, or raise it."""
+        if not self.xla.gives_way(error):
+            raise error
+        self._graph.traced.clear()
+        self.train_chunk = tf.function(self._graph.train_chunk, reduce_retracing=True, autograph=False)
 
     def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
         """One trace, of the shapes that all kinds of chunks have in common; ``loose``: their lengths are not."""

@@ -16,6 +16,7 @@ from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
+from trainables.loop import compiled
 from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
@@ -74,6 +75,22 @@ class Trial:
     def __post_init__(self) -> None:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
+
+    def compile_updates(self) -> None:
+        """Let XLA compile for this trial's batches, where its updates go through it."""
+        program = self.program
+        if isinstance(program, Program) and program.xla.wanted:
+            self.stopwatch.begin()
+            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+                program.compile_updates(self.walk)
+            self.stopwatch.lap("xla")
+
+    @property
+    def xla(self) -> dict[str, str]:
+        """What goes through XLA, for its columns; nothing where nobody asked for that."""
+        if isinstance(self.program, FitProgram):
+            return {"xla": compiled.ON} if self.program.jit_compile else {}
+        return self.program.xla.described if isinstance(self.program, Program) else {}
 
     @property
     def finished(self) -> bool:

@@ -73,6 +73,8 @@ class Graph:
         momentum = live.number("ema_momentum") if recipe.average else own_average
         self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
         self.watch: Watch | None = None
+        self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
+        self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number)
 
@@ -95,7 +97,7 @@ class Graph:
 
         def update(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
-            losses, finite = self.update(tensors, rows, rates[i], seed, first_update + i)
+            losses, finite = self.step(tensors, rows, rates[i], seed, first_update + i)
             return i + 1, batches.added(totals, losses, rows), tf.logical_and(before, finite)
 
         def block(first: tf.Tensor, *found: Any) -> Any:
@@ -259,6 +261,15 @@ class Graph:
 
         ``again``: it was counted already, and the weights are where it is steepest.
         """
+        sums, losses = self.own(tensors, rows, seed, update, again=again)
+        clips = again or not self.recipe.sharpness
+        gradients, total = self.whole_batch(sums, clips=clips, more=[*losses.values()])
+        return gradients, dict(zip(losses, total, strict=True))
+
+    def own_gradients(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor, *, again: bool = False
+    ) -> tuple[list[Any], dict[str, tf.Tensor]]:
+        """This replica's part of both: the sums over its slices."""
         model, micro_batches = self.model, self.recipe.micro_batches
         weights = model.trainable_variables
         sums: list[Any] = [None] * len(weights)
@@ -280,9 +291,7 @@ class Graph:
             sums = [self.add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        clips = again or not self.recipe.sharpness
-        gradients, total = self.whole_batch([g for g in sums if g is not None], clips=clips, more=[*losses.values()])
-        return gradients, dict(zip(losses, total, strict=True))
+        return [g for g in sums if g is not None], losses
 
     def add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops_v2
+
+from trainables.numbers.xla_draws import is_compiling
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
@@ -123,5 +125,6 @@ class Draws:
 
 @contextmanager
 def _on_host() -> Iterator[None]:
-    with tf.device("/cpu:0"), tf.name_scope(HOST):
+    # In a program of XLA's there is no other place.
+    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
         yield

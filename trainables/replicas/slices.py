@@ -15,6 +15,9 @@ from typing import Any
 import tensorflow as tf
 
 from trainables.numbers.draws import Draws
+from trainables.numbers.xla_draws import CannotCompile, is_compiling
+
+MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
 BUCKET = 32 * 2**20
 """Bytes of gradients that are summed at a time, while others are still computed."""
@@ -111,6 +114,7 @@ def sum_over_replicas(values: list[Any]) -> list[Any]:
     context = tf.distribute.get_replica_context()
     if not values or context is None or context.num_replicas_in_sync == 1:
         return values
+    _refuse_in_xla()
     tensors = [tf.convert_to_tensor(value) for value in values]
     places: dict[tf.DType, list[int]] = {}
     for i, tensor in enumerate(tensors):
@@ -138,4 +142,10 @@ def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
     context = tf.distribute.get_replica_context()
     if not rows or context is None or context.num_replicas_in_sync == 1:
         return rows
+    _refuse_in_xla()
     return [(context.all_gather(values, 0), context.all_gather(indices, 0), shape) for values, indices, shape in rows]
+
+
+def _refuse_in_xla() -> None:
+    if is_compiling():
+        raise CannotCompile(MEET)

@@ -1,0 +1,85 @@
+"""What XLA and CUDA compile, kept on a node from one process to the next.
+
+Both take their folder from the environment, which TensorFlow reads at its first operation.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import tempfile
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from pathlib import Path
+
+from sweep.contract import Devices
+
+MOST_BYTES = 4 * 2**30
+"""Of XLA's programs: those not used for longest go first. CUDA takes no more than this for its own."""
+
+DIRECTORY = "--tf_xla_persistent_cache_directory"
+_KINDS = "--tf_xla_persistent_cache_device_types"
+_BY_CUDA = ("CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE", "CUDA_CACHE_DISABLE")
+
+
+def keep(
+    training: Mapping[str, object], devices: Devices, environment: MutableMapping[str, str] | None = None
+) -> Path | None:
+    """Have it kept for the trials of this process; the folder, None where nothing is. What a user has set stands.
+
+    Call it before TensorFlow's first operation.
+    """
+    environment = os.environ if environment is None else environment
+    on_gpu, option = bool(devices.gpus) and not devices.simulated, training.get("jit_compile", "auto")
+    flags = environment.get("TF_XLA_FLAGS", "")
+    of_xla = (option is True or (option == "auto" and on_gpu)) and DIRECTORY not in flags
+    of_cuda = on_gpu and not any(name in environment for name in _BY_CUDA)
+    if not (of_xla or of_cuda) or (folder := _folder(environment)) is None:
+        return None
+    if of_cuda:
+        environment["CUDA_CACHE_PATH"], environment["CUDA_CACHE_MAXSIZE"] = str(folder / "cuda"), str(MOST_BYTES)
+    if of_xla:
+        prune(folder / "xla")
+        own = f'{DIRECTORY}="{folder / "xla"}" {_KINDS}={"GPU" if on_gpu else "CPU"}'
+        environment["TF_XLA_FLAGS"] = f"{flags} {own}".strip()
+    return folder
+
+
+def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Remove files until there is room; any number of processes may, while others read and write there."""
+    files = []
+    for path in folder.glob("*.pb"):
+        with suppress(FileNotFoundError):  # another process has removed it
+            about = path.stat()
+            files.append((max(about.st_atime, about.st_mtime), about.st_size, path))
+    size = sum(file[1] for file in files)
+    for _, bytes_, path in sorted(files):
+        if size <= most_bytes:
+            return
+        path.unlink(missing_ok=True)
+        size -= bytes_
+
+
+def _folder(environment: Mapping[str, str]) -> Path | None:
+    """This user's and node's own, in the cache of the user or else in the system's temporary folder.
+
+    Programs in it are run: None where another user could write there.
+    """
+    home = environment.get("XDG_CACHE_HOME") or (f"{environment['HOME']}/.cache" if environment.get("HOME") else "")
+    places = [Path(home, "sweep")] if home and Path(home).is_absolute() else []
+    for place in (*places, Path(tempfile.gettempdir(), f"sweep-{os.getuid()}")):
+        folder = place / f"compiled-{socket.gethostname()}"
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            (folder / "xla").mkdir(mode=0o700, exist_ok=True)
+            private = _is_private(folder) and _is_private(folder / "xla")
+            if private and '"' not in str(folder) and os.access(folder, os.W_OK):
+                return folder
+    return None
+
+
+def _is_private(folder: Path) -> bool:
+    about = folder.lstat()
+    others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid() and not others
