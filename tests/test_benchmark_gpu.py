@@ -22,7 +22,6 @@ def test_the_benchmark_of_gpus_runs_without_one(capsys: pytest.CaptureFixture[st
         "loop mixed_bfloat16 + XLA",
         "fit, XLA, float32",
         "fit, XLA, mixed_bfloat16",
-        "1 at a time on one GPU",
         "2 at a time on one GPU",
     ]
     assert "on the host" in lines[1]  # one CPU device gathers bytes as they are
