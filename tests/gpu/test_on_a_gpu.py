@@ -64,14 +64,14 @@ def _trained(training: dict[str, Any], epochs: int = 2) -> tuple[Images, list[Ep
 def test_packed_rows_are_gathered_there() -> None:
     import tensorflow as tf
 
-    from trainables.data import packing, residence
+    from trainables.data import residence, words
 
     strategy = tf.distribute.OneDeviceStrategy("/gpu:0")
     for dtype in ("uint8", "int8", "uint16", "int16", "int32", "uint32", "uint64"):
         array = np.arange(120).astype(dtype).reshape(40, 3)
         held = residence.put(array, strategy)
         with tf.device("/gpu:0"):
-            found = packing.gather(held, tf.constant([39, 0], tf.int64))
+            found = words.gather(held, tf.constant([39, 0], tf.int64))
         assert "GPU" in held.device
         np.testing.assert_array_equal(found, array[[39, 0]])
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.packing import Packed, pack, packs
+from trainables.data.words import Packed, pack, packs
 
 COPIED_ON_CPU = 64 * 2**20
 RESIDENT_ON_GPU = 2 * 2**30

@@ -9,7 +9,7 @@ import time
 import tensorflow as tf
 
 from sweep.contract import Devices
-from trainables.devices import memory, nvml
+from trainables.devices import gpu_memory, nvml
 from trainables.devices.meters import Meters
 from trainables.devices.placement import Placement
 
@@ -24,9 +24,9 @@ class Gauges:
         self._given: dict[str, float] = {}
         self._stands_in = None
         if devices is not None and gpus and (placement.on_gpu or devices.simulated):
-            total = memory.whole(devices)
+            total = gpu_memory.whole(devices)
             self._given = {"gpus": gpus, **({} if total is None else {"gpu_memory_bytes": total})}
-            self._stands_in = memory.Simulated(devices) if devices.simulated else None
+            self._stands_in = gpu_memory.Simulated(devices) if devices.simulated else None
 
     def begin(self) -> None:
         """Start an epoch."""

@@ -15,7 +15,7 @@ from typing import TypeAlias
 import tensorflow as tf
 
 from sweep.contract import Devices, Ranks, Value
-from trainables.devices import memory, parameter_server, ranks, tpu
+from trainables.devices import gpu_memory, parameter_server, ranks, tpu
 from trainables.devices.parameter_server import PARAMETER_SERVER
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
@@ -177,7 +177,7 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
 
 def _limit_mib(devices: Devices) -> int:
     """The hard limit of a share of a GPU; raises DeviceError where there is none to be had."""
-    most = memory.limit(devices)
+    most = gpu_memory.limit(devices)
     if most is None:
         raise DeviceError(
             "nobody tells how much memory the GPU has, of which the trial has a share; expected nvidia-smi in the path "

@@ -50,11 +50,6 @@ def leave(reason: str) -> None:
             tell(code, reason[:300])
 
 
-def spans_processes(strategy: tf.distribute.Strategy) -> bool:
-    """Whether some of its replicas are in other processes."""
-    return int(strategy.num_replicas_in_sync) > len(strategy.extended.worker_devices)
-
-
 class _Extended(multi_worker.CollectiveAllReduceExtended):
     def __init__(self, strategy: Any, names: tuple[str, ...], resolver: Any, options: Any) -> None:
         self._names = names

@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Devices, EpochReported, Ranks
-from trainables.data.packing import Packed, pack
+from trainables.data.words import Packed, pack
 from trainables.devices import nvml, tpu
 
 STEPS, EPOCHS = 8, 4
@@ -93,12 +93,12 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
 
 def share() -> dict[str, Any]:
     """Take a quarter of the first GPU, as a trial would, and ask for more: its limit, and what came of that."""
-    from trainables.devices import memory
+    from trainables.devices import gpu_memory
     from trainables.devices.placement import place
 
     devices = Devices(cpus=os.cpu_count() or 1, gpus=0.25)
     place(devices)
-    limit_bytes = memory.limit(devices) or 0.0
+    limit_bytes = gpu_memory.limit(devices) or 0.0
     refused = False
     with tf.device("/gpu:0"):
         _say("filling half of the share")

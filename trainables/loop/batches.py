@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainables.data.packing import gather
+from trainables.data.words import gather
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.data.residence import spans_processes
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
-from trainables.devices.ranks import spans_processes
 from trainables.loop import stepping
 from trainables.loop.compiled import Asked
 from trainables.loop.epoch_average import EpochAverage

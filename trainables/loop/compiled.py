@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit
-from trainables.data.packing import gather
+from trainables.data.residence import spans_processes
 from trainables.data.walk import Walk
+from trainables.data.words import gather
 from trainables.devices.placement import Placement
 from trainables.loop import batches
 from trainables.loop.intake import Taken
@@ -144,11 +145,11 @@ def _ways(graph: Graph) -> Iterator[Way]:
 
 def _hindrance(graph: Graph) -> str:
     """What is known beforehand to keep updates from XLA."""
-    replicas, local = graph.strategy.num_replicas_in_sync, len(graph.strategy.extended.worker_devices)
-    if replicas > local:
+    if spans_processes(graph.strategy):
         return "the trial has several processes"
     own = type(graph).update is not Graph.update
-    return "there are several replicas, and a train_step() of one's own" if replicas > 1 and own else ""
+    several = graph.strategy.num_replicas_in_sync > 1
+    return "there are several replicas, and a train_step() of one's own" if several and own else ""
 
 
 def _batches(walk: Walk) -> Iterator[tuple[int, int]]:

@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
-from trainables.data.packing import gather
 from trainables.data.walk import HeldOut, Walk
+from trainables.data.words import gather
 from trainables.loop import profile
 from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake

@@ -19,9 +19,9 @@ import tensorflow as tf
 
 from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.residence import spans_processes
 from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
-from trainables.devices.ranks import spans_processes
 from trainables.loop import profile
 from trainables.loop.compiled import FAILURES, Asked, Xla
 from trainables.loop.epoch_average import EpochAverage

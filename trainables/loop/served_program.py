@@ -20,8 +20,8 @@ import tensorflow as tf
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import Chunk, Split
-from trainables.data.packing import gather
 from trainables.data.walk import HeldOut, Walk
+from trainables.data.words import gather
 from trainables.devices import parameter_server
 from trainables.loop import batches
 from trainables.loop.intake import Intake

@@ -9,12 +9,10 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops_v2
 
-from trainables.numbers.xla_draws import is_compiling
+from trainables.numbers.xla_draws import PHILOX, is_compiling
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
-PHILOX = 1
-"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
 HOST = "on_host"
 """In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
 PHILOX = 1
+"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
 SMALLEST = 1.0e-7  # of a uniform number whose logarithm is taken, as in TensorFlow's kernel
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import ahead, chunks, packing, residence
+from trainables.data import ahead, chunks, residence, words
 from trainables.data.chunks import ArraySplit, DataError, Split
 from trainables.data.node_cache import shared
 
@@ -38,7 +38,7 @@ def _batches(split: Split, batch_size: int, seed: int | None, epoch: int, replic
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
             leaves = [leaf if tf.is_tensor(leaf) else leaf.values[replica] for leaf in flat]
-            found.append([packing.gather(leaf, rows).numpy() for leaf in leaves])
+            found.append([words.gather(leaf, rows).numpy() for leaf in leaves])
     return found
 
 

@@ -122,7 +122,7 @@ class Folds(Small):
         return (x, y), held_out
 
     def model(self, hp: Any) -> keras.Model:
-        raise NotImplementedError
+        raise NotImplementedError  # those derived from it have one each
 
     def begun(self, first: keras.layers.Layer) -> keras.Model:
         return keras.Sequential([keras.Input((6,)), first, keras.layers.Dense(3)])

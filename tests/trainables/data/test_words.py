@@ -7,8 +7,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainables.data import packing, residence
-from trainables.data.packing import Packed
+from trainables.data import residence, words
+from trainables.data.words import Packed
 from trainables.devices import kernels
 
 pytestmark = pytest.mark.keras
@@ -24,7 +24,7 @@ def _mirrored() -> tf.distribute.Strategy:
 
 
 def _used(leaf: object, rows: tf.Tensor) -> tf.Tensor:
-    return tf.cast(packing.gather(leaf, rows), tf.complex128)
+    return tf.cast(words.gather(leaf, rows), tf.complex128)
 
 
 def _numbers(dtype: object, shape: tuple[int, ...]) -> np.ndarray:
@@ -40,9 +40,9 @@ def _numbers(dtype: object, shape: tuple[int, ...]) -> np.ndarray:
 @given(dtype=st.sampled_from(INTEGERS), shape=st.lists(st.integers(1, 5), min_size=1, max_size=4))
 def test_packed_rows_have_the_bits_that_they_had(dtype: str, shape: list[int]) -> None:
     array = _numbers(dtype, tuple(shape))
-    words, none = packing.pack(array)
+    packed, none = words.pack(array)
     rows = np.random.default_rng(1).integers(0, len(array), 7)
-    found = Packed(tf.constant(words), tf.constant(none)).rows(tf.constant(rows))
+    found = Packed(tf.constant(packed), tf.constant(none)).rows(tf.constant(rows))
     assert found.dtype == dtype
     assert found.numpy().tobytes() == array[rows].tobytes()
     assert found.shape == (7, *shape[1:])
@@ -50,27 +50,27 @@ def test_packed_rows_have_the_bits_that_they_had(dtype: str, shape: list[int]) -
 
 def test_rows_without_elements_and_of_the_other_byte_order() -> None:
     for array in (np.zeros((3, 0), np.uint8), np.arange(6, dtype=">i4").reshape(3, 2)):
-        words, none = packing.pack(array)
+        packed, none = words.pack(array)
         np.testing.assert_array_equal(
-            Packed(tf.constant(words), tf.constant(none)).rows(tf.constant([2, 0])), array[[2, 0]]
+            Packed(tf.constant(packed), tf.constant(none)).rows(tf.constant([2, 0])), array[[2, 0]]
         )
 
 
 def test_images_are_packed_without_a_copy() -> None:
     images = np.zeros((4, 32, 32, 3), np.uint8)
-    assert np.shares_memory(packing.pack(images)[0], images)
+    assert np.shares_memory(words.pack(images)[0], images)
 
 
 def test_a_graph_of_packed_rows_takes_those_of_other_lengths() -> None:
     def of(length: int) -> Packed:
-        return Packed(*map(tf.constant, packing.pack(np.arange(3 * length, dtype=np.int32).reshape(3, length))))
+        return Packed(*map(tf.constant, words.pack(np.arange(3 * length, dtype=np.int32).reshape(3, length))))
 
     lengths: list[object] = []
 
     @tf.function(reduce_retracing=True)
     def gather(packed: Packed) -> tf.Tensor:
         lengths.append(packed.none.shape)
-        return packing.gather(packed, tf.constant([1]))
+        return words.gather(packed, tf.constant([1]))
 
     spec = of(4)._type_spec.most_specific_common_supertype([of(7)._type_spec])
     gather.get_concrete_function(spec)
@@ -85,9 +85,9 @@ def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
     array = _numbers(dtype, (40, 3))
     placed = residence.put(array, _mirrored())
     leaf = placed.values[0]
-    assert isinstance(leaf, Packed) == packing.packs(np.dtype(dtype))
+    assert isinstance(leaf, Packed) == words.packs(np.dtype(dtype))
 
-    np.testing.assert_array_equal(packing.gather(leaf, tf.constant([3, 0])), array[[3, 0]])
+    np.testing.assert_array_equal(words.gather(leaf, tf.constant([3, 0])), array[[3, 0]])
     traced = tf.function(_used).get_concrete_function(leaf, tf.TensorSpec([None], tf.int64))
     assert kernels.on_host(traced.graph) == []
 
