@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 
+from msgspec import structs
+
 from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
@@ -108,7 +110,9 @@ class Coordinator:
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
-        self._emit([replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed])
+        self._emit(
+            [structs.replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
+        )
         self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
         return len(failed)
 
@@ -164,7 +168,7 @@ class Coordinator:
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := there.overdue()):
-            self._emit([replace(overdue, facts=progress.facts)])
+            self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
             self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
@@ -288,8 +292,8 @@ class Coordinator:
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
-            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
-        return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
+            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), structs.replace(facts, checkpoint=kept)
+        return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
@@ -389,5 +393,5 @@ class Coordinator:
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
-        facts = replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
-        return replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+        facts = structs.replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
+        return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
