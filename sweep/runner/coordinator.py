@@ -79,6 +79,7 @@ class Coordinator:
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_look: Callable[[], None] = lambda: None  # often: whether anybody wants the sweep to stop
         self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
         self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
@@ -118,7 +119,7 @@ class Coordinator:
 
     def next(self, worker: str = "") -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
-        while not self.stopping:
+        while not self._is_stopping():
             trial = self._open[self._again.popleft()] if self._again else self._start(worker)
             if trial is None:
                 return None
@@ -141,6 +142,7 @@ class Coordinator:
 
     def tick(self) -> list[int]:
         """Look at the clock; the trials that have ended so that their workers must be killed."""
+        self.on_look()
         if self._watch.is_due():
             self.on_tick()
             self._limits.drive(self._watch.session_s, self._watch.under_way_s)
@@ -152,6 +154,7 @@ class Coordinator:
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
+        self.on_look()
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
@@ -249,6 +252,10 @@ class Coordinator:
         with suppress(StoreError):
             reason = f"crashed: {type(error).__name__}: {one_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
+
+    def _is_stopping(self) -> bool:
+        self.on_look()
+        return self.stopping is not None
 
     def _dismiss(self, trial: OpenTrial, status: Status, reason: str) -> None:
         """End a trial without waiting for its worker, if one has it."""
