@@ -25,7 +25,7 @@ from sweep.backends.job import STOP_FILE, Job
 from sweep.backends.moving import wanted_elsewhere
 from sweep.backends.orders import Order, Progress
 from sweep.backends.unread import Unread
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
@@ -276,6 +276,8 @@ class Worker:
                 done = self._loaded().restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
+            except OtherData:  # nor would those of its epochs that are logged be of this trial
+                raise
             except Exception as error:  # whatever is wrong with it, the one before is the way out
                 if memory.is_short(error):
                     raise

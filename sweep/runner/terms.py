@@ -32,6 +32,7 @@ class Terms:
             epochs=self._spec.trial_epochs(started.params),
             devices=devices,
             training=self._spec.training,
+            data_seed=self._spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
             fold=fold(self._spec, started),
