@@ -21,7 +21,7 @@ from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
-from trainables.recipe import optimizers, refusals
+from trainables.recipe import clipping, refusals
 from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices
 from trainables.replicas.global_losses import GlobalLoss, Noted
@@ -382,7 +382,7 @@ class Graph:
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
         kinds = self.recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
-        return optimizers.clip(gradients, bounds), others
+        return clipping.clip(gradients, bounds), others
 
 
 def _is_int32(leaf: Any) -> bool:
