@@ -72,7 +72,7 @@ class FitProgram:
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         for kind in recipe.clipping:
-            setattr(optimizer, kind, hp.number(kind))
+            setattr(optimizer, kind, hp.number(kind, standard=True))
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         own = type(model).compile is not keras.Model.compile  # its optimizers are its own

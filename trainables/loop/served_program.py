@@ -74,7 +74,7 @@ class ServedProgram:
         self.model, self.parts = model, parts
         self._strategy, self._intake = strategy, intake
         self._coordinator = parameter_server.coordinator(strategy)
-        self._clipping = next(((kind, hp.number(kind)) for kind in recipe.clipping), (None, 0.0))
+        self._clipping = next(((kind, hp.number(kind, standard=True)) for kind in recipe.clipping), (None, 0.0))
         self._whole = [
             Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
             for v in model.trainable_variables
