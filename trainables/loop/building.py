@@ -124,7 +124,7 @@ def recipe(
 ) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
     replicas = strategy.num_replicas_in_sync
-    micro_batches = hp.integer("micro_batches", 1)
+    micro_batches = hp.integer("micro_batches", 1, standard=True)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
     if "swa_from" in hp and "ema_momentum" in hp:
@@ -183,7 +183,7 @@ def build(
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
-        first = author.live.number("swa_from")
+        first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, placement.strategy)
     return program
 

@@ -70,13 +70,13 @@ class Graph:
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
-        momentum = live.number("ema_momentum") if recipe.average else own_average
+        momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
         self.watch: Watch | None = None
         self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
         self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
-            live.number(number)
+            live.number(number, standard=True)
 
     # ---- what is traced, across replicas
 
