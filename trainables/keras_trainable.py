@@ -337,7 +337,8 @@ class KerasTrainable(Joining, Author):
         numerics = assignment.training.get("deterministic") is True, xla
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
         key = Structure(environment, self._seen, attributes.digest(self.first_example))
-        held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
+        served = placement.name == parameter_server.PARAMETER_SERVER
+        held = None if fit or served else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live
@@ -350,7 +351,7 @@ class KerasTrainable(Joining, Author):
         self._set_attributes(self._bare or {})
         self.live = Live(hp)
         self._example_read = False
-        with origins.recording(record):
+        with origins.recording(record, seeds_on_host=not (fit or served)):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)

@@ -247,7 +247,7 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws)
+        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws, seeds="keras")
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 

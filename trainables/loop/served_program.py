@@ -211,7 +211,7 @@ class ServedProgram:
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size))
+        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size), seeds="keyed")
         x, y, sample_weight = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
             with tf.GradientTape() as tape:
@@ -225,7 +225,8 @@ class ServedProgram:
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size, EVALUATION))
+        draws = Draws(seed, number, size, tf.constant(0), size, EVALUATION)
+        cut = Slice(size, tf.constant(0), size, draws=draws, seeds="keyed")
         x, y, sample_weight = batches.take(batch, tf.range(size))
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))
