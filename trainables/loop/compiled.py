@@ -104,6 +104,12 @@ class Xla:
             concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
             self._known.add((place, size))
 
+    def begin_anew(self) -> None:
+        """Know of no batch, for what is trained has changed."""
+        self._known.clear()
+        if self._way is not None:
+            self._one = self._way.into(self._graph)
+
     def _next(self) -> None:
         self._known.clear()
         self._graph.seeds = random_layers.Seeds()

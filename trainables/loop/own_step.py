@@ -45,7 +45,7 @@ class StepGraph(Graph):
         """``networks``: all that take part, trained or not."""
         super().__init__(*given, **named)
         self._train_step, self._test_step, self._turns, self._others = train_step, test_step, turns, networks
-        self.optimizers = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
+        self.optimizer_of = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, known once traced
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
@@ -70,9 +70,20 @@ class StepGraph(Graph):
         return list(found.values())
 
     @property
+    def optimizers(self) -> Sequence[Any]:
+        """Those of all updates, each once."""
+        return [*{id(its): its for its in (self.model.optimizer, *self.optimizer_of.values())}.values()]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers that follow the trial's learning rate."""
+        updates = [update for turn in self._turns for update in turn]
+        return [self.optimizer_of[id(u)] for u in updates if u.optimizer is None or u.rate is not None]
+
+    @property
     def more_variables(self) -> list[keras.Variable]:
         """The variables of all networks and optimizers."""
-        parts = [*self.networks, *self.optimizers.values()]
+        parts = [*self.networks, *self.optimizer_of.values()]
         return list({id(v): v for part in parts for v in part.variables}.values())
 
     def prepare(self, example: Any) -> None:
@@ -123,7 +134,7 @@ class StepGraph(Graph):
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self.are_finite(gradients, total)
-            optimizers = [self.optimizers[id(update)] for update in turn]
+            optimizers = [self.optimizer_of[id(update)] for update in turn]
             with self.skipped_unless(good, optimizers, [v for update in turn for v in self._changed[id(update)]]):
                 self._apply_turn(turn, gradients)
             if self.loss_scale:
@@ -143,7 +154,7 @@ class StepGraph(Graph):
         return values, finite
 
     def _rate(self, update: Update, rate: tf.Tensor) -> None:
-        optimizer = self.optimizers[id(update)]
+        optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
             self.set_rate(rate)
         elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
@@ -152,7 +163,7 @@ class StepGraph(Graph):
     def _apply_turn(self, turn: Turn, gradients: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizers[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
         self.strategy.run(apply, args=(gradients,))
 

@@ -131,6 +131,16 @@ class Graph:
         return [self.model]
 
     @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and what else takes part."""
+        return [self.model.optimizer]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers whose learning rate is set at each update."""
+        return [self.model.optimizer]
+
+    @property
     def more_variables(self) -> list[keras.Variable]:
         """Variables beside those of model and optimizer."""
         return []

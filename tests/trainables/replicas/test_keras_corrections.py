@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import random
 import threading
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 import tensorflow as tf
 
 from trainables.devices import kernels
-from trainables.numbers.draws import Draws
-from trainables.replicas import keras_corrections, random_layers, slices
+from trainables.replicas import keras_corrections, slices
 from trainables.replicas.slices import Slice
 
 pytestmark = pytest.mark.keras
