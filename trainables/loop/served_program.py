@@ -114,7 +114,7 @@ class ServedProgram:
 
     def trace_anew(self, train: Split) -> None:
         """Raise Refused: workers hold what was traced."""
-        raise refusals.Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
+        raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
     def check_phases(self) -> NoReturn:
         """Raise Refused: weights cannot be handed on from one program to another yet."""

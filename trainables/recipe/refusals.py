@@ -88,13 +88,13 @@ def _check_callbacks(callbacks: Sequence[type]) -> None:
         unheard = [name for name in OF_TESTS if getattr(kind, name) is not getattr(keras.callbacks.Callback, name)]
         if issubclass(kind, keras.callbacks.BackupAndRestore):
             raise Refused(
-                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; leave it "
-                f"out, for what does its work is {_instead(kind)}"
+                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
+                f"leave it out, for what does its work is {_instead(kind)}"
             )
         if unheard:
             raise Refused(
-                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: validation "
-                "is no part of the fit of an epoch; use on_epoch_end(), whose logs have the values of validation"
+                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
+                "validation is no part of the fit of an epoch; use on_epoch_end(), whose logs have its values"
             )
 
 
