@@ -26,7 +26,7 @@ from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.xla_draws import compiling
-from trainables.recipe import grouped, optimizers, refusals
+from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.slices import Slice
@@ -34,8 +34,6 @@ from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
-
-READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 class NotInFit(Exception):
@@ -72,8 +70,8 @@ class FitProgram:
             )
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        for kind in recipe.clipping:
-            setattr(optimizer, kind, hp.number(kind))
+        for kind, bound in clipping.bounds(hp).items():
+            setattr(optimizer, kind, bound)
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         own = type(model).compile is not keras.Model.compile  # its optimizers are its own
@@ -338,7 +336,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
-    clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -293,11 +293,9 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) ->
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:
             raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size") * int(placement.strategy.num_replicas_in_sync)
+        size = hp.integer("per_replica_batch_size", standard=True) * int(placement.strategy.num_replicas_in_sync)
     else:
-        size = hp.integer("batch_size", 32)
-    if size < 1:
-        raise ValueError(f"the batch size is {size}, expected at least 1")
+        size = hp.integer("batch_size", 32, standard=True)
     if isinstance(data, BatchSplit):
         data.check(size)
     return size

@@ -22,7 +22,7 @@ from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
 from trainables.numbers.rows import is_compiling
-from trainables.recipe import optimizers, refusals
+from trainables.recipe import clipping, refusals
 from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices
 from trainables.replicas.global_losses import GlobalLoss, Noted
@@ -72,14 +72,14 @@ class Graph:
         self.traced: list[Any] = []  # graphs
         self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
         self.loss_scale = LossScale() if recipe.scale_loss else None
-        momentum = live.number("ema_momentum") if recipe.average else own_average
+        momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
         self.watch: Watch | None = None
         self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
         self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
         self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
-            live.number(number)
+            live.number(number, standard=True)
 
     # ---- what is traced, across replicas
 
@@ -406,7 +406,7 @@ class Graph:
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
         kinds = self.recipe.clipping if clips else ()
         bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
-        return optimizers.clip(gradients, bounds), others
+        return clipping.clip(gradients, bounds), others
 
 
 def _is_int32(leaf: Any) -> bool:
