@@ -260,7 +260,7 @@ class KerasTrainable(Joining, Author):
         trial, live = self._begun(), self.live
         with attributes.as_left(self, _OWN, self._data.bare):
             try:
-                return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial))
+                return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial), self._data)
             finally:
                 self.live = live
 

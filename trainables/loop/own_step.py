@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables.data.examples import unpacked
 from trainables.loop import batches, sharpness
 from trainables.loop.update import Graph
 from trainables.numbers.draws import EVALUATION, Draws
@@ -325,14 +326,15 @@ class StepGraph(Graph):
 
     def _tried(self, examples: Any, size: int, turn: Turn, *, whole: bool) -> dict[str, float]:
         def on_each(tensors: Any) -> dict[str, tf.Tensor]:
-            rows = tf.constant(size)
-            cuts = [Slice(rows, tf.constant(0), rows)] if whole else batches.cuts(rows, self.recipe.micro_batches)
+            count = tf.constant(size)
+            cuts = [Slice(count, tf.constant(0), count)] if whole else batches.cuts(count, self.recipe.micro_batches)
             sums: dict[str, tf.Tensor] = {}
             for cut in cuts:
-                x, y, *weight = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once
+                rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once
+                x, y, weight = unpacked(rows)
                 cut.draws = Draws(tf.constant(0), tf.constant(0), cut.size, cut.start, cut.stop, EVALUATION)
                 with slices.entered(cut):
-                    shares = self._shares(cut, x, y, weight[0] if weight else None, turn, counts=False)
+                    shares = self._shares(cut, x, y, weight, turn, counts=False)
                 sums = {name: sums.get(name, 0.0) + share for name, share in shares.items()}
             return sums
 

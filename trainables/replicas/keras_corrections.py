@@ -269,8 +269,7 @@ def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
 def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Call the losses without computing."""
 
-    def lose(x: Any, y: Any, *given: Any) -> Any:
-        sample_weight = given[0] if given else None
+    def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
 
     backend.compute_output_spec(lose, *_symbolic(batch))
