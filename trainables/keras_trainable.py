@@ -185,7 +185,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement) | trial.xla,
+            numerics=determinism.described(trial.placement) | trial.numerics,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,

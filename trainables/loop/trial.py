@@ -89,10 +89,11 @@ class Trial:
             self.stopwatch.lap("xla")
 
     @property
-    def xla(self) -> dict[str, str]:
-        """What goes through XLA, for its columns; nothing where nobody asked for that."""
+    def numerics(self) -> dict[str, str]:
+        """What goes through XLA and who trains, for their columns; nothing where that is what was asked for."""
         if isinstance(self.program, FitProgram):
-            return {"xla": compiled.ON} if self.program.jit_compile else {}
+            loop = {"loop": f"fit: {self.program.because}"} if self.program.because else {}
+            return loop | ({"xla": compiled.ON} if self.program.jit_compile else {})
         return self.program.xla.described if isinstance(self.program, Program) else {}
 
     @property

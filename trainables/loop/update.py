@@ -21,7 +21,7 @@ from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
-from trainables.numbers.xla_draws import is_compiling
+from trainables.numbers.rows import is_compiling
 from trainables.recipe import clipping, refusals
 from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices

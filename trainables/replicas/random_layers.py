@@ -25,9 +25,10 @@ from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
 from trainables.numbers import xla_draws
-from trainables.numbers.draws import Draws, on_host
+from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
-from trainables.numbers.xla_draws import CannotCompile, is_compiling
+from trainables.numbers.rows import is_compiling, on_host
+from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 from trainables.state.origins import SEED
@@ -160,8 +161,8 @@ def _refuse_loops(cut: Slice) -> None:
             if is_compiling():
                 raise CannotCompile("random numbers are drawn in a loop")
             raise NotPerExample(
-                f"a layer draws random numbers in a loop (over time steps, say), which {cut.parts} parts of a batch, or "
-                "two passes over it, cannot do alike; draw them for all steps before it"
+                f"a layer draws random numbers in a loop (over time steps, say), which {cut.parts} parts of a batch, "
+                "or two passes over it, cannot do alike; draw them for all steps before it"
             )
         graph = getattr(graph, "outer_graph", None)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.numbers.draws import Draws
-from trainables.numbers.rows import Rows, drawn_for
-from trainables.numbers.xla_draws import CannotCompile, is_compiling
+from trainables.numbers.rows import Rows, drawn_for, is_compiling
+from trainables.numbers.xla_draws import CannotCompile
 
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
