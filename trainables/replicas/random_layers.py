@@ -97,11 +97,6 @@ def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
     return list({id(generator): generator for generator in found}.values())
 
 
-def is_seed(variable: keras.Variable) -> bool:
-    """Whether a variable is the state of a seed generator."""
-    return bool(variable.name == SEED)
-
-
 @contextmanager
 def begun_with(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
     """Inside of what XLA compiles: the states of generators, by id, which it cannot read in the host's memory."""
