@@ -62,6 +62,7 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
+        "memo": options.memo,
         "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
@@ -85,6 +86,7 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
+    options = replace(options, memo=options.memo and sweep.memo)
     try:
         return _driven(sweep.spec, source, sweep.folder, sweep.import_folders, options, view, given)
     except Interrupted as error:
@@ -145,6 +147,7 @@ def _drive(
         profile=options.profile,
         target=spec.metrics[0].target,
         unsure=planning.not_seen_read(spec, source),
+        varying=planning.varying(spec),
         given=given,
     )
     driver = threading.get_ident()
