@@ -26,7 +26,7 @@ from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import features, grouped, groups, layer_paths, optimizers, refusals
+from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
@@ -130,7 +130,7 @@ def recipe(
     if "swa_from" in hp and "ema_momentum" in hp:
         raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
-        clipping=optimizers.clipping(hp),
+        clipping=clipping.kinds(hp),
         micro_batches=micro_batches * accumulate,
         scale_loss=dtype == "mixed_float16",
         average="ema_momentum" in hp,
@@ -178,6 +178,7 @@ def build(
             return FitProgram(*given, jit_compile=must)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
+    graph.made = parts.made
     graph.prepare(author.first_example)
     program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))

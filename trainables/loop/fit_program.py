@@ -6,6 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -20,22 +21,22 @@ from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.data.words import gather
 from trainables.loop import profile
+from trainables.loop.batches import take
 from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.xla_draws import compiling
-from trainables.recipe import grouped, optimizers, refusals
+from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
-
-READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 class NotInFit(Exception):
@@ -71,8 +72,8 @@ class FitProgram:
             )
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        for kind in recipe.clipping:
-            setattr(optimizer, kind, hp.number(kind, standard=True))
+        for kind, bound in clipping.bounds(hp).items():
+            setattr(optimizer, kind, bound)
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         own = type(model).compile is not keras.Model.compile  # its optimizers are its own
@@ -119,7 +120,39 @@ class FitProgram:
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, strategy, self.parts.record)
         if replicas > 1:
-            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
+            tried = additivity.Tried(strategy, self.state, [model], self._metrics)
+            additivity.check(tried, self._modes(validates=validation is not None), train)
+
+    def _modes(self, *, validates: bool) -> list[Mode]:
+        totals = tuple(loss.name for loss in self._losses if loss.counts_first)
+        training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
+        modes = [Mode("training", training, totals=totals)]
+        if validates:
+            modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
+        return modes
+
+    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+        """This slice's shares of the losses; see `additivity`."""
+        if training:
+            x, y, weight = self._intake.take(tensors, rows, cut)
+        else:
+            x, y, weight = take(tensors, rows[cut.start : cut.stop])
+        predicted = self.model(x, training=training)
+        added = keras_corrections.added_losses(self.model)
+        loss = self.model._compute_loss(x, y, predicted, weight, training=training)
+
+        def count() -> tf.Tensor:
+            self.model.compute_metrics(x, y, predicted, weight)
+            return tf.constant(0)
+
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
+        named = {f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()}
+        return {**named, "the loss of a batch": cut.share_of(loss)}
+
+    def _metrics(self, training: bool) -> dict[str, float]:
+        found = {name: np.asarray(value) for name, value in self.model.get_metrics_result().items() if name != "loss"}
+        self.model.reset_metrics()
+        return scalars(found)
 
     @go_with_owner
     def train_epoch(
@@ -315,7 +348,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
-    clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -14,7 +14,7 @@ import tensorflow as tf
 from sweep import standard
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
-from trainables.recipe import grouped
+from trainables.recipe import clipping, grouped
 
 _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
 
@@ -28,7 +28,6 @@ def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
 
 _NAMES = _named()
 OPTIMIZERS = tuple(sorted(_NAMES))
-CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 LIVE = frozenset(
     {
         *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
@@ -43,12 +42,12 @@ NOT_THEIRS = frozenset(
     {
         *("learning_rate", "warmup_steps"),  # the loop's, for all optimizers alike
         *("name", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
-        *("loss_scale_factor", "gradient_accumulation_steps", *CLIPPING),
+        *("loss_scale_factor", "gradient_accumulation_steps", *clipping.KINDS),
         "weight_decay",  # of all
     }
 )
 READS = (
-    *("clipnorm", "global_clipnorm", "clipvalue", "weight_decay", "adam_weight_decay"),
+    *("weight_decay", "adam_weight_decay"),
     *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
     *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
     *("l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"),
@@ -175,40 +174,3 @@ def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
     for part in grouped.parts(optimizer):
         part.use_ema = False
     return max(momenta, default=None)
-
-
-def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """Clip the gradients of the global batch, as Keras defines the three kinds; ``bounds`` by kind."""
-    if "clipnorm" in bounds:
-        return [tf.clip_by_norm(g, tf.cast(bounds["clipnorm"], g.dtype)) for g in gradients]
-    if "global_clipnorm" in bounds:
-        return _clipped_together(gradients, bounds["global_clipnorm"])
-    if "clipvalue" in bounds:
-        bound = bounds["clipvalue"]
-        return [tf.clip_by_value(g, -tf.cast(bound, g.dtype), tf.cast(bound, g.dtype)) for g in gradients]
-    return gradients
-
-
-def _clipped_together(gradients: list[tf.Tensor], bound: tf.Tensor) -> list[tf.Tensor]:
-    """As `tf.clip_by_global_norm`, in products that TensorFlow's graph optimizer leaves as they are.
-
-    Of those in (gradient * scale) * rate it multiplies the numbers first, or not, by where the rate comes from: with
-    several processes the last digit would be another one.
-    """
-    norm = tf.linalg.global_norm(gradients)
-    scale = bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN where the norm is not finite
-    return [tf.math.multiply_no_nan(g, tf.cast(scale, g.dtype)) for g in gradients]
-
-
-def clips(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer clips by itself."""
-    joint = optimizer.bounds.values() if isinstance(optimizer, grouped.Grouped) else ()
-    return any([*joint, *(getattr(part, kind, None) for part in grouped.parts(optimizer) for kind in CLIPPING)])
-
-
-def clipping(hp: Hyperparameters) -> tuple[str, ...]:
-    """Which clipping a trial asks for; raises ValueError for more than one kind."""
-    kinds = tuple(kind for kind in CLIPPING if kind in hp)
-    if len(kinds) > 1:
-        raise ValueError(f"{' and '.join(kinds)} are set, expected at most one kind of clipping")
-    return kinds
