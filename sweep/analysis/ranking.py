@@ -64,6 +64,20 @@ class Ranked:
     undecided: str = ""  # why
 
     @property
+    def seed_changes_nothing(self) -> bool:
+        """Whether trainings with several seeds gave the same numbers, all of them: then they say nothing of luck."""
+        there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        found: dict[int | None, list[Trial]] = {}
+        for trial in there:
+            found.setdefault(trial.fold, []).append(trial)
+        alike = (
+            trial.metrics == same[0].metrics and trial.epochs == same[0].epochs
+            for same in found.values()
+            for trial in same
+        )
+        return len({trial.seed for trial in there}) > 1 and all(alike)
+
+    @property
     def p_adjusted(self) -> float | None:
         """The p-value that the verdict is by; None without a test."""
         return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)

@@ -15,10 +15,9 @@ from importlib.metadata import version
 
 from msgspec import structs
 
-from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
-from sweep.errors import StoreError, TrainableError
+from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.beside import Beside
 from sweep.runner.limits import Limits
@@ -250,7 +249,7 @@ class Coordinator:
     def crash(self, error: BaseException) -> None:
         """End the session as a kill would: what is known of the trials may not be what is in the log."""
         with suppress(StoreError):
-            reason = f"crashed: {type(error).__name__}: {one_line(error)}"
+            reason = f"crashed: {type(error).__name__}: {first_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _is_stopping(self) -> bool:

@@ -31,7 +31,6 @@ from trainables.numbers.rows import is_compiling, on_host
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
-from trainables.state.origins import SEED
 
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 """Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
