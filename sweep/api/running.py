@@ -170,8 +170,8 @@ def _read(
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
-        spec = specs.load(path, [*named, *changes])
-        return spec, path.read_text(encoding="utf-8-sig"), str(path), _folders(planning.import_folders(path), given)
+        spec, text = specs.load_with_text(path, [*named, *changes])
+        return spec, text, str(path), _folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
         raise InputError.one("sweep.run", f"got {what!r:.60}", "expected a sweep file or a mapping with its content")
     content = {**what, "trainable": given.target} if given else what

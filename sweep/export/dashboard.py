@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socketserver
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -68,15 +68,26 @@ def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"
         ) from error
-    server.set_app(_read_only(library.wsgi(WatchedStudies(sweeps))))
+    own = frozenset(f"{host}:{server.server_port}" for host in (HOST, "localhost"))
+    server.set_app(_guarded(library.wsgi(WatchedStudies(sweeps)), own))
     return server
 
 
-def _read_only(app: WSGIApplication) -> WSGIApplication:
+def _guarded(app: WSGIApplication, own: Collection[str]) -> WSGIApplication:
+    """Read only, and only under one of its ``own`` names.
+
+    A page of somebody else's can let its name point to this machine, and a browser then lets it read what it finds
+    there (DNS rebinding); the request still bears that name.
+    """
+
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        if environ.get("HTTP_HOST", "").lower() not in own:
+            reason = f"This dashboard answers to {' and '.join(sorted(own))} alone."
+        elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return app(environ, start)
+        else:
+            reason = _READ_ONLY
         start("403 Forbidden", [("Content-Type", "application/json")])
-        return [json.dumps({"reason": _READ_ONLY}).encode()]
+        return [json.dumps({"reason": reason}).encode()]
 
     return answer
