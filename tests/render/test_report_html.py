@@ -131,4 +131,5 @@ def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
     folder.write_info({**info, "provenance": about})
     text = page([folder])
     assert ">77<" in text
-    assert "ada" not in text
+    assert "ada-laptop" not in text
+    assert "/home/ada" not in text
