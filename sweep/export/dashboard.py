@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import socketserver
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
 _READ_ONLY = "This dashboard shows the log of a sweep, which is not edited here."
 
 
@@ -68,21 +69,20 @@ def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"
         ) from error
-    own = frozenset(f"{host}:{server.server_port}" for host in (HOST, "localhost"))
-    server.set_app(_guarded(library.wsgi(WatchedStudies(sweeps)), own))
+    server.set_app(_guarded(library.wsgi(WatchedStudies(sweeps))))
     return server
 
 
-def _guarded(app: WSGIApplication, own: Collection[str]) -> WSGIApplication:
-    """Read only, and only under one of its ``own`` names.
+def _guarded(app: WSGIApplication) -> WSGIApplication:
+    """Read only, and only under this machine's own names.
 
     A page of somebody else's can let its name point to this machine, and a browser then lets it read what it finds
-    there (DNS rebinding); the request still bears that name.
+    there (DNS rebinding); the request still bears that name. The port is another one where it is forwarded.
     """
 
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if environ.get("HTTP_HOST", "").lower() not in own:
-            reason = f"This dashboard answers to {' and '.join(sorted(own))} alone."
+        if environ.get("HTTP_HOST", "").lower().partition(":")[0] not in _NAMES:
+            reason = f"This dashboard answers to {' and '.join(_NAMES)} alone."
         elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return app(environ, start)
         else:
