@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
-from sweep.analysis import confirmation, judging, race
+from sweep.analysis import confirmation, judging
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
 from sweep.events import Role, Status, Value
+from sweep.space.domains import configuration
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
@@ -117,13 +118,13 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
     confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
-    places = {race.key(one.params): one.place for one in confirmed.rows} if confirmed else {}
+    places = {configuration(one.params): one.place for one in confirmed.rows} if confirmed else {}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
-        place = places.get(race.key(row.params), math.inf) if places else 0
+        place = places.get(configuration(row.params), math.inf) if places else 0
         return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
@@ -163,10 +164,10 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
     """The verdicts of the race; on the others there is none."""
-    raced = {race.key(one.params): one for one in found.rows}
+    raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
-        one = raced.get(race.key(row.params))
+        one = raced.get(configuration(row.params))
         if one is None:
             rows.append(replace(row, undecided="no finalist"))
             continue
@@ -204,7 +205,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(repr(sorted(trial.params.items())), []).append(trial)
+        groups.setdefault(configuration(trial.params), []).append(trial)
     return list(groups.values())
 
 

@@ -14,6 +14,7 @@ from sweep.events import Event, ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import noise, restoring
 from sweep.runner.beside import Runs, rules
+from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -39,7 +40,7 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
         for one in runs.trials.values()
         if one.role is Role.CONFIRM
         and one.status is Status.COMPLETED
-        and race.key(one.params) in chosen
+        and configuration(one.params) in chosen
         and one.trial not in tested
     ]
 
