@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
+from msgspec import Struct, structs
+
 from sweep.analysis import confirmation, judging
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
@@ -28,8 +30,7 @@ _ORDER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """One objective over the repeats of a configuration: all values, and what they say of the mean."""
 
     metric: str
@@ -40,8 +41,7 @@ class Score:
     interval: tuple[float, float] | None  # 95 % for the mean, from two values on
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """One configuration: a trial, or the repeats of one."""
 
     rank: int  # from 1
@@ -128,7 +128,9 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
-    ranked = [replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)]
+    ranked = [
+        structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
+    ]
     ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
     if confirmed:
         return _confirmed(ranking, confirmed)
@@ -141,7 +143,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
     objectives = ranking.objectives if several else ranking.objectives[:1]
     judged = judging.judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = [
-        replace(
+        structs.replace(
             row,
             verdict=one.verdict,
             difference=one.difference,
@@ -169,10 +171,10 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
     for row in ranking.rows:
         one = raced.get(configuration(row.params))
         if one is None:
-            rows.append(replace(row, undecided="no finalist"))
+            rows.append(structs.replace(row, undecided="no finalist"))
             continue
-        told = replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
-        rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
+        told = structs.replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
+        rows.append(structs.replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
     return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
 

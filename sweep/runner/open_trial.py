@@ -37,7 +37,7 @@ class OpenTrial:
 
     def dismissed(self, reason: str) -> TrialEnded:
         """The end of this trial because somebody asked for it."""
-        return replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
 
     def overdue(self) -> TrialEnded | None:
         """The end that its epochs have come to."""

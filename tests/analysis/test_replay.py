@@ -152,7 +152,7 @@ def test_a_rule_of_one_s_own_is_believed_and_who_stops_a_trial_by_hand_is_no_rul
     end: dict[str, Any], same: bool
 ) -> None:
     events = [*curve(0, [1, 1, 1, 1.0], Status.COMPLETED), *curve(1, [2, 2.0], Status.PRUNED)]
-    events[-1] = replace(events[-1], **end)
+    events[-1] = structs.replace(events[-1], **end)
     spec, rule = small("{type: none}"), ("own:Impatient", Impatient)
     found = replay.replay(events, spec.objectives[0], spec.trial_epochs, rule, rule, orderings=2)
     assert found is not None
