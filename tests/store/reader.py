@@ -37,7 +37,10 @@ def read(name: str, results: Path) -> dict[str, Any]:
     sweep = reopen(results, name, ["run_cap=99"])
     found = {
         **_tables(sweep.folder),
-        "ranking": [(str(row.status), row.completed, [score.mean for score in row.scores], row.params) for row in _rows(sweep.folder)],
+        "ranking": [
+            (str(row.status), row.completed, [score.mean for score in row.scores], row.params)
+            for row in _rows(sweep.folder)
+        ],
         "past": [(one.params, str(one.status), one.epochs) for one in history.ended(store_log.read(sweep.folder.log))],
         "ends": _ends(sweep.folder),
         "standing": _standing(sweep.folder, sweep.spec),
