@@ -112,6 +112,7 @@ def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: 
         epochs=spec.trial_epochs(params),
         devices=devices,
         training=spec.training,
+        data_seed=spec.data_seed,
         objective=spec.objectives[0].name,
     )
     rates = rising()

@@ -17,6 +17,23 @@ PADDING = (
 )
 
 
+def parts(data: Any) -> tuple[Any, ...]:
+    """What `data` returned: training, validation and perhaps test data. Raises DataError for anything else."""
+    if type(data) is tuple and 2 <= len(data) <= 3 and not any(map(_is_array, data[:2])):
+        return data
+    kinds = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else []
+    what = f"a {type(data).__name__} of {len(kinds)} ({', '.join(kinds)})" if kinds else f"a {type(data).__name__}"
+    raise DataError(
+        f"data() returned {what}, expected a tuple of two or three, in this order: training data, validation data or "
+        "None, and if there are any test data; each of them is (x, y), (x, y, sample_weight) or another data set of "
+        "docs/data.md, so that arrays are returned as (x_train, y_train), (x_validation, y_validation)"
+    )
+
+
+def _is_array(part: Any) -> bool:
+    return hasattr(part, "shape") and hasattr(part, "dtype")
+
+
 def arrays_of(arrays: Any) -> Any:
     """(x, y) or (x, y, sample_weight) as arrays of one length; texts as bytes. Raises DataError."""
     x, *others = arrays

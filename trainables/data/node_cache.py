@@ -75,11 +75,6 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     reads: Reads = {}
     with hp.recording(reads):
         loaded = load()
-    if not isinstance(loaded, tuple) or len(loaded) != 2:
-        raise DataError(
-            f"data() returned {type(loaded).__name__}, expected training and validation data or None; "
-            "test data may follow"
-        )
     return loaded, reads
 
 

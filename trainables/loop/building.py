@@ -26,7 +26,7 @@ from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import features, grouped, groups, layer_paths, optimizers, refusals
+from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
@@ -124,13 +124,13 @@ def recipe(
 ) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
     replicas = strategy.num_replicas_in_sync
-    micro_batches = hp.integer("micro_batches", 1)
+    micro_batches = hp.integer("micro_batches", 1, standard=True)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
     if "swa_from" in hp and "ema_momentum" in hp:
         raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
-        clipping=optimizers.clipping(hp),
+        clipping=clipping.kinds(hp),
         micro_batches=micro_batches * accumulate,
         scale_loss=dtype == "mixed_float16",
         average="ema_momentum" in hp,
@@ -183,7 +183,7 @@ def build(
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
-        first = author.live.number("swa_from")
+        first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, placement.strategy)
     return program
 

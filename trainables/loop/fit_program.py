@@ -26,7 +26,7 @@ from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.xla_draws import compiling
-from trainables.recipe import grouped, optimizers, refusals
+from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.slices import Slice
@@ -34,8 +34,6 @@ from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
-
-READS = ("clipnorm", "global_clipnorm", "clipvalue")
 
 
 class NotInFit(Exception):
@@ -45,6 +43,7 @@ class NotInFit(Exception):
 class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
+    spent = False  # no other trial is served by it anyway
     state: State  # there after `compile`
 
     def __init__(
@@ -71,8 +70,8 @@ class FitProgram:
             )
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        for kind in recipe.clipping:
-            setattr(optimizer, kind, hp.number(kind))
+        for kind, bound in clipping.bounds(hp).items():
+            setattr(optimizer, kind, bound)
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         own = type(model).compile is not keras.Model.compile  # its optimizers are its own
@@ -90,6 +89,23 @@ class FitProgram:
         self.model, self.parts = model, parts
         self._strategy = strategy
         self._intake = intake
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model."""
+        return [self.model]
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The model's optimizer, where it has one of this name."""
+        found = getattr(self.model, "optimizer", None)
+        return [found] if isinstance(found, keras.optimizers.Optimizer) else []
+
+    rated = optimizers
+
+    def trace_anew(self, train: Split) -> None:
+        """Let `fit` trace training once more: other layers are trainable."""
+        self.model.train_function = None
 
     def check_phases(self) -> None:
         """Raise Refused for what could not be made anew between phases."""
@@ -140,6 +156,7 @@ class FitProgram:
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
+        setting = _Rates(rates, self.optimizers)
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, profile.kept(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -148,11 +165,11 @@ class FitProgram:
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[_Rates(rates), *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
+                callbacks=[setting, *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
-        return Trained(metrics, finite, 0.0, sum(seen[:count]))
+        return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
 
     def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
         """Tell the callbacks of a finished epoch, its validation included; why they end the trial, or nothing."""
@@ -247,7 +264,7 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws)
+        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws, seeds="keras")
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -255,25 +272,29 @@ def _in_slices(
 
 
 class _Rates(keras.callbacks.Callback):
-    """Sets the learning rate of each update, and allows nobody else to."""
+    """Sets the learning rate of each update, until somebody else does."""
 
-    def __init__(self, rates: np.ndarray[Any, Any]) -> None:
+    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any]) -> None:
         super().__init__()
-        self._rates = rates
+        current = optimizers[0]._learning_rate if optimizers else None
+        self._variable = current if isinstance(current, keras.Variable) else None
+        self._rates, self._seen = rates, self._present()
+        self._set: float | None = None
+
+    @property
+    def last_set(self) -> float | None:
+        """The rate that another callback has set, and that holds from then on."""
+        if self._present() != self._seen:
+            self._set = self._seen = self._present()
+        return self._set
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        current = self._variable()
-        if current is not None:
-            current.assign(self._rates[batch])
+        if self._variable is not None and self.last_set is None:
+            self._variable.assign(self._rates[batch])
+            self._seen = self._present()
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        current = self._variable()
-        if current is not None and float(current.numpy()) != float(self._rates[batch]):
-            raise NotInFit("a callback sets the learning rate, which the trial's parameters do; use lr_schedule")
-
-    def _variable(self) -> keras.Variable | None:
-        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
-        return current if isinstance(current, keras.Variable) else None
+    def _present(self) -> float | None:
+        return None if self._variable is None else float(self._variable.numpy())
 
 
 class _Passed(keras.callbacks.Callback):
@@ -315,7 +336,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
-    clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -11,7 +11,8 @@ import sys
 import types
 import weakref
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
@@ -56,6 +57,29 @@ def _globals(kind: type) -> Mapping[str, object] | None:
 def changed(before: Traces, after: Traces) -> set[str]:
     """The names whose values differ, or that are there only afterwards."""
     return {name for name, value in after.items() if name not in before or before[name] != value}
+
+
+def kept(author: object, own: frozenset[str]) -> dict[str, object]:
+    """The attributes of a trainable but ``own``."""
+    return {name: value for name, value in vars(author).items() if name not in own}
+
+
+def put(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
+    """Be what the author's methods have made of the trainable: what they keep on it belongs to one program."""
+    for name in kept(author, own):
+        delattr(author, name)
+    vars(author).update(attributes)
+
+
+@contextmanager
+def as_left(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
+    """Have these attributes inside the block, and those of before after it."""
+    before = kept(author, own)
+    put(author, own, attributes)
+    try:
+        yield
+    finally:
+        put(author, own, before)
 
 
 def digest(value: Any) -> object:
