@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sweep.events import (
     EpochReported,

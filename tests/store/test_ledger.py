@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tales
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tales import ended, reported, started
 
 from sweep.errors import StoreError
