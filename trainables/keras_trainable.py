@@ -185,7 +185,7 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement) | trial.xla,
+            numerics=determinism.described(trial.placement) | trial.numerics,
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
@@ -281,7 +281,8 @@ class KerasTrainable(Joining, Author):
         numerics = assignment.training.get("deterministic") is True, xla
         environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
         key = Structure(environment, self._data.seen, attributes.digest(self.first_example))
-        held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
+        served = placement.name == parameter_server.PARAMETER_SERVER
+        held = None if fit or served else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live
@@ -294,7 +295,7 @@ class KerasTrainable(Joining, Author):
         attributes.put(self, _OWN, self._data.bare)
         self.live = Live(hp)
         self._example_read = False
-        with origins.recording(record):
+        with origins.recording(record, seeds_on_host=not (fit or served)):
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import structs
+
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
@@ -292,7 +294,7 @@ class Worker:
         """Take one epoch in; the answer says whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
-        epoch = dataclasses.replace(
+        epoch = structs.replace(
             epoch,
             trial=trial.number,
             metrics={name: float(value) for name, value in epoch.metrics.items()},
@@ -362,12 +364,12 @@ class Worker:
             return Facts()
         facts = self._trainable.facts()
         if trial.saver.blocked_s:
-            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
+            facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
-            facts = dataclasses.replace(facts, accumulate=trial.accumulate)
+            facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
         if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
-            facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
+            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 

@@ -22,6 +22,27 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
 
 
+def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, name = queue.pop().partition(":")
+        module, node = _resolved(module, name, trees, seen)
+        if isinstance(node, ast.ClassDef):
+            if f"{module}:{node.name}" == base:
+                return True
+            queue += [":".join(_named(module, one, trees)) for one in node.bases]
+    return False
+
+
+def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+    """The module and the name of a base class, as the module of its subclass names it."""
+    owner, _, name = ast.unparse(base).rpartition(".")
+    if owner:
+        owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
+    return owner or module, name
+
+
 def _collect(
     module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
 ) -> bool:
@@ -45,12 +66,10 @@ def _collect(
             case _:
                 sure = False
     for base in node.bases:
-        owner, _, its = ast.unparse(base).rpartition(".")
+        owner, its = _named(module, base, trees)
         if its in _PLAIN:
             continue
-        if owner:
-            owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
-        sure &= _collect(owner or module, its, trees, found, seen)
+        sure &= _collect(owner, its, trees, found, seen)
     return sure
 
 

@@ -37,6 +37,7 @@ class Reading:
     names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``
     doubts: tuple[str, ...]  # places from which on hyperparameters cannot be followed
     words: frozenset[str]  # every attribute, argument and text of the user's modules
+    own: frozenset[str]  # those of the names that the user's modules read
 
 
 def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
@@ -52,7 +53,8 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
-    return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
+    methods = set(dir(Hyperparameters))
+    return Reading(frozenset(names) - methods, tuple(doubts), words_of(theirs), frozenset(flow.names) - methods)
 
 
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:

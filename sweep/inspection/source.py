@@ -47,7 +47,7 @@ class Source:
         }  # no parameter is sweep's
         found = reading.read(theirs, ours, self.trainable.partition(":")[2])
         taken = {arg for name in self.optimizers for arg in reading.arguments_of(name, self.trees)}
-        return replace(found, names=found.names | taken)
+        return replace(found, names=found.names | taken, own=found.own | taken)
 
     @property
     def reads(self) -> frozenset[str]:
@@ -66,12 +66,19 @@ class Source:
 
     def reads_parameter(self, name: str) -> bool:
         """Whether the source is seen to read a parameter, by its own name or with all those of its group."""
-        parts = name.split(".")
-        return name in self.reads or any(f"{'.'.join(parts[:end])}.*" in self.reads for end in range(1, len(parts)))
+        return _among(name, self.reads)
+
+    def author_reads(self, name: str) -> bool:
+        """Whether the user's own modules are seen to read a parameter, beside what a base class of sweep's does."""
+        return _among(name, self._reading.own)
 
     def may_read(self, name: str) -> bool:
         """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    def derives_from(self, base: str) -> bool:
+        """Whether the trainable is ``module:Name``, or for sure a class that derives from it."""
+        return methods.derives(self.trainable, base, self.trees)
 
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Those of the methods that the trainable has for sure not; all of them where it is a function."""
@@ -263,6 +270,11 @@ class _Closure:
 def _hidden(top: str, place: Path | None) -> tuple[str, str]:
     """What is wrong with a user's own package of the name of one of sweep's, and what to do."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
+
+
+def _among(name: str, reads: frozenset[str]) -> bool:
+    parts = name.split(".")
+    return name in reads or any(f"{'.'.join(parts[:end])}.*" in reads for end in range(1, len(parts)))
 
 
 def _top(module: str) -> str:

@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 
+from msgspec import structs
+
 from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
@@ -77,6 +79,7 @@ class Coordinator:
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
         self.on_stop: Callable[[], None] = lambda: None
+        self.on_look: Callable[[], None] = lambda: None  # often: whether anybody wants the sweep to stop
         self.on_tick: Callable[[], None] = lambda: None
         self.to_beat: Callable[[], float | None] = lambda: None  # see Order
         self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
@@ -108,13 +111,15 @@ class Coordinator:
         self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
-        self._emit([replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed])
+        self._emit(
+            [structs.replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
+        )
         self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
         """The next trial for a free worker; None when there is none left to start."""
-        while not self.stopping:
+        while not self._is_stopping():
             trial = self._open[self._again.popleft()] if self._again else self._start(worker)
             if trial is None:
                 return None
@@ -137,6 +142,7 @@ class Coordinator:
 
     def tick(self) -> list[int]:
         """Look at the clock; the trials that have ended so that their workers must be killed."""
+        self.on_look()
         if self._watch.is_due():
             self.on_tick()
             self._limits.drive(self._watch.session_s, self._watch.under_way_s)
@@ -148,6 +154,7 @@ class Coordinator:
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
+        self.on_look()
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
@@ -164,7 +171,7 @@ class Coordinator:
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := there.overdue()):
-            self._emit([replace(overdue, facts=progress.facts)])
+            self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
             self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
         elif end and end.again and trial not in self._out:
@@ -246,6 +253,10 @@ class Coordinator:
             reason = f"crashed: {type(error).__name__}: {one_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
+    def _is_stopping(self) -> bool:
+        self.on_look()
+        return self.stopping is not None
+
     def _dismiss(self, trial: OpenTrial, status: Status, reason: str) -> None:
         """End a trial without waiting for its worker, if one has it."""
         number = trial.started.trial
@@ -288,8 +299,8 @@ class Coordinator:
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
-            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
-        return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
+            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), structs.replace(facts, checkpoint=kept)
+        return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
@@ -389,5 +400,5 @@ class Coordinator:
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
-        facts = replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
-        return replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+        facts = structs.replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
+        return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end

@@ -94,7 +94,11 @@ def check_reads(spec: Spec, where: str, source: Source) -> None:
     unread = [name for name in not_seen_read(spec, source) if not source.may_read(name)]
     if unread:
         raise InputError(
-            Problem(f"{where}: parameters.{name}", f"nothing in {spec.trainable} reads it", did_you_mean(name, known))
+            Problem(
+                spec.places.get(name, f"{where}: parameters.{name}"),
+                f"nothing in {spec.trainable} reads it",
+                did_you_mean(name, known),
+            )
             for name in unread
         )
 

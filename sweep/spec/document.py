@@ -77,6 +77,10 @@ class Document:
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
+    def place(self, path: KeyPath, *, at_key: bool = False) -> str:
+        """Where the value at ``path`` stands, or its key, as `mistake` says it."""
+        return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
+
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
         for length in range(len(path), -1, -1):
             prefix = path[:length]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "runner"))
 
@@ -73,7 +73,7 @@ def test_of_repeats_those_count_that_are_left() -> None:
     """As in a ranking: the winner ranks first with one seed of two, where no other has more."""
     curves = [(0, [9, 1, 1, 1.0]), (0, [1, 1, 1, 1.0]), (1, [5, 5, 5, 5.0]), (1, [4, 4, 4, 4.0])]
     events = [
-        replace(event, params={"a": a}) if isinstance(event, TrialStarted) else event
+        structs.replace(event, params={"a": a}) if isinstance(event, TrialStarted) else event
         for place, (a, values) in enumerate(curves)
         for event in curve(place, values, Status.COMPLETED)
     ]

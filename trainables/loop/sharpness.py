@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from trainables.numbers.live import LiveNumber
+from trainables.replicas import random_layers
 
 TINY = 1e-12
 
@@ -39,6 +40,7 @@ def climbed(
     def copies() -> tuple[list[Any], list[Any]]:
         return [tf.identity(v.value) for v in weights], [tf.identity(v.value) for v in others]
 
+    others = [v for v in others if not random_layers.is_seed(v)]  # which are counted on when the batch is done
     kept_weights, kept_others = strategy.run(copies)
     for weight, by in zip(weights, strategy.run(step, args=(list(gradients),)), strict=True):
         strategy.extended.update(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), args=(by,))

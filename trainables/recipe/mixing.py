@@ -23,7 +23,6 @@ from trainables.recipe.refusals import Refused
 MIXING, ERASING = 2**18, 2**19
 """Where their draws are counted from, so that those of the author and of the layers stay the same."""
 OWN_GEOMETRY = ("boxes", "bounding_boxes", "points", "keypoints", "key_points")
-LARGEST = 1e6
 ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
 
 
@@ -44,9 +43,9 @@ class Mixing:
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
         """What the trial asks for."""
         return cls(
-            live.number("mixup", bounds=(0, LARGEST)) if "mixup" in hp else None,
-            live.number("cutmix", bounds=(0, LARGEST)) if "cutmix" in hp else None,
-            live.number("random_erasing", bounds=(0, 1)) if "random_erasing" in hp else None,
+            live.number("mixup", standard=True) if "mixup" in hp else None,
+            live.number("cutmix", standard=True) if "cutmix" in hp else None,
+            live.number("random_erasing", standard=True) if "random_erasing" in hp else None,
         )
 
     @property
