@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 from keras.src import backend
 from keras.src.backend.tensorflow import numpy as keras_numpy
 from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
 from keras.src.utils import naming
+from tensorflow.python.distribute import values
 
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
@@ -127,6 +129,20 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
     if not isinstance(x, tf.Tensor) or not x.dtype.is_floating or slices.current() is None:
         return original(x)
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
+
+
+def let_variables_be_numbers() -> None:
+    """Let Python make a number of a variable that lies on several replicas, as of any other. Once per process.
+
+    `float(self.beta)` in a hook of an author's is what works on one; TensorFlow leaves it out under a strategy.
+    """
+    for name, kind in (("__float__", float), ("__int__", int), ("__bool__", bool), ("__array__", np.asarray)):
+        if name not in vars(values.DistributedVariable):
+            setattr(values.DistributedVariable, name, functools.partialmethod(_as_number, kind))
+
+
+def _as_number(variable: Any, kind: Callable[..., Any], *dtype: Any, **more: Any) -> Any:
+    return kind(variable.numpy(), *dtype, **more)
 
 
 def leave_losses_whole() -> None:
