@@ -41,6 +41,7 @@ from trainables.recipe.author_data import AuthorData
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
+from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
 from trainables.state import attributes, checkpoint, origins, owned
 
@@ -102,7 +103,7 @@ class KerasTrainable(Joining, Author):
         stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.strategy.scope(), precision.policy(dtype):
+        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.names_apart():
             data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")

@@ -29,7 +29,7 @@ def of_the_author(*, quoted: bool = False) -> str:
 
 
 def of_the_caller() -> str:
-    """The author's line that asked Python's `random` or `secrets`; nothing where a library has, for a name of a file."""
+    """The author's line that asked Python's `random` or `secrets`; nothing where a library did, to name a file."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in ("random.py", "secrets.py", "seeds.py"):
         frame = frame.f_back

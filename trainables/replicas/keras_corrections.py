@@ -9,7 +9,7 @@ import functools
 import operator
 import random
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras.src import backend
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import numpy as keras_numpy
 from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
@@ -212,8 +213,21 @@ class _ThreadList(threading.local):
         return len(self._items)
 
 
+@contextmanager
+def names_apart() -> Iterator[None]:
+    """Give back the counters of names as they were: the next layer of a notebook follows its last one."""
+    before = dict(global_state.get_global_attribute(_COUNTERS) or {})
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_COUNTERS, defaultdict(int, before))
+
+
+_COUNTERS = "object_name_uids"
+
+
 def number_layers_anew() -> None:
-    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on.
+    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on; inside of `names_apart`.
 
     Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
     before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
