@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from keras.src import backend
 from keras.src.backend.common import global_state
@@ -137,13 +136,13 @@ def let_variables_be_numbers() -> None:
 
     `float(self.beta)` in a hook of an author's is what works on one; TensorFlow leaves it out under a strategy.
     """
-    for name, kind in (("__float__", float), ("__int__", int), ("__bool__", bool), ("__array__", np.asarray)):
+    for name, kind in (("__float__", float), ("__int__", int)):  # others TensorFlow itself asks for while it traces
         if name not in vars(values.DistributedVariable):
             setattr(values.DistributedVariable, name, functools.partialmethod(_as_number, kind))
 
 
-def _as_number(variable: Any, kind: Callable[..., Any], *dtype: Any, **more: Any) -> Any:
-    return kind(variable.numpy(), *dtype, **more)
+def _as_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
+    return kind(variable.numpy())
 
 
 def leave_losses_whole() -> None:
@@ -278,14 +277,14 @@ def compiled_with(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def adding_losses(model: keras.Model, batch: tuple[Any, ...]) -> set[int]:
+def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
     """The layers, by identity, whose `call` adds to the loss."""
     found: set[int] = set()
     layers = _layers(model)
     for layer in layers:
         layer.add_loss = functools.partial(_note, found, layer)
     try:
-        backend.compute_output_spec(functools.partial(model, training=True), _symbolic(batch[0]))
+        backend.compute_output_spec(functools.partial(model, training=training), _symbolic(batch[0]))
     finally:
         for layer in layers:
             del layer.add_loss
@@ -312,22 +311,16 @@ def _symbolic(batch: Any) -> Any:
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Without a compiled loss: raise Refused unless the model's layers, or its `compute_loss`, give one."""
-
-    def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        return model._compute_loss(x, y, model(x, training=training), sample_weight, training=training)
-
-    try:
-        backend.compute_output_spec(lose, *_symbolic(batch))
-    except ValueError as error:
-        if "No loss to compute" not in str(error):
-            raise
-        raise Refused(
-            f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives "
-            "None, and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call "
-            f"add_loss() in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
-            "(docs/unsupervised.md)"
-        ) from error
+    """Without a compiled loss: raise Refused unless the model's layers, weights or `compute_loss` give one."""
+    own = type(model).compute_loss is not keras.Model.compute_loss
+    if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
+        return
+    raise Refused(
+        f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives None, "
+        "and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call add_loss() "
+        f"in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
+        "(docs/unsupervised.md)"
+    )
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
