@@ -48,6 +48,7 @@ class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
     spent = False  # no other trial is served by it anyway
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(

@@ -56,6 +56,7 @@ class Program:
 
     sets_no_rate = False
     spent = False  # whether a hook has frozen layers of it, so that it serves no other trial
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
