@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sweep import standard as table
 from sweep.hyperparameters import Hyperparameters, Mark
 
 
@@ -92,7 +93,7 @@ class _Entry:
     number: LiveNumber
     default: float | None
     meaning: Mapping[str, float] | None
-    bounds: tuple[float, float] | None
+    bounds: table.Bounds | None
 
 
 def settle(model: Any) -> None:
@@ -117,16 +118,19 @@ class Live:
         *,
         default: float | None = None,
         bounds: tuple[float, float] | None = None,
+        standard: bool = False,
     ) -> LiveNumber:
         """The number of a parameter; ``meaning`` maps the choices of a text parameter to numbers.
 
         Raises KeyError for an absent parameter without default, TypeError for a value that is no number,
-        ValueError for one that has no meaning or lies outside of ``bounds``.
+        ValueError for one that has no meaning or lies outside of ``bounds``, or of those that the ``standard``
+        hyperparameter of this name has.
         """
         if name not in self._entries:
-            value = _number(self._hp, name, default, meaning, bounds)
+            within = _within(name, bounds, standard=standard)
+            value = _number(self._hp, name, default, meaning, within)
             with tf.init_scope():
-                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, bounds)
+                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
     @property
@@ -169,9 +173,16 @@ class Settled(Live):
         *,
         default: float | None = None,
         bounds: tuple[float, float] | None = None,
+        standard: bool = False,
     ) -> float:
         """The trial's value of a parameter; raises as `Live.number` does."""
-        return _number(self._hp, name, default, meaning, bounds)
+        return _number(self._hp, name, default, meaning, _within(name, bounds, standard=standard))
+
+
+def _within(name: str, bounds: tuple[float, float] | None, *, standard: bool) -> table.Bounds | None:
+    if standard:
+        return table.bounds(name)
+    return None if bounds is None else table.Number(*bounds)
 
 
 def _number(
@@ -179,7 +190,7 @@ def _number(
     name: str,
     default: float | None,
     meaning: Mapping[str, float] | None,
-    bounds: tuple[float, float] | None,
+    within: table.Bounds | None,
 ) -> float:
     value = hp.peek(name)  # not a plain read: the structure does not depend on it
     if value is Mark.ABSENT:
@@ -192,6 +203,6 @@ def _number(
         return meaning[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, expected a number")
-    if bounds is not None and not bounds[0] <= value <= bounds[1]:
-        raise ValueError(f"{name} is {value}, expected a number from {bounds[0]:g} to {bounds[1]:g}")
+    if within is not None:
+        table.check(name, value, within)
     return float(value)

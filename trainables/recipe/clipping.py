@@ -26,7 +26,7 @@ def kinds(hp: Hyperparameters) -> tuple[str, ...]:
 
 def bounds(hp: Hyperparameters) -> dict[str, float]:
     """The bound of each kind of clipping that a trial asks for, where it is fixed in the graph."""
-    return {kind: hp.number(kind) for kind in kinds(hp)}
+    return {kind: hp.number(kind, standard=True) for kind in kinds(hp)}
 
 
 def clip(

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from sweep import standard
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
 from trainables.recipe import clipping, grouped
@@ -27,14 +28,15 @@ def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
 
 _NAMES = _named()
 OPTIMIZERS = tuple(sorted(_NAMES))
-LIVE: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum"), (0, 1)),
-    **dict.fromkeys(("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), (0, float("inf"))),
-    **dict.fromkeys((f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), (0, float("inf"))),
-    **dict.fromkeys(("beta_2_decay", "learning_rate_power"), (-float("inf"), 0)),
-    **dict.fromkeys(("beta", "muon_a", "muon_b", "muon_c", "rms_rate"), (-float("inf"), float("inf"))),
-}
-"""What Keras's optimizers compute with in each update, and its bounds; their other arguments decide what a graph is."""
+LIVE = frozenset(
+    {
+        *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
+        *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
+        *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
+        *("muon_a", "muon_b", "muon_c", "rms_rate"),
+    }
+)
+"""What Keras's optimizers compute with in each update; their other arguments decide what a graph is."""
 DECAYS = ("weight_decay", "adam_weight_decay")
 NOT_THEIRS = frozenset(
     {
@@ -67,14 +69,19 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
-    optimizer = _made(name, kind, _given(hp, kind, but=(*LIVE, *DECAYS)))
+    given = _given(hp, kind, but=(*LIVE, *DECAYS))
+    for arg, value in given.items():
+        standard.check(arg, value)
+    optimizer = _made(name, kind, given)
     for arg in arguments(kind):
         if arg in LIVE and arg in hp:
-            setattr(optimizer, arg, live.number(arg, bounds=LIVE[arg]))
-    decay = live.number("weight_decay") if "weight_decay" in hp else None
+            setattr(optimizer, arg, live.number(arg, standard=True))
+    decay = live.number("weight_decay", standard=True) if "weight_decay" in hp else None
     optimizer.weight_decay = decay  # Keras's own defaults would be hidden hyperparameters
     if hasattr(optimizer, "adam_weight_decay"):
-        optimizer.adam_weight_decay = live.number("adam_weight_decay") if "adam_weight_decay" in hp else decay
+        optimizer.adam_weight_decay = (
+            live.number("adam_weight_decay", standard=True) if "adam_weight_decay" in hp else decay
+        )
     return optimizer
 
 
@@ -108,7 +115,7 @@ def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimiz
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
     if "weight_decay" in hp:
-        optimizer.weight_decay = live.number("weight_decay")
+        optimizer.weight_decay = live.number("weight_decay", standard=True)
     return optimizer
 
 
