@@ -163,16 +163,18 @@ class Graph:
 
     def modes(self, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
-        found = [Mode("training", functools.partial(self._tried, training=True), totals=self._counted)]
-        return found + ([self._evaluation] if validates else [])
+        found = [Mode("training", functools.partial(self._tried, training=True), totals=self.counted_first)]
+        return found + ([self.evaluation_mode] if validates else [])
 
     @property
-    def _evaluation(self) -> Mode:
+    def evaluation_mode(self) -> Mode:
+        """The evaluation by compiled losses and metrics."""
         compute = functools.partial(self._tried, training=False)
-        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self._counted)
+        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self.counted_first)
 
     @property
-    def _counted(self) -> tuple[str, ...]:
+    def counted_first(self) -> tuple[str, ...]:
+        """The losses whose divisors only all slices know."""
         return tuple(loss.name for loss in self.losses if loss.counts_first)
 
     def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
@@ -396,7 +398,7 @@ class Graph:
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
     ) -> dict[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = self._counted
+        names = self.counted_first
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}

@@ -168,6 +168,19 @@ def test_a_live_number_of_0_hides_nothing() -> None:
         Turned().begin(assignment(gpus=2, spread=0.0))
 
 
+class Annealed(Small):
+    """A loss whose weight a hook raises from 0."""
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        weight = keras.Variable(0.0, trainable=False)
+        return lambda y, p: crossentropy(y, p, from_logits=True) + weight * ops.std(p)
+
+
+def test_a_variable_of_0_hides_nothing() -> None:
+    with pytest.raises(Refused, match="the loss of a batch is not the mean over its examples"):
+        Annealed().begin(assignment(gpus=2))
+
+
 class Sorted(Small):
     """Examples of one class follow each other; the loss compares those of different ones."""
 
