@@ -87,10 +87,15 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    if here:
-        feasibility.check_imports(source)
-    check_reads(spec, where, source)
-    feasibility.check(spec, where, source)
+    problems: list[Problem] = []
+    checks = [lambda: check_reads(spec, where, source), lambda: feasibility.check(spec, where, source)]
+    for one in ([lambda: feasibility.check_imports(source)] if here else []) + checks:
+        try:
+            one()
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
 
 
 def check_reads(spec: Spec, where: str, source: Source) -> None:
