@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -88,8 +89,8 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
     problems: list[Problem] = []
-    checks = [lambda: check_reads(spec, where, source), lambda: feasibility.check(spec, where, source)]
-    for one in ([lambda: feasibility.check_imports(source)] if here else []) + checks:
+    checks = [partial(feasibility.check_imports, source)] if here else []
+    for one in (*checks, partial(check_reads, spec, where, source), partial(feasibility.check, spec, where, source)):
         try:
             one()
         except InputError as error:
