@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import structs
+
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.backends.checkpoint_writer import DiskFault, Saver
@@ -23,7 +25,7 @@ from sweep.backends.job import STOP_FILE, Job
 from sweep.backends.moving import wanted_elsewhere
 from sweep.backends.orders import Order, Progress
 from sweep.backends.unread import Unread
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
@@ -276,6 +278,8 @@ class Worker:
                 done = self._loaded().restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
+            except OtherData:  # nor would those of its epochs that are logged be of this trial
+                raise
             except Exception as error:  # whatever is wrong with it, the one before is the way out
                 if memory.is_short(error):
                     raise
@@ -292,7 +296,7 @@ class Worker:
         """Take one epoch in; the answer says whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
-        epoch = dataclasses.replace(
+        epoch = structs.replace(
             epoch,
             trial=trial.number,
             metrics={name: float(value) for name, value in epoch.metrics.items()},
@@ -356,12 +360,12 @@ class Worker:
             return Facts()
         facts = self._trainable.facts()
         if trial.saver.blocked_s:
-            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
+            facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
-            facts = dataclasses.replace(facts, accumulate=trial.accumulate)
+            facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
         if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
-            facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
+            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 

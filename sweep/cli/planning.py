@@ -49,11 +49,10 @@ def plan(
 
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
-    from rich.console import Console
-
     from sweep import spec as specs
     from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
+    from sweep.render.terminal import console
     from sweep.runner import connecting, noise, planning, pricing, rates, telling, warm_start
 
     spec = specs.load(file, assignments)
@@ -90,7 +89,7 @@ def plan(
         found = {"find_lr": [drawn.as_dict(curve) for curve in curves]} if find_lr else {}
         click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
         return
-    show_plan(planned, Console())
+    show_plan(planned, console())
     for curve in curves:
         click.echo("\n" + "\n".join(drawn.lines(curve)))
 

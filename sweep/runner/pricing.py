@@ -213,6 +213,7 @@ def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Ass
         epochs=spec.trial_epochs(params),
         devices=devices,
         training=spec.training,
+        data_seed=spec.data_seed,
         objective=spec.objectives[0].name,
         fold=Fold(0, spec.folds, spec.seed) if spec.folds else None,
     )

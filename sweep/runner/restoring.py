@@ -178,7 +178,6 @@ def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
     """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
-    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
     started: TrialStarted | None = None
     end: TrialEnded | None = None
     reports: dict[int, EpochReported] = {}

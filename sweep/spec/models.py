@@ -78,6 +78,12 @@ class Spec:
         budget = self.budget
         return self.trials() is None and not (budget.hours or budget.gpu_hours or budget.epochs)
 
+    @property
+    def data_seed(self) -> int:
+        """The seed under which data are loaded, the same for all trials."""
+        seed = self.training.get("data_seed")
+        return seed if isinstance(seed, int) else self.seed
+
     def trial_epochs(self, params: Params) -> int:
         """The epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)

@@ -258,6 +258,17 @@ def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     assert len(notices) == 2
 
 
+def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> None:
+    _interrupted(job, epochs=4)
+    reports, end, notices = whole(Worker(job), order("9 other", epochs=9))
+    assert (reports, end.status, end.reason, notices) == (
+        [],
+        Status.FAILED,
+        "OtherData: the data are 1, expected 2",
+        [],
+    )
+
+
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
         checkpoint_folders.begin(tmp_path, checkpoint_folders.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()

@@ -51,9 +51,10 @@ class StepGraph(Graph):
         """``networks``: all that take part, trained or not."""
         super().__init__(*given, **named)
         self._train_step, self._test_step, self._turns, self._others = train_step, test_step, turns, networks
-        self.optimizers = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
+        self.optimizer_of = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, known once traced
+        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
         self._measured: set[bool] = set()  # whether training, and whether evaluation, count metrics
 
     # ---- what others ask for
@@ -64,20 +65,31 @@ class StepGraph(Graph):
         return self._others
 
     @property
+    def seeds_from(self) -> slices.Seeds:
+        """All turns see the same examples, which are drawn for each of them."""
+        return super().seeds_from if len(self._turns) == 1 else "counted"
+
+    @property
     def trained(self) -> list[keras.Variable]:
         """The weights of all updates."""
         found = {id(v): v for turn in self._turns for update in turn for v in update.variables}
         return list(found.values())
 
     @property
-    def all_optimizers(self) -> list[Any]:
-        """Those of all updates."""
-        return list(self.optimizers.values())
+    def optimizers(self) -> Sequence[Any]:
+        """Those of all updates, each once."""
+        return [*{id(its): its for its in (self.model.optimizer, *self.optimizer_of.values())}.values()]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers that follow the trial's learning rate."""
+        updates = [update for turn in self._turns for update in turn]
+        return [self.optimizer_of[id(u)] for u in updates if u.optimizer is None or u.rate is not None]
 
     @property
     def more_variables(self) -> list[keras.Variable]:
         """The variables of all networks and optimizers."""
-        parts = [*self.networks, *self.optimizers.values()]
+        parts = [*self.networks, *self.optimizer_of.values()]
         return list({id(v): v for part in parts for v in part.variables}.values())
 
     def prepare(self, example: Any) -> None:
@@ -154,7 +166,7 @@ class StepGraph(Graph):
         return values, finite
 
     def _rate(self, update: Update, rate: tf.Tensor) -> None:
-        optimizer = self.optimizers[id(update)]
+        optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
             self.set_rate(rate)
         elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
@@ -163,7 +175,7 @@ class StepGraph(Graph):
     def _apply_turn(self, turn: Turn, gradients: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizers[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
         self.strategy.run(apply, args=(gradients,))
 
@@ -185,12 +197,13 @@ class StepGraph(Graph):
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
-            cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+            cut.draws, cut.seeds = Draws(seed, number, cut.size, cut.start, cut.stop), self.seeds_from
             known = [g for part in sums for g in part if g is not None]
             x, y, sample_weight = self.intake.take(tensors, rows, cut, after=known)
             with slices.entered(cut):
                 if place:
                     cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
+                    cut.draws.seeds = dict(self._drawn[place - 1])
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares = self._shares(cut, x, y, sample_weight, turn, counts=not again)
                     scale = self.loss_scale.scale if self.loss_scale else 1.0
@@ -200,6 +213,8 @@ class StepGraph(Graph):
                 [self.add(old, new) for old, new in zip(*parts, strict=True)] for parts in zip(sums, found, strict=True)
             ]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
+            self._drawn[place] = cut.draws.seeds
+            self.seeds.note(cut.draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             if not self._changed[id(update)]:
@@ -266,8 +281,11 @@ class StepGraph(Graph):
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        cut.seeds = "keras" if cut.parts == 1 else "counted"
         with slices.entered(cut):
-            return self._shares(cut, x, y, sample_weight, (), counts=True) | by_example.shares(cut)
+            found = self._shares(cut, x, y, sample_weight, (), counts=True) | by_example.shares(cut)
+        self.seeds_of_evaluation.note(cut.draws)
+        return found
 
     def measures(self, *, training: bool) -> bool:
         """Whether training or evaluation counts the metrics."""
@@ -285,7 +303,7 @@ class StepGraph(Graph):
 
         def on_each() -> None:
             tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
-            cut = Slice(one, tf.constant(0), one)
+            cut = Slice(one, tf.constant(0), one, seeds="keras")
             cut.draws = Draws(one, one, one, cut.start, cut.stop, EVALUATION if place is None else 0)
             rows = tf.constant([0])
             x, y, weight = self.intake.take(tensors, rows, cut) if turn else batches.take(tensors, rows)

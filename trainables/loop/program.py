@@ -41,6 +41,7 @@ class Trained:
     finite: bool  # all losses, gradients and weights
     wait_s: float  # spent waiting for data
     examples: int
+    rate: float | None = None  # the last one, where a callback has set it
 
 
 RELATIVE, RELATIVE_OF_TF32 = 2e-5, 2e-3
@@ -58,6 +59,7 @@ class Program:
     """A graph with its compiled training and evaluation; create it under the strategy's scope."""
 
     sets_no_rate = False
+    spent = False  # whether a hook has frozen layers of it, so that it serves no other trial
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
@@ -85,6 +87,16 @@ class Program:
     def networks(self) -> Sequence[Any]:
         """The model, and what else takes part."""
         return self._graph.networks
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and what else takes part."""
+        return self._graph.optimizers
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers whose learning rate the loop sets."""
+        return self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
@@ -173,6 +185,14 @@ class Program:
             finally:
                 self.state.assign(before)
                 self._graph.traced.clear()
+
+    @go_with_owner
+    def trace_anew(self, train: Split) -> None:
+        """Trace training once more: other layers are trainable."""
+        self.xla.begin_anew()
+        self.train_chunk = tf.function(self._graph.train_chunk, reduce_retracing=True, autograph=False)
+        self._trace_training(train)
+        self._graph.traced.clear()
 
     def _trace_training(self, data: Split) -> None:
         """Trace updates, through XLA if they may and can."""

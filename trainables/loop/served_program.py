@@ -48,6 +48,7 @@ class ServedProgram:
     """A model and where its weights lie; the same face as `trainables.loop.program.Program`."""
 
     sets_no_rate = False
+    spent = False  # no other trial is served by it anyway
     state: State  # there after `compile`: of what lies whole on one server
 
     def __init__(
@@ -97,6 +98,22 @@ class ServedProgram:
         slots = [slot for weight in self._whole for slot in weight.slots]
         self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
         self._check_metrics(validation)
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model."""
+        return [self.model]
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """What the model is compiled with, for servers have a rule of their own."""
+        return [self.model.optimizer]
+
+    rated = optimizers
+
+    def trace_anew(self, train: Split) -> None:
+        """Raise Refused: workers hold what was traced."""
+        raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
     def check_phases(self) -> NoReturn:
         """Raise Refused: weights cannot be handed on from one program to another yet."""
@@ -210,7 +227,7 @@ class ServedProgram:
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size))
+        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size), seeds="keyed")
         x, y, sample_weight = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
             with tf.GradientTape() as tape:
@@ -224,7 +241,8 @@ class ServedProgram:
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size, EVALUATION))
+        draws = Draws(seed, number, size, tf.constant(0), size, EVALUATION)
+        cut = Slice(size, tf.constant(0), size, draws=draws, seeds="keyed")
         x, y, sample_weight = batches.take(batch, tf.range(size))
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))

@@ -21,11 +21,13 @@ from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
+from trainables.numbers.rows import is_compiling
 from trainables.recipe import clipping, refusals
 from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
+from trainables.replicas.random_layers import Seeds
 from trainables.replicas.slices import Slice
 
 BLOCK = 32
@@ -77,6 +79,7 @@ class Graph:
         self.made: Sequence[Any] = ()  # all variables that the author's methods have made
         self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
         self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
+        self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
@@ -100,6 +103,7 @@ class Graph:
         def update(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
             losses, finite = self.step(tensors, rows, rates[i], seed, first_update + i)
+            self.seeds.go_on()
             return i + 1, batches.added(totals, losses, rows), tf.logical_and(before, finite)
 
         def block(first: tf.Tensor, *found: Any) -> Any:
@@ -119,9 +123,24 @@ class Graph:
         return list(self.model.trainable_variables)
 
     @property
+    def seeds_from(self) -> slices.Seeds:
+        """Where the draws of training get their seeds: of Keras, where a batch is one slice that is passed once."""
+        return "keras" if self.whole and not self.recipe.sharpness and not is_compiling() else "counted"
+
+    @property
     def networks(self) -> Sequence[keras.Layer]:
         """The model, and what else takes part."""
         return [self.model]
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and what else takes part."""
+        return [self.model.optimizer]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers whose learning rate is set at each update."""
+        return [self.model.optimizer]
 
     @property
     def more_variables(self) -> list[keras.Variable]:
@@ -211,6 +230,7 @@ class Graph:
         def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
             rows = order[i * batch_size : (i + 1) * batch_size]
             losses = self.summed(self.strategy.run(self.evaluate, args=(tensors, rows, seed, first_batch + i)))
+            self.seeds_of_evaluation.go_on()
             return i + 1, batches.added(totals, losses, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
@@ -258,7 +278,7 @@ class Graph:
     def state(self) -> list[Any]:
         """What an update may write, wherever the author put it, but for what counts metrics."""
         networks = [v for network in self.networks for v in network.variables]
-        optimizers = [v for optimizer in self.all_optimizers for v in finiteness.variables(optimizer)]
+        optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
@@ -268,11 +288,6 @@ class Graph:
         """The variables of metrics."""
         models = [network for network in self.networks if isinstance(network, keras.Model)]
         return [v for model in models for v in model.metrics_variables]
-
-    @property
-    def all_optimizers(self) -> list[Any]:
-        """Those of all updates."""
-        return [self.model.optimizer]
 
     def set_rate(self, rate: tf.Tensor) -> None:
         current = self.model.optimizer.learning_rate
@@ -314,6 +329,7 @@ class Graph:
         for cut in batches.cuts(tf.shape(rows)[0], micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
             cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
+            cut.seeds = self.seeds_from
             x, y, sample_weight = self.intake.take(tensors, rows, cut, after=[g for g in sums if g is not None])
             with slices.entered(cut):
                 with tf.GradientTape() as tape:
@@ -324,6 +340,7 @@ class Graph:
                 found = tape.gradient(scaled, weights)
                 if not again:
                     self.count_metrics(cut, x, y, predicted, sample_weight)
+            self.seeds.note(cut.draws)
             sums = [self.add(old, new) for old, new in zip(sums, found, strict=True)]
             losses = {name: losses[name] + loss[name] for name in losses}
         self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
@@ -346,12 +363,14 @@ class Graph:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        cut.seeds = "keras" if cut.parts == 1 else "counted"
         keras_means = type(self.model).compute_loss is keras.Model.compute_loss
         cut.examples = [] if keras_means else None
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))
             losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
             self.count_metrics(cut, x, y, predicted, sample_weight)
+        self.seeds_of_evaluation.note(cut.draws)
         return losses | by_example.shares(cut)
 
     def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
