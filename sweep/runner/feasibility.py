@@ -52,8 +52,9 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     for place, params in given:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
+                path = f"{place}.{name}"
                 what = f"{show(value)}, expected {standard.expected(bound[name])}"
-                yield Problem(f"{where}: {place}.{name}", what)
+                yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
 def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
