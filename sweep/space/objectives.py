@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sweep.events import EpochReported
+
 Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
@@ -28,6 +30,14 @@ class Objective:
         """The metric's value; None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
         return value if value is not None and math.isfinite(value) else None
+
+    def diverged(self, epoch: EpochReported) -> str:
+        """Why a trial has diverged with this epoch: its loss or objective is not finite; empty where it has not."""
+        for name in ("loss", self.name):
+            value = epoch.metrics.get(name)
+            if value is not None and not math.isfinite(value):
+                return f"{name} is {value} in epoch {epoch.epoch}"
+        return ""
 
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
         """That the metric is as good as a target, in words; None where it is not, or there is no target."""
