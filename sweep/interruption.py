@@ -53,16 +53,19 @@ class Interruption:
             raise Interrupted(message)
 
     def install(self) -> None:
-        """Hear signals from now on, also where a library has put its own handler in place of ours."""
-        if self._ears is None:
-            self.terminal = os.dup(2)
-            self._ears = heard, written = os.pipe()
-            os.set_blocking(written, False)
-            self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-            threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
-        for number in _SIGNALS:
-            handler = signal.signal(number, self._handle)
-            self._before.setdefault(number, handler)
+        """Hear signals from now on."""
+        self.terminal = os.dup(2)
+        self._ears = heard, written = os.pipe()
+        os.set_blocking(written, False)
+        self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
+        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+
+    def restore(self) -> None:
+        """Hear signals again where a library has put a handler of its own in place of ours."""
+        if self._ears is not None:
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
 
     def remove(self) -> None:
         """Put the handlers back that were there before."""

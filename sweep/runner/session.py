@@ -65,7 +65,7 @@ def run(
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
     }
-    before = "interrupted before the first trial; start it again"
+    before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
         folder = ResultsFolder.create(results, spec.name, text, info)
@@ -86,7 +86,8 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
-    before = f"interrupted before it went on; go on with: python -m sweep resume {sweep.folder.address}"
+    again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
+    before = f"interrupted before it went on{again}"
     ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
     with ending.heeded(before):
         return _Session(sweep.spec, source, sweep.folder, folders, options, view, given, ending, before).run()

@@ -86,7 +86,7 @@ class Ending:
 
     def check(self, before: str) -> None:
         """Raise `Interrupted` where a signal has come before the session has begun."""
-        self._signals.install()  # Ray puts a handler of its own in place of ours when it starts
+        self._signals.restore()  # Ray puts a handler of its own in place of ours when it starts
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:

@@ -45,6 +45,10 @@ def command(request: dict[str, Any]) -> None:
     sys.argv = ["sweep", *request["argv"]]
     if request.get("point"):
         at(request["point"], request["signals"])
+    if "script" in request:
+        sys.path.insert(0, request["folder"])
+        exec(request["script"], {"__name__": "__main__"})  # as a user's own process, which lives on
+        os._exit(0)
     from sweep import __main__
 
     __main__.run()
@@ -100,6 +104,7 @@ def serve() -> None:
     from sweep.analysis import ranking, trials, verdict  # noqa: F401
     from sweep.render import confirmations, live  # noqa: F401
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
     for line in sys.stdin:
         sys.stdout.write(f"{forked(json.loads(line))}\n")
         sys.stdout.flush()

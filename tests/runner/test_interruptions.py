@@ -51,7 +51,7 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/parser.py:load",
+    "reading the file": "spec/parser.py:load_with_text",
     "checking": "runner/planning.py:check",
     "what it runs on": "store/provenance.py:collect",
     "before the folder": "store/folder.py:ResultsFolder.create",
@@ -187,6 +187,32 @@ def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path
 
 def test_a_command_that_trains_nothing_ends_as_any_program(run: Run) -> None:
     assert run("list", point="cli/analysis.py:list_sweeps", signals=[INT]) == (130, "interrupted")
+
+
+SCRIPT = """
+import sweep
+try:
+    sweep.run("it.yaml", inline=True)
+except KeyboardInterrupt as error:
+    told = str(error)
+begun = "start it again" not in told
+done = sweep.resume("it", inline=True) if begun else sweep.run("it.yaml", inline=True)
+print(told)
+print(done.trials["status"].tolist(), len(done.metrics), flush=True)
+"""
+EMBEDDED = ("connecting", "tables", "opening", "mid-epoch", "while an event is shown", "closing the log")
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+@pytest.mark.parametrize("where", [*EMBEDDED, "final tables"])
+def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
+    run: Run, tmp_path: Path, where: str, signals: str
+) -> None:
+    point = NONE.get(where) or BEGUN[where]
+    assert run(point=point, signals=SIGNALS[signals], script=SCRIPT)[0] == 0
+    told, done = (tmp_path / "out").read_text().splitlines()[-2:]
+    assert told.endswith(("start it again", "go on with sweep.resume('it')"))
+    assert done == "['completed', 'completed', 'completed'] 12"
 
 
 @pytest.mark.ray
