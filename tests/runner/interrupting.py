@@ -12,9 +12,15 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
+PRELOADED = (  # what a run imports as it goes
+    *("sweep.api.running", "sweep.cli", "sweep.cli.planning", "sweep.export.beside", "sweep.render.tables"),
+    *("sweep.render.live", "sweep.render.confirmations", "sweep.runner.session", "sweep.analysis.verdict"),
+    *("sweep.store.reading", "sweep.store.tables", "pandas", "pyarrow.parquet", "scipy.special"),
+)
 BOUND_S = 60.0  # however busy the machine: a command that takes longer hangs
 
 
@@ -94,16 +100,8 @@ def waited(child: int, screen: int) -> int:
 
 def serve() -> None:
     """Answer requests until there are none."""
-    import sweep.api
-    import sweep.cli
-    import sweep.cli.planning
-    import sweep.export.beside
-    import sweep.render.tables
-    import sweep.runner.session
-    import sweep.runner.summary  # noqa: F401
-    from sweep.analysis import ranking, trials, verdict  # noqa: F401
-    from sweep.render import confirmations, live  # noqa: F401
-
+    for name in PRELOADED:
+        import_module(name)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
     for line in sys.stdin:
         sys.stdout.write(f"{forked(json.loads(line))}\n")
