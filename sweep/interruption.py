@@ -2,7 +2,8 @@
 
 The main thread asks for the flag where it can act on it, and never in the middle of something else. The thread hears
 of each signal as well, for Python writes a byte for it whatever the main thread is busy with: it tells the user that
-the first was heard, and ends the process at the second.
+the first was heard, and ends the process at the second. Only where a user's own process lives on after that, and a
+trainable trains in its main thread, does a handler raise: nothing else ends such code.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ class Interruption:
     def _hear(self) -> None:
         with self._lock:
             self._heard += 1
-            with suppress(Exception):  # a terminal that is gone keeps nobody from ending
-                self._acts[self._heard > 1]()
+            act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
+            act.start()
+            act.join(_PATIENCE_S)
 
     def finish(self) -> None:
         """Let a signal that has come do what it does, before this process ends by itself."""
@@ -191,13 +193,17 @@ def breakable() -> Iterator[None]:
         yield
 
 
-def exit_now(last_words: str) -> None:
-    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads."""
+def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
+    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads.
+
+    ``tidy`` clears the terminal for the last words.
+    """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (_CODE,))
     late.daemon = True
     late.start()
-    with suppress(OSError):
+    with suppress(Exception):  # a terminal that is gone keeps nobody from ending
+        tidy()
         os.write(terminal, f"{last_words}\n".encode())
     os._exit(_CODE)
 
