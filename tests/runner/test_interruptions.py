@@ -173,6 +173,11 @@ def test_a_view_that_holds_its_lock_does_not_hang(run: Run, tmp_path: Path, sign
     check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
 
 
+def test_output_that_nobody_reads_keeps_nobody_from_ending(run: Run, tmp_path: Path) -> None:
+    ended = run("run", "it.yaml", "--inline", point=BEGUN["mid-epoch"], signals=SIGNALS["second"], full=True)
+    check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
+
+
 @pytest.mark.parametrize("where", ["making the view", "tables"])
 def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path: Path, where: str) -> None:
     assert run("run", "it.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
