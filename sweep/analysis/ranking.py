@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
+from msgspec import Struct, structs
+
 from sweep.analysis import confirmation, judging
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
@@ -28,8 +30,7 @@ _ORDER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """One objective over the repeats of a configuration: all values, and what they say of the mean."""
 
     metric: str
@@ -40,8 +41,7 @@ class Score:
     interval: tuple[float, float] | None  # 95 % for the mean, from two values on
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """One configuration: a trial, or the repeats of one."""
 
     rank: int  # from 1
@@ -63,6 +63,20 @@ class Ranked:
     p_error: float | None = None  # standard error of a p of 0.05, where it was drawn and not counted
     more: int | None = None  # further seeds that would tell
     undecided: str = ""  # why
+
+    @property
+    def seed_changes_nothing(self) -> bool:
+        """Whether trainings with several seeds gave the same numbers, all of them: then they say nothing of luck."""
+        there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        found: dict[int | None, list[Trial]] = {}
+        for trial in there:
+            found.setdefault(trial.fold, []).append(trial)
+        alike = (
+            trial.metrics == same[0].metrics and trial.epochs == same[0].epochs
+            for same in found.values()
+            for trial in same
+        )
+        return len({trial.seed for trial in there}) > 1 and all(alike)
 
     @property
     def p_adjusted(self) -> float | None:
@@ -114,7 +128,9 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
         return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
-    ranked = [replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)]
+    ranked = [
+        structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
+    ]
     ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
     if confirmed:
         return _confirmed(ranking, confirmed)
@@ -127,7 +143,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
     objectives = ranking.objectives if several else ranking.objectives[:1]
     judged = judging.judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = [
-        replace(
+        structs.replace(
             row,
             verdict=one.verdict,
             difference=one.difference,
@@ -155,10 +171,10 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
     for row in ranking.rows:
         one = raced.get(configuration(row.params))
         if one is None:
-            rows.append(replace(row, undecided="no finalist"))
+            rows.append(structs.replace(row, undecided="no finalist"))
             continue
-        told = replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
-        rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
+        told = structs.replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
+        rows.append(structs.replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
     return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
 

@@ -11,8 +11,10 @@ import heapq
 import math
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, median
+
+from msgspec import structs
 
 from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.schedulers.contract import Scheduler
@@ -130,7 +132,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
 
 
 def _placed(event: EpochReported, place: int) -> EpochReported:
-    return event if event.trial == place else replace(event, trial=place)
+    return event if event.trial == place else structs.replace(event, trial=place)
 
 
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:

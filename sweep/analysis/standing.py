@@ -15,6 +15,7 @@ from sweep.analysis import remaining
 from sweep.analysis.curve import Curve
 from sweep.analysis.outline import Outline
 from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
+from sweep.errors import shortened
 from sweep.events import EpochReported, Event, Role, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.space.domains import configuration
 
@@ -259,4 +260,4 @@ class Standing:
 def _kind(reason: str) -> str:
     """``ValueError`` of ``ValueError: no such a``."""
     head, colon, _ = reason.partition(":")
-    return " ".join(head.split())[:40] if colon else "failed"
+    return shortened(" ".join(head.split()), 40) if colon else "failed"

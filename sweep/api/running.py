@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack
 
 from sweep import spec as specs
+from sweep.analysis import trials
 from sweep.api import trainables
 from sweep.api.loaded import LoadedSweep
 from sweep.api.loading import loaded
 from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
-from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError, shortened
 from sweep.export import beside
 from sweep.runner import planning, resuming, retraining, session
 from sweep.runner.options import Options, Outcome
@@ -246,7 +247,9 @@ def _read(
         spec, text = specs.load_with_text(path, [*named, *changes])
         return spec, text, str(path), _folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
-        raise InputError.one("sweep.run", f"got {what!r:.60}", "expected a sweep file or a mapping with its content")
+        raise InputError.one(
+            "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
+        )
     content = {**what, "trainable": given.target} if given else what
     spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
     text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
@@ -342,6 +345,7 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
         raise KeyboardInterrupt(f"the sweep was interrupted; {again}")
     found = replace(loaded([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
-        first = next((f": trial {t.trial} {t.status}, {t.status_reason}" for t in found.sweeps[0].trials), "")
-        raise SweepError(f"no trial has completed{first}; see sweep.load({called!r}).trials")
+        raise SweepError(
+            f"no trial has completed{trials.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
+        )
     return found

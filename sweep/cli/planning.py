@@ -57,7 +57,7 @@ def plan(
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders)
+    source = planning.check(spec, str(file), folders, here=address is None)
     for wanted, option in ((timed, "--time"), (find_lr, "--find-lr")):
         if wanted:
             planning.check_inline(spec, option)

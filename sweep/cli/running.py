@@ -59,7 +59,7 @@ def run(
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
     spec, text = specs.load_with_text(file, given)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders)
+    source = planning.check(spec, str(file), folders, here=address is None)
     how = session.Options(
         address=address,
         max_concurrent=max_concurrent,
@@ -142,7 +142,7 @@ def go_on(
     from sweep.export import beside
     from sweep.runner import planning, session
 
-    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
+    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders, here=address is None)
     how = session.Options(
         address=address,
         max_concurrent=max_concurrent,
@@ -209,5 +209,6 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
         sys.exit(INTERRUPTED)
     if not outcome.completed:
-        click.echo(f"error: no trial completed; see the error column and {folder.debug_log}", err=True)
+        why = printable(trials.first_failure(trials.read(folder)))
+        click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         sys.exit(1)

@@ -147,7 +147,7 @@ def retrain(
     made = retraining.prepare(
         folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=name, assignments=assignments
     )
-    source = planning.check(made.spec, "retrain", made.sweep.import_folders)
+    source = planning.check(made.spec, "retrain", made.sweep.import_folders, here=address is None)
     if all_data:
         retraining.check_joins(list(source.files), made.spec.trainable)
     for note in made.notes:

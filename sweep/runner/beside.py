@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from msgspec import structs
+
 from sweep.analysis import race
 from sweep.analysis.race import Race, Rules, Run
 from sweep.events import (
@@ -83,7 +85,7 @@ class Beside:
         if number in self._others:
             return None
         place = self._places.get(number)
-        return event if place is None else replace(event, trial=place)
+        return event if place is None else structs.replace(event, trial=place)
 
     def has(self, trial: int) -> bool:
         """Whether a trial is none of the search: then nothing ends it before its last epoch."""

@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 
-from sweep.backends.checkpoint_writer import one_line
+from msgspec import structs
+
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
-from sweep.errors import StoreError, TrainableError
+from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.beside import Beside
 from sweep.runner.limits import Limits
@@ -114,7 +115,9 @@ class Coordinator:
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
-        self._emit([replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed])
+        self._emit(
+            [structs.replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
+        )
         self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
         return len(failed)
 
@@ -172,7 +175,7 @@ class Coordinator:
             self._out.discard(trial)
             return False
         if trial in self._out and (overdue := there.overdue()):
-            self._emit([replace(overdue, facts=progress.facts)])
+            self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
             self._emit([replace(there.dismissed(UNWANTED), facts=progress.facts)])
         elif end and end.again and trial not in self._out:
@@ -251,7 +254,7 @@ class Coordinator:
     def crash(self, error: BaseException) -> None:
         """End the session as a kill would: what is known of the trials may not be what is in the log."""
         with suppress(StoreError):
-            reason = f"crashed: {type(error).__name__}: {one_line(error)}"
+            reason = f"crashed: {type(error).__name__}: {first_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _is_stopping(self) -> bool:
@@ -300,8 +303,8 @@ class Coordinator:
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
-            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), replace(facts, checkpoint=kept)
-        return end is None or self._emit([replace(end, facts=facts, memo=answer.source)])
+            end, facts = trial.end(Status.COMPLETED, answer.reason, Facts()), structs.replace(facts, checkpoint=kept)
+        return end is None or self._emit([structs.replace(end, facts=facts, memo=answer.source)])
 
     def _hear(self, trial: OpenTrial, epochs: Sequence[EpochReported], end: TrialEnded | None = None) -> bool:
         """Log epochs as far as the trial may come, and its end if it comes there; whether they are logged."""
@@ -401,5 +404,5 @@ class Coordinator:
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
-        facts = replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
-        return replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+        facts = structs.replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
+        return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end

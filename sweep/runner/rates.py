@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from sweep.contract import Assignment, Devices
-from sweep.errors import TrainableError
+from sweep.errors import TrainableError, first_line
 from sweep.events import Params
 from sweep.loading import load
 from sweep.space.domains import configuration
@@ -113,6 +113,7 @@ def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: 
         epochs=spec.trial_epochs(params),
         devices=devices,
         training=spec.training,
+        data_seed=spec.data_seed,
         objective=spec.objectives[0].name,
     )
     rates = rising()
@@ -120,8 +121,7 @@ def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: 
         trainable.begin(assignment)
         return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
     except Exception as error:  # the border to the user's code
-        reason = str(error).splitlines() or [""]
-        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {reason[0][:300]}") from error
+        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error
 
 
 def _others(params: Params) -> Params:

@@ -11,9 +11,8 @@ from typing import Literal, TypeAlias
 from sweep.analysis import ranking, trials
 from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import one_line
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, StoreError, first_line
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
@@ -264,4 +263,4 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {one_line(error)}"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -60,6 +60,7 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
+        "memo": options.memo,
         "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
@@ -86,6 +87,7 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
+    options = replace(options, memo=options.memo and sweep.memo)
     again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
     before = f"interrupted before it went on{again}"
     ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
@@ -174,6 +176,7 @@ class _Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.source),
+            varying=planning.varying(spec),
             given=self.given,
         )
 

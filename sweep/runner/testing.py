@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sweep.analysis import race
 from sweep.contract import Trainable
-from sweep.errors import InputError, SweepError, printable
+from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import Event, ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import noise, restoring
@@ -76,7 +76,7 @@ def evaluate(
             except SweepError:
                 raise
             except Exception as error:  # the border to the user's code
-                say(f"no test: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:300]}")
+                say(f"no test: {type(error).__name__}: {first_line(error)}")
                 break
             if metrics is None:
                 break

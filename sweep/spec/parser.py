@@ -141,6 +141,7 @@ class _Resolution:
             confirm=file.confirm,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
+            places={entry.name: document.place(entry.path, at_key=True) for entry in entries},
         )
 
     def ignored_keys(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def of_trial(spec: Spec, params: Params, seed: int, name: str, folds: int | None
         "epochs": spec.epochs,
         "folds": folds,
         "seed": seed,
-        "training": {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)},
+        "training": _training(spec, seed),
         "resources": _changed(spec.resources),
         "max_restarts": spec.max_restarts,
         "retries": spec.retries,
@@ -47,6 +47,12 @@ def text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
         else:
             lines.append(f"{key}: {flow(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _training(spec: Spec, seed: int) -> Value:
+    """How it trains; data that were not loaded under the trial's own seed are loaded under that of the sweep again."""
+    changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
+    return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
 
 
 def _constant(value: Value) -> Value:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
 
 from sweep.statistics import intervals
 
@@ -43,8 +45,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """A configuration beside the best one, over the seeds that both have."""
 
     verdict: Verdict
@@ -91,20 +92,21 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
     Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
     difference, where it is told already or where a thousand would not do.
     """
-    from scipy.special import stdtr
-
     count = len(differences)
     mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
     spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
+    if not spread:
+        return within.start - count if within else None
+    from scipy.special import stdtr
+
     pairs = comparisons * (comparisons + 1) / 2
 
     def tells(seeds: int) -> bool:
-        lucky = 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) if spread else 0.0
-        return pairs * lucky <= ALPHA
+        return pairs * 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) <= ALPHA
 
-    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
     at = bisect_left(within, True, key=tells)
     return within[at] - count if at < len(within) else None
 
@@ -178,12 +180,12 @@ def _seen(differences: Sequence[float], shared: float, more: int | None) -> Comp
 
 
 def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Compared:
-    tested = replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
+    tested = structs.replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
     if exact and seen.seeds < seeds_for(comparisons):
         return tested  # whatever the scores, it could not be told
     if max(test.holm, test.any) > ALPHA:
-        return replace(tested, verdict=Verdict.TIES, reason="")
-    return replace(tested, verdict=Verdict.WORSE, more=None, reason="")
+        return structs.replace(tested, verdict=Verdict.TIES, reason="")
+    return structs.replace(tested, verdict=Verdict.WORSE, more=None, reason="")
 
 
 def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
