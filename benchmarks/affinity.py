@@ -9,13 +9,14 @@ itself what it read, so that the driver cannot tell the structures apart.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from msgspec import structs
 
 import sweep
 from sweep.contract import Facts
@@ -43,14 +44,14 @@ class Told(DigitsCNN):
     """Reports what was read in building its program."""
 
     def facts(self) -> Facts:
-        return dataclasses.replace(super().facts(), structure=to_json(self._begun().structure.reads))
+        return structs.replace(super().facts(), structure=to_json(self._begun().structure.reads))
 
 
 class Untold(DigitsCNN):
     """Reports nothing of the kind."""
 
     def facts(self) -> Facts:
-        return dataclasses.replace(super().facts(), structure=None)
+        return structs.replace(super().facts(), structure=None)
 
 
 def main() -> None:

@@ -6,16 +6,21 @@ made of them, and a sweep is resumed by observing them again. This module knows 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec import Struct, field
 
 Value: TypeAlias = "bool | int | float | str | list[Value] | dict[str, Value] | None"
 """What a hyperparameter can be: a YAML value."""
 
-Params: TypeAlias = Mapping[str, Value]
-"""A trial's hyperparameters by flat, dotted name, in the order of the sweep file."""
+if TYPE_CHECKING:
+    Params: TypeAlias = Mapping[str, Value]
+    """A trial's hyperparameters by flat, dotted name, in the order of the sweep file."""
+else:
+    Params = Mapping[str, Any]  # no decoder follows a type that contains itself
 
 
 class Status(StrEnum):
@@ -38,8 +43,15 @@ class Role(StrEnum):
     CONFIRM = "confirm"  # a fresh seed for a configuration that could still be the best, after the search
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialStarted:
+def _tag(name: str) -> str:
+    return re.sub(r"\B[A-Z]", r"_\g<0>", name).lower()
+
+
+class Record(Struct, frozen=True, forbid_unknown_fields=True, tag_field="event", tag=_tag):
+    """What the log knows by the name of its class, as "trial_started". `msgspec.structs.replace` changes a copy."""
+
+
+class TrialStarted(Record, frozen=True, kw_only=True):
     """A trial was chosen; from now on it counts."""
 
     trial: int
@@ -54,8 +66,7 @@ class TrialStarted:
     index: int | None = None  # its number in the search, where that is not ``trial``; None for other roles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochReported:
+class EpochReported(Record, frozen=True, kw_only=True):
     """One epoch of one trial, numbered from 1."""
 
     trial: int
@@ -70,8 +81,7 @@ class EpochReported:
     driven_s: float | None = None  # as of `TrialStarted`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Facts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where and how a trial ran; ``None`` where nobody knows (a worker that vanished)."""
 
     started: float | None = None  # seconds since 1970: when training code first ran for it
@@ -92,8 +102,7 @@ class Facts:
     extends: bool = False  # its epochs are those that a trial of more epochs would begin with
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEnded:
+class TrialEnded(Record, frozen=True, kw_only=True):
     """A trial reached its final state, or was interrupted with its sweep."""
 
     trial: int
@@ -103,13 +112,14 @@ class TrialEnded:
     error: str | None = None  # traceback of a failed trial
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
+    regardless: bool = False  # it failed before it had read any parameter that differs between trials
+    asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # as of `TrialStarted`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTested:
+class ModelTested(Record, frozen=True, kw_only=True):
     """A trial's model was evaluated on the test data, once, after everything was chosen."""
 
     trial: int
@@ -117,8 +127,7 @@ class ModelTested:
     time: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStarted:
+class SessionStarted(Record, frozen=True, kw_only=True):
     """A process began to drive the sweep: the first one, or one that resumed it."""
 
     time: float
@@ -126,8 +135,7 @@ class SessionStarted:
     version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionEnded:
+class SessionEnded(Record, frozen=True, kw_only=True):
     """The driving process ended the sweep in order; a killed one leaves no such event."""
 
     time: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from sweep import interruption
 from sweep.backends.driver import Driver
 from sweep.backends.worker import Job, Worker
 
@@ -18,7 +19,8 @@ def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None])
             driver.begun(trial)
             go_on = True
             while go_on:
-                progress = worker.step()
+                with interruption.breakable():
+                    progress = worker.step()
                 for text in progress.notices:
                     notice(text)
                 go_on = driver.take(trial, progress)

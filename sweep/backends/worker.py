@@ -16,15 +16,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from msgspec import structs
+
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
+from sweep.backends.checkpoint_writer import DiskFault, Saver
 from sweep.backends.job import STOP_FILE, Job
 from sweep.backends.moving import wanted_elsewhere
 from sweep.backends.orders import Order, Progress
 from sweep.backends.unread import Unread
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, WorkerLost, printable
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
+from sweep.errors import StoppedAtOnce, WorkerLost, first_line, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
@@ -123,7 +125,7 @@ class Worker:
                 trial.saver.settle()
             facts = self._facts(trial, status)
         except Diverged as caught:
-            status, reason, error = Status.DIVERGED, one_line(caught), None
+            status, reason, error = Status.DIVERGED, first_line(caught), None
             facts = self._facts(trial, status)
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
@@ -138,7 +140,7 @@ class Worker:
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
+            reason, error = f"{type(caught).__name__}: {first_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -158,6 +160,7 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
+            regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
         spoilt = f"its trial ended as {status}" if failed else self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
@@ -178,7 +181,7 @@ class Worker:
         try:
             trial.saver.settle()
         except Exception as error:  # what a trainable's own `save` raises
-            self._notices.append(f"trial {trial.number}: {one_line(error)}")
+            self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
@@ -230,7 +233,7 @@ class Worker:
             try:
                 self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
             except Stopped as stopped:
-                told = one_line(stopped)
+                told = first_line(stopped)
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:
@@ -274,10 +277,12 @@ class Worker:
                 done = self._loaded().restore(path)
                 if done != manifest.epoch:
                     raise ValueError(f"restored epoch {done}, expected {manifest.epoch}")
+            except OtherData:  # nor would those of its epochs that are logged be of this trial
+                raise
             except Exception as error:  # whatever is wrong with it, the one before is the way out
                 if memory.is_short(error):
                     raise
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({one_line(error)})")
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
             trial.done, trial.again = done, manifest.reports
             break
@@ -290,7 +295,7 @@ class Worker:
         """Take one epoch in; the answer says whether to train on within this step."""
         if epoch.epoch != trial.done + 1:
             raise ValueError(f"epoch {epoch.epoch} was reported after epoch {trial.done}; they come one by one")
-        epoch = dataclasses.replace(
+        epoch = structs.replace(
             epoch,
             trial=trial.number,
             metrics={name: float(value) for name, value in epoch.metrics.items()},
@@ -360,12 +365,12 @@ class Worker:
             return Facts()
         facts = self._trainable.facts()
         if trial.saver.blocked_s:
-            facts = dataclasses.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
+            facts = structs.replace(facts, overhead_s={**facts.overhead_s, "checkpoint": trial.saver.blocked_s})
         if trial.accumulate > 1:
-            facts = dataclasses.replace(facts, accumulate=trial.accumulate)
+            facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
         if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
-            facts = dataclasses.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
+            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 

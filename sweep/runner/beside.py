@@ -7,8 +7,9 @@ on starts what the one before would have started.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
+
+from msgspec import structs
 
 from sweep.analysis import race
 from sweep.analysis.race import Race, Rules, Run
@@ -33,7 +34,6 @@ class Runs:
 
     def __init__(self, spec: Spec) -> None:
         self._objective = spec.objectives[0]
-        self._epochs: dict[int, dict[int, Mapping[str, float]]] = {}
         self.trials: dict[int, Run] = {}
 
     def observe(self, event: Event) -> None:
@@ -85,7 +85,7 @@ class Beside:
         if number in self._others:
             return None
         place = self._places.get(number)
-        return event if place is None else replace(event, trial=place)
+        return event if place is None else structs.replace(event, trial=place)
 
     def has(self, trial: int) -> bool:
         """Whether a trial is none of the search: then nothing ends it before its last epoch."""

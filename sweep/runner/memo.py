@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import structs
+
 from sweep.backends import checkpoint_folders
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
@@ -184,11 +186,11 @@ class Memo:
     def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:
         source = end.memo or f"{entry.sweep}/{entry.trial}"
         epochs = tuple(
-            replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
+            structs.replace(epoch, trial=trial, memo=epoch.memo or source, driven_s=None)
             for epoch in store_log.read_at(entry.log, entry.epochs)
             if isinstance(epoch, EpochReported)
         )
-        facts = replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=None)
+        facts = structs.replace(end.facts, started=None, train_s=0.0, overhead_s={}, checkpoint=None)
         return Answer(source, epochs, facts, entry.checkpoint(end), whole)
 
     def _tell(self, sweep: str, reason: str, text: str) -> None:
@@ -281,5 +283,6 @@ def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
             versions = (python, imported, *(packages.get(name) for name in VERSIONS))
             judged_by = (metric, goal) if training.get("patience") else None
             workers = resources.get("workers", 1)
+            training = {name: value for name, value in training.items() if name != "data_seed"}  # told by the data
             return trainable, digest, versions, training, judged_by, gpus, workers, info.get("simulated_gpus")
     return None

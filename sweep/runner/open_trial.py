@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec import structs
 
 from sweep.events import Facts, Status, TrialEnded, TrialStarted
 
@@ -33,6 +35,10 @@ class OpenTrial:
         """The end of this trial, now."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
+    def dismissed(self, reason: str) -> TrialEnded:
+        """The end of this trial because somebody asked for it."""
+        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+
     def overdue(self) -> TrialEnded | None:
         """The end that its epochs have come to."""
         if self.diverged:
@@ -40,7 +46,7 @@ class OpenTrial:
         if self.last_epoch >= self.epochs:
             return self.end(Status.COMPLETED, "", Facts())
         if self.reached:
-            return replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)
+            return structs.replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)
         if self.verdict:
             return self.end(Status.PRUNED, self.verdict, Facts())
         return None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from sweep.backends.worker import Order
 from sweep.contract import Assignment, Devices, Fold
@@ -31,6 +32,7 @@ class Terms:
             epochs=self._spec.trial_epochs(started.params),
             devices=devices,
             training=self._spec.training,
+            data_seed=self._spec.data_seed,
             objective=self._objective.name,
             maximize=self._objective.goal == "maximize",
             fold=fold(self._spec, started),
@@ -67,7 +69,7 @@ class Terms:
         if end.status is not Status.FAILED or retries >= most:
             return end
         reason = f"{end.reason}; tried again, {retries + 1} of {most}"
-        return replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
+        return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def divergence(self, epoch: EpochReported) -> str | None:
         """Why a trial has diverged with this epoch, if it has."""

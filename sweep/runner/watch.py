@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from sweep.events import Event, ModelTested, SessionEnded, SessionStarted
 from sweep.spec.blocks import Resources
@@ -71,7 +73,7 @@ class Watch:
         if isinstance(last, SessionStarted | ModelTested) or not due:
             return events
         self._stamped_s = now
-        return [*events[:-1], replace(last, driven_s=round(now, 3))]
+        return [*events[:-1], structs.replace(last, driven_s=round(now, 3))]
 
     def recall(self, number: int, time_s: float) -> None:
         """An epoch of an earlier session took so long."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
+
+from msgspec import structs
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.contract import Searcher
@@ -45,7 +46,7 @@ class Repeated:
         match event:
             case TrialStarted(trial=trial):
                 if not self._records(trial // self._repeats):
-                    self._inner.observe(replace(event, trial=trial // self._repeats, repeat=0))
+                    self._inner.observe(structs.replace(event, trial=trial // self._repeats, repeat=0))
                 self._history.observe(event)
             case TrialEnded(trial=trial):
                 self._history.observe(event)
@@ -70,7 +71,7 @@ def _summaries(configuration: int, records: Sequence[Record], last: TrialEnded) 
         metrics = _mean([record.epochs[epoch] for record in counted])
         yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
     status = next(state for state in _WORST_FIRST if state in states)
-    yield replace(last, trial=configuration, status=status)
+    yield structs.replace(last, trial=configuration, status=status)
 
 
 def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:

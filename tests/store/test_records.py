@@ -105,11 +105,11 @@ def test_parameters_keep_their_order():
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
-        ({"loss": np.float32(1.5)}, r"metrics: np.float32\(1.5\) is of type numpy.float32, expected float"),
-        ({"loss": np.float64(1.5)}, r"numpy.float64, expected float; convert it with .item\(\)"),
-        ({"loss": None}, "None is of type NoneType, expected float"),
-        ({"loss": "high"}, "'high' is of type str, expected float"),
-        ({"loss": True}, "True is of type bool, expected float"),
+        ({"loss": np.float32(1.5)}, r"metrics: np.float32\(1.5\) is of type numpy.float32, expected bool, int, float"),
+        ({"loss": np.float64(1.5)}, r"numpy.float64, expected .*; convert it with .item\(\)"),
+        ({"loss": None}, r"metrics\[...\]: is of type null, expected float"),
+        ({"loss": "high"}, "is of type str, expected float"),
+        ({"loss": True}, "is of type bool, expected float"),
         ({1: 1.0}, "1 is of type int, expected str"),
     ],
 )
@@ -130,11 +130,14 @@ def test_parameters_are_yaml_values(value):
         (b"[]", "expected a record, found list"),
         (b"{}", "unknown event None"),
         (b'{"event":"trial_stopped"}', "unknown event 'trial_stopped'; did you mean 'trial_started'"),
-        (b'{"event":"session_ended","time":1.0}', "missing .* 'reason'"),
-        (b'{"event":"session_ended","time":1.0,"reason":"x","node":1}', "unknown field 'node'"),
-        (b'{"event":"session_ended","time":"soon","reason":"x"}', "time: 'soon' is of type str, expected float"),
-        (b'{"event":"trial_ended","trial":0,"status":"won","reason":"","time":0}', "status: 'won' .* pruned or"),
-        (b'{"event":"trial_ended","trial":0,"status":"oom","reason":"","time":0,"facts":{"a":1}}', "facts: unk"),
+        (b'{"event":"session_ended","time":1.0}', "missing .* reason"),
+        (b'{"event":"session_ended","time":1.0,"reason":"x","node":1}', "unknown field node"),
+        (b'{"event":"session_ended","time":"soon","reason":"x"}', "time: is of type str, expected float"),
+        (b'{"event":"trial_ended","trial":0,"status":"won","reason":"","time":0}', "status: Invalid enum value 'won'"),
+        (
+            b'{"event":"trial_ended","trial":0,"status":"oom","reason":"","time":0,"facts":{"a":1}}',
+            "facts: .* field a",
+        ),
         (b'{"event":"session_started","time":1.0,"resumed":false,"version":"1"}', "format is None"),
     ],
 )

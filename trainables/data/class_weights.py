@@ -17,11 +17,9 @@ def build(hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
 
     ``labels``: all training labels, None where they are a stream. Raises ValueError or DataError.
     """
-    kind = hp.text("class_weights", "none")
+    kind = hp.text("class_weights", "none", standard=True)
     if kind == "none":
         return None
-    if kind != "balanced":
-        raise ValueError(f"class_weights is {kind!r}, expected none or balanced")
     if labels is None or not hasattr(labels, "dtype") or not np.issubdtype(labels.dtype, np.integer):
         raise DataError("class_weights is balanced, but the targets are no array of integer labels")
     found, counts = np.unique(labels, return_counts=True)
@@ -45,6 +43,8 @@ def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
         return data
     if isinstance(data, Buckets):
         return Buckets(tuple(apply(part, weights) for part in data.parts))
+    if isinstance(data, tuple) and len(data) == 1:
+        raise DataError("class_weights are given, but the data has no targets")
     if not isinstance(data, tuple | tf.data.Dataset | Stream):
         raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
     labels = np.array(sorted(weights), np.int64)

@@ -34,7 +34,7 @@ class Rows:
 class Buckets(NamedTuple):
     """Examples of different shapes in parts of one shape each: no batch is of more than one part."""
 
-    parts: tuple[Any, ...]  # (x, y) or (x, y, sample_weight) each
+    parts: tuple[Any, ...]  # (x,), (x, y) or (x, y, sample_weight) each
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ class Visits:
         shuffle = hp.flag("shuffle", default=True)
         if "shuffle_buffer" not in hp:
             return cls(shuffle)
-        buffer = hp.integer("shuffle_buffer")
-        if buffer < 1:
-            raise ValueError(f"shuffle_buffer is {buffer}, expected at least 1")
+        buffer = hp.integer("shuffle_buffer", standard=True)
         if not shuffle:
             raise ValueError(
                 "shuffle is false and there is a shuffle_buffer, which would have no effect; leave out one"

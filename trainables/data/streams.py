@@ -22,9 +22,10 @@ class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
     def __init__(self, stream: Stream, strategy: tf.distribute.Strategy) -> None:
+        if checks.lack_targets(stream.read(None, 0).element_spec):
+            stream = stream.map(lambda x, *_: (x,))
         self._stream, self._strategy = stream, strategy
-        first = stream.read(None, 0)
-        checks.specs(first.element_spec)
+        checks.specs(stream.read(None, 0).element_spec)
         size = stream.size
         if size is None:
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))

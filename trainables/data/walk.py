@@ -40,8 +40,7 @@ class Walk:
     @classmethod
     def of(cls, hp: Hyperparameters, data: Split, batch_size: int, seed: int, share: Share | None = None) -> Walk:
         """As ``steps_per_epoch`` says; raises ValueError or TypeError."""
-        steps = hp.integer("steps_per_epoch") if "steps_per_epoch" in hp else None
-        _check(steps, "steps_per_epoch")
+        steps = hp.integer("steps_per_epoch", standard=True) if "steps_per_epoch" in hp else None
         return cls(data, batch_size, seed, steps, share)
 
     def epoch(self, number: int) -> Iterator[Chunk]:
@@ -91,9 +90,8 @@ class HeldOut:
         cls, hp: Hyperparameters, split: Split | None, batch_size: int, parts: int, share: Share | None = None
     ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
-        size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH))
-        steps = hp.integer("validation_steps") if "validation_steps" in hp else None
-        _check(steps, "validation_steps")
+        size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
+        steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
         if steps is not None and steps > (there := split.updates(size)):
@@ -138,8 +136,3 @@ def first(chunks: Iterator[Chunk], batch_size: int, count: int) -> Iterator[Chun
         chunk, _ = parted(next(chunks), batch_size, count)
         count -= updates(len(chunk.order), batch_size)
         yield chunk
-
-
-def _check(steps: int | None, name: str) -> None:
-    if steps is not None and steps < 1:
-        raise ValueError(f"{name} is {steps}, expected at least 1")

@@ -46,7 +46,7 @@ class Programs:
         """The program that fits a trial, now the most recently used."""
         for held in self._held:
             structure, program = held
-            if structure.fits(wanted, hp) and program.live.accepts(hp):
+            if not program.spent and structure.fits(wanted, hp) and program.live.accepts(hp):
                 self._held.remove(held)
                 self._held.append(held)
                 return held

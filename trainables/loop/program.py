@@ -6,10 +6,10 @@ it ready for another trial of the same structure.
 
 from __future__ import annotations
 
-import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ class Trained:
     finite: bool  # all losses, gradients and weights
     wait_s: float  # spent waiting for data
     examples: int
+    rate: float | None = None  # the last one, where a callback has set it
 
 
 class Evaluated(NamedTuple):
@@ -54,6 +55,7 @@ class Program:
     """A graph with its compiled training and evaluation; create it under the strategy's scope."""
 
     sets_no_rate = False
+    spent = False  # whether a hook has frozen layers of it, so that it serves no other trial
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
@@ -81,6 +83,16 @@ class Program:
     def networks(self) -> Sequence[Any]:
         """The model, and what else takes part."""
         return self._graph.networks
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and what else takes part."""
+        return self._graph.optimizers
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers whose learning rate the loop sets."""
+        return self._graph.rated
 
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
@@ -115,12 +127,20 @@ class Program:
         self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
         self._graph.traced.clear()
         if not self._graph.whole:
-            examples = train.examples(additivity.EXAMPLES)
-            if self._graph.loses:
-                read = functools.partial(self._metrics, training=False)
-                additivity.check(model, self._graph.losses, examples, self.state.rewind)
-                additivity.check_metrics(model, strategy, examples, read, self.state.rewind)
-            self._graph.check(examples, self.state.rewind)
+            self._check(train, validates=validation is not None)
+
+    def _check(self, train: Split, *, validates: bool) -> None:
+        """Raise Refused for what in several parts would not be that of the batch."""
+        graph = self._graph
+        tried = additivity.Tried(
+            graph.strategy,
+            self.state,
+            graph.networks,
+            lambda training: self._metrics(training=training),
+            self.live,
+            graph.recipe.micro_batches,
+        )
+        additivity.check(tried, graph.modes(validates=validates), train)
 
     @go_with_owner
     def compile_updates(self, walk: Walk) -> None:
@@ -135,6 +155,14 @@ class Program:
             finally:
                 self.state.assign(before)
                 self._graph.traced.clear()
+
+    @go_with_owner
+    def trace_anew(self, train: Split) -> None:
+        """Trace training once more: other layers are trainable."""
+        self.xla.begin_anew()
+        self.train_chunk = tf.function(self._graph.train_chunk, reduce_retracing=True, autograph=False)
+        self._trace_training(train)
+        self._graph.traced.clear()
 
     def _trace_training(self, data: Split) -> None:
         """Trace updates, through XLA if they may and can."""
@@ -207,16 +235,12 @@ class Program:
         self.state.will_train()  # layers and metrics may have state that evaluation changes
         sums, batch_size, seen = self._graph.zeros_of_evaluation(), data.part_size, 0
         done = epoch * data.split.updates(batch_size)
-        average = self.average
-        if average:
-            average.swap()
-        for chunk in self._evenly(data.chunks(), data.batch_size):
-            count = updates(len(chunk.order), batch_size)
-            order, numbers = chunk.places(), (count, batch_size, seed & 0x7FFFFFFF, done)
-            sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
-            done, seen = done + count, seen + len(chunk.order)
-        if average:
-            average.swap()
+        with self.average.swapped() if self.average else nullcontext():
+            for chunk in self._evenly(data.chunks(), data.batch_size):
+                count = updates(len(chunk.order), batch_size)
+                order, numbers = chunk.places(), (count, batch_size, seed & 0x7FFFFFFF, done)
+                sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
+                done, seen = done + count, seen + len(chunk.order)
         means = _means(sums, seen)
         spread = by_example.deviation(*(means.pop(name) for name in by_example.NAMES))
         return Evaluated({**self._metrics(training=False), **means}, spread)

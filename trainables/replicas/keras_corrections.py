@@ -22,6 +22,7 @@ from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
 from keras.src.utils import naming
 
+from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
@@ -261,6 +262,15 @@ def adding_losses(model: keras.Model, batch: tuple[Any, ...]) -> set[int]:
     return found
 
 
+def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
+    """What layers have added to the loss in the call that was traced last, each by the name of its layer."""
+    found: dict[str, list[tf.Tensor]] = {}
+    for layer in _layers(model):
+        for loss in layer._losses:
+            found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
+    return {name: tf.add_n([tf.cast(loss, tf.float32) for loss in losses]) for name, losses in found.items()}
+
+
 def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
     found.add(id(layer))
 
@@ -268,8 +278,7 @@ def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
 def lose_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:
     """Call the losses without computing."""
 
-    def lose(x: Any, y: Any, *given: Any) -> Any:
-        sample_weight = given[0] if given else None
+    def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return model._compute_loss(x, y, model(x, training=False), sample_weight, training=False)
 
     backend.compute_output_spec(lose, *_symbolic(batch))
@@ -279,6 +288,25 @@ def _symbolic(batch: Any) -> Any:
     return keras.tree.map_structure(
         lambda leaf: keras.KerasTensor((None, *leaf.shape[1:]), keras.backend.standardize_dtype(leaf.dtype)), batch
     )
+
+
+def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
+    """Without a compiled loss: raise Refused unless the model's layers, or its `compute_loss`, give one."""
+
+    def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        return model._compute_loss(x, y, model(x, training=training), sample_weight, training=training)
+
+    try:
+        backend.compute_output_spec(lose, *_symbolic(batch))
+    except ValueError as error:
+        if "No loss to compute" not in str(error):
+            raise
+        raise Refused(
+            f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives "
+            "None, and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call "
+            f"add_loss() in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
+            "(docs/unsupervised.md)"
+        ) from error
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:

@@ -24,6 +24,8 @@ _LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
 _HOST = "/cpu:0"
+SEED = "seed_generator_state"
+"""What Keras calls the variable of a seed generator."""
 
 
 class Kept(Exception):
@@ -46,11 +48,12 @@ class Record:
 
 
 @contextmanager
-def recording(record: Record, *, to_copy: bool = False) -> Iterator[None]:
+def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
     """Remember what is made inside the block; enter it inside of the strategy's scope.
 
     Initial values are drawn on the host, whatever the device: rounding may differ between them. ``to_copy``: the
-    variables stay there as well, one for all replicas, for those of a program to take their values.
+    variables stay there as well, one for all replicas, for those of a program to take their values. ``seeds_on_host``:
+    so do those of seed generators alone.
     """
     shards = isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
@@ -58,7 +61,7 @@ def recording(record: Record, *, to_copy: bool = False) -> Iterator[None]:
         initial = arguments.get("initial_value")
         if callable(initial) and not shards:  # a shard's tells by its signature that it makes a part
             arguments["initial_value"] = lambda: _on_host(initial)
-        if to_copy:
+        if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)

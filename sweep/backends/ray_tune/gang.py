@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
+from msgspec import structs
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -106,7 +107,7 @@ class Gang:
         facts = self._here.facts()
         nodes = dict.fromkeys(str(one.node) for one in (facts, *self._theirs) if one.node)
         devices = ";".join(str(one.devices) for one in (facts, *self._theirs) if one.devices)
-        return dataclasses.replace(facts, node=",".join(nodes) or None, devices=devices or None)
+        return structs.replace(facts, node=",".join(nodes) or None, devices=devices or None)
 
     def close(self) -> None:
         """End the peers."""
