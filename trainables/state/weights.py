@@ -96,7 +96,11 @@ def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[A
     """
     path = Path(str(filepath))
     kinds = [np.dtype(str(v.dtype)) if str(v.dtype) != "bfloat16" else np.dtype(bool) for v in model.variables]
-    if not path.is_file() or not model.built or any(k.kind not in "fiu" or k.itemsize < 2 + 2 * (k.kind != "f") for k in kinds):
+    if (
+        not path.is_file()
+        or not model.built
+        or any(k.kind not in "fiu" or k.itemsize < 2 + 2 * (k.kind != "f") for k in kinds)
+    ):
         return None
     about = path.stat()
     # Keras numbers the names of layers on for as long as a process lives.
