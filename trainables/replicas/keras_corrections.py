@@ -325,9 +325,9 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return
     raise Refused(
-        f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives None, "
-        "and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call add_loss() "
-        f"in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
+        f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives "
+        "None, and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call "
+        f"add_loss() in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
         "(docs/unsupervised.md)"
     )
 
