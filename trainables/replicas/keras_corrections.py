@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src import backend
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import numpy as keras_numpy
 from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
@@ -27,6 +28,10 @@ from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
 """Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
+
+
+_UIDS = "object_name_uids"
+"""Where Keras counts the names that it has given (keras/src/utils/naming.py)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -194,6 +199,17 @@ class _ThreadList(threading.local):
 
     def __len__(self) -> int:
         return len(self._items)
+
+
+@contextmanager
+def numbering_kept() -> Iterator[None]:
+    """Number what is made after the block as if nothing had been made inside: a notebook goes on with its own names."""
+    kept = global_state.get_global_attribute(_UIDS)
+    numbers = None if kept is None else kept.copy()
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_UIDS, numbers)
 
 
 def number_layers_anew() -> None:
