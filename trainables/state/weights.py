@@ -89,18 +89,18 @@ def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.nd
     return np.asarray(found, value.dtype)
 
 
+def _tells(dtype: str) -> bool:
+    """Whether a variable of this type can hold what no file holds."""
+    return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
+
+
 def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[Any, ...] | None:
     """What decides what a file sets; None for what is no single file, and for a model whose variables would not tell.
 
     That is one without any yet, or with flags and small integers.
     """
     path = Path(str(filepath))
-    kinds = [np.dtype(str(v.dtype)) if str(v.dtype) != "bfloat16" else np.dtype(bool) for v in model.variables]
-    if (
-        not path.is_file()
-        or not model.built
-        or any(k.kind not in "fiu" or k.itemsize < 2 + 2 * (k.kind != "f") for k in kinds)
-    ):
+    if not path.is_file() or not model.built or not all(_tells(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
     # Keras numbers the names of layers on for as long as a process lives.
