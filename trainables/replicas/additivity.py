@@ -367,7 +367,7 @@ def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequenc
                 f"layer {layer.name!r} ({type(layer).__name__}, {layer.path}) gives the same examples other outputs in "
                 f"{mode.name} when they are computed in {tried.parts} parts: {value[example]:.6g} for one of {size} at "
                 f"once, {other[example]:.6g} for the same in parts, as a weighted mean; {ANOTHER}. {OVER_REPLICAS}. "
-                "Noise of keras.random, or of tf.random without stateless_, follows the examples"
+                "Noise of keras.random and tf.random follows the examples where its shape begins with that of the batch"
             )
     return ""
 
