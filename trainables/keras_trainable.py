@@ -136,7 +136,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
-        trial.compile_updates()
+        trial.prepare()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()

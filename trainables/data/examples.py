@@ -49,6 +49,10 @@ class Examples:
         """The first examples, at most this many; texts as a tensor."""
         raise NotImplementedError  # each kind of source has its own
 
+    def spread(self, count: int) -> Any:
+        """At most so many examples from all over the data, where that is cheap; texts as a tensor."""
+        return self.examples(count)
+
     def some_targets(self) -> Any:
         """The targets of the first examples, some megabytes of them where that is cheap; None without targets."""
         return unpacked(self.example())[1]

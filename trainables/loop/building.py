@@ -181,6 +181,7 @@ def build(
             return FitProgram(*given, jit_compile=must, because=made.by_fit)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
+    graph.made = parts.made
     graph.prepare(author.first_example)
     program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))

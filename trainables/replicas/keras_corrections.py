@@ -291,6 +291,15 @@ def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = T
     return found
 
 
+def added_losses(model: keras.Model) -> dict[str, tf.Tensor]:
+    """What layers have added to the loss in the call that was traced last, each by the name of its layer."""
+    found: dict[str, list[tf.Tensor]] = {}
+    for layer in _layers(model):
+        for loss in layer._losses:
+            found.setdefault(f"{layer.name!r} ({type(layer).__name__}, {layer.path})", []).append(loss)
+    return {name: tf.add_n([tf.cast(loss, tf.float32) for loss in losses]) for name, losses in found.items()}
+
+
 def _note(found: set[int], layer: keras.layers.Layer, loss: Any) -> None:
     found.add(id(layer))
 
