@@ -42,7 +42,7 @@ nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
 command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
 sweep = subprocess.Popen(command)
 log = Path("results/nodes/log.jsonl")
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + 600
 while not (log.exists() and all(log.read_text().count(f'"epoch_reported","trial":{n}') >= 3 for n in (0, 1))):
     assert time.monotonic() < deadline, "no epochs"
     assert sweep.poll() is None, "the sweep ended"

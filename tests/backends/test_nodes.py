@@ -60,7 +60,7 @@ JOINS = (
 add(1)
 sweep = subprocess.Popen(command)
 log = Path("results/nodes/log.jsonl")
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + 600
 while not (log.exists() and log.read_text().count('"epoch_reported"') >= 3):
     assert time.monotonic() < deadline, "no epochs"
     assert sweep.poll() is None, "the sweep ended"

@@ -89,7 +89,7 @@ def test_simulated_gpus_mirror(tmp_path: Path) -> None:
 
 
 def _wait_for_epochs(folder: ResultsFolder, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         if folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count:
             return
