@@ -51,14 +51,14 @@ def test_the_name_is_free_again(project: Path, number: signal.Signals, after_s: 
     time.sleep(after_s)
     assert not (folder / "log.jsonl").exists(), "it has begun already"
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=1500)
     assert (process.returncode, errors) == (130, "interrupted before the first trial\n")
     assert not folder.exists()
 
 
 def test_a_sweep_that_is_resumed_stays_as_it_was(project: Path) -> None:
     first = start(project, "run", "free.yaml", "--inline", "--run-cap", "1")
-    assert first.communicate(timeout=60)[1] == ""
+    assert first.communicate(timeout=1500)[1] == ""
     folder = project / "results" / "free"
     before = (folder / "log.jsonl").read_bytes()
     (folder / "debug.log").unlink()
@@ -66,7 +66,7 @@ def test_a_sweep_that_is_resumed_stays_as_it_was(project: Path) -> None:
     wait_for(folder / "debug.log")
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=1500)
     assert process.returncode == 130
     assert errors == "interrupted before it went on; go on with: python -m sweep resume free\n"
     assert (folder / "log.jsonl").read_bytes() == before

@@ -185,7 +185,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
     split.example()
     chunks = split.chunks(4, 3, 1)
     next(chunks)
-    assert second_is_made.wait(300)
+    assert second_is_made.wait(1500)
     assert all(name.startswith("data") for name in made[1:])
     assert len(list(chunks)) == 2
     while len(made) < 5:  # the next epoch's first, before anybody has asked for it
