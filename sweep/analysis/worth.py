@@ -123,7 +123,7 @@ def _by_trial(read: Tables) -> Floats:
     from sweep.store import values
 
     trials = values.numbers(read.trials, "trial").astype(np.int64)
-    return np.bincount(trials, values.numbers(read.trials, "train_s")).astype(np.float64)
+    return np.asarray(np.bincount(trials, values.numbers(read.trials, "train_s")), np.float64)
 
 
 def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:

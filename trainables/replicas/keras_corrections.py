@@ -228,7 +228,7 @@ def numbering_kept() -> Iterator[None]:
 
 
 def number_layers_anew() -> None:
-    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on; inside of `numbering_kept`.
+    """Let the next model's layers be named as if it were the first: dense, dense_1, ...; inside of `numbering_kept`.
 
     Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
     before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
