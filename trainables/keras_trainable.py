@@ -33,6 +33,7 @@ from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
+from trainables.numbers import seeds
 from trainables.numbers.live import Live
 from trainables.recipe import phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
@@ -40,6 +41,7 @@ from trainables.recipe.author_data import AuthorData
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
+from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
 from trainables.state import attributes, checkpoint, origins, owned
 
@@ -101,7 +103,7 @@ class KerasTrainable(Joining, Author):
         stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.strategy.scope(), precision.policy(dtype):
+        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.names_apart():
             data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
@@ -134,7 +136,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
-        trial.compile_updates()
+        trial.prepare()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
@@ -178,6 +180,7 @@ class KerasTrainable(Joining, Author):
     def facts(self) -> Facts:
         """Where and how the present trial runs."""
         trial = self._begun()
+        differs = trial.program.differs or trial.walk.data.differs
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -185,14 +188,16 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement) | trial.xla,
+            numerics=determinism.described(trial.placement)
+            | trial.numerics
+            | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
             extends=trial.extends,
             structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
             structures=len(self._programs),
-            reproducible=not isinstance(trial.program, ServedProgram),
+            reproducible=not differs,
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -260,7 +265,7 @@ class KerasTrainable(Joining, Author):
         trial, live = self._begun(), self.live
         with attributes.as_left(self, _OWN, self._data.bare):
             try:
-                return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial))
+                return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial), self._data)
             finally:
                 self.live = live
 
@@ -295,7 +300,7 @@ class KerasTrainable(Joining, Author):
         attributes.put(self, _OWN, self._data.bare)
         self.live = Live(hp)
         self._example_read = False
-        with origins.recording(record, seeds_on_host=not (fit or served)):
+        with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
@@ -308,7 +313,9 @@ class KerasTrainable(Joining, Author):
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
         example = key.example if self._example_read else None
-        structure = replace(key, keeps_rate=made.keeps_rate, drew=made.drew, example=example, attributes=own)
+        drew = made.drew or bool(entropy.seeds or entropy.line)
+        built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
+        structure = replace(key, keeps_rate=made.keeps_rate, drew=drew, example=example, attributes=own)
         if isinstance(built, Program):
             share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
             self._programs.add(structure, built, share)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sweep.events import EpochReported
+
 Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
@@ -28,6 +30,14 @@ class Objective:
         """Return the metric's value, or None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
         return value if value is not None and math.isfinite(value) else None
+
+    def diverged(self, epoch: EpochReported) -> str:
+        """Why a trial has diverged with this epoch: its loss or objective is not finite; empty where it has not."""
+        for name in ("loss", self.name):
+            value = epoch.metrics.get(name)
+            if value is not None and not math.isfinite(value):
+                return f"{name} is {value} in epoch {epoch.epoch}"
+        return ""
 
     def loss(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric as a number of which lower is better, or None if it has no finite value."""

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sweep.events import (
@@ -195,6 +194,8 @@ class TableBuilder:
     def _energy(self, count: int) -> dict[str, pa.Array]:
         columns = {name: _numbers(column, count) for name, column in self._trials.energy.items()}
         if columns and self._co2_g_per_kwh is not None:
+            import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
+
             columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
         return columns
 

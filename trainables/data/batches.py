@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from trainables.data import checks, residence, text
 from trainables.data.ahead import Chunk, Pass, in_order, taken, updates
-from trainables.data.examples import Examples
+from trainables.data.examples import Examples, unpacked
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
 from trainables.numbers.seeds import seeded
@@ -81,8 +81,8 @@ class BatchSplit(Examples):
         return tf.nest.map_structure(lambda leaf: text.as_tensor(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
-        """The targets of the first batch."""
-        return self._kinds[0][1]
+        """The targets of the first batch; None without targets."""
+        return unpacked(self._kinds[0])[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None
@@ -162,9 +162,12 @@ def _held_batch(number: int) -> Any:
 
 
 def _examples(batch: Any) -> Any:
-    if not isinstance(batch, tuple | list) or not 2 <= len(batch) <= 3:
-        raise DataError(f"a PyDataset of {type(batch).__name__}, expected batches (x, y) or (x, y, sample_weight)")
-    return tf.nest.map_structure(_owned, checks.arrays_of(tuple(batch)))
+    found = checks.examples(tuple(batch) if isinstance(batch, list) else batch)
+    if type(found) is not tuple:
+        raise DataError(
+            f"a PyDataset of {type(batch).__name__}, expected batches (x,), (x, y) or (x, y, sample_weight)"
+        )
+    return tf.nest.map_structure(_owned, checks.arrays_of(found))
 
 
 def _owned(leaf: Any) -> Any:

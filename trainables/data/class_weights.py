@@ -43,6 +43,8 @@ def apply(data: Any, weights: Mapping[int, float] | None) -> Any:
         return data
     if isinstance(data, Buckets):
         return Buckets(tuple(apply(part, weights) for part in data.parts))
+    if isinstance(data, tuple) and len(data) == 1:
+        raise DataError("class_weights are given, but the data has no targets")
     if not isinstance(data, tuple | tf.data.Dataset | Stream):
         raise DataError(f"class_weights are given, but the data is a {type(data).__name__}; let it give sample weights")
     labels = np.array(sorted(weights), np.int64)

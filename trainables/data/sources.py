@@ -34,7 +34,7 @@ class Rows:
 class Buckets(NamedTuple):
     """Examples of different shapes in parts of one shape each: no batch is of more than one part."""
 
-    parts: tuple[Any, ...]  # (x, y) or (x, y, sample_weight) each
+    parts: tuple[Any, ...]  # (x,), (x, y) or (x, y, sample_weight) each
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from trainables.export.plain_model import Plain
 from trainables.loop.trial import Trial
-from trainables.recipe import author_data, features
+from trainables.recipe import features
 from trainables.recipe.author import Author
+from trainables.recipe.author_data import AuthorData
 
 
-def of_raw_inputs(author: Author, trial: Trial, plain: Plain) -> Plain:
+def of_raw_inputs(author: Author, trial: Trial, plain: Plain, data: AuthorData) -> Plain:
     """The author's frozen model in front of the one that was trained behind it.
 
     ``author`` must be as `data` has left it: `data` runs once more, for the inputs that are compared.
@@ -22,7 +23,7 @@ def of_raw_inputs(author: Author, trial: Trial, plain: Plain) -> Plain:
     front = features.in_front(author, trial.hp)
     if front is None:
         return plain
-    inputs = author_data.inputs(author, trial.hp, trial.assignment)
+    inputs = data.inputs(author, trial.hp, trial.assignment)
     example = tf.nest.map_structure(lambda leaf: leaf[:1], inputs)
     model = features.chained(front, plain.model, example)
     return replace(plain, model=model, example=example, raw_inputs=inputs)

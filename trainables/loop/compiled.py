@@ -23,7 +23,8 @@ from trainables.devices.placement import Placement
 from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.update import Graph
-from trainables.numbers.draws import Draws, on_host
+from trainables.numbers.draws import Draws
+from trainables.numbers.rows import on_host
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers, slices

@@ -6,6 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,8 +19,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
-from trainables.data.words import gather
-from trainables.loop import profile
+from trainables.loop import batches, profile
 from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Trained, scalars
@@ -29,6 +29,7 @@ from trainables.numbers.xla_draws import compiling
 from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
@@ -40,10 +41,14 @@ class NotInFit(Exception):
     """`Model.fit` would train something else than the sweep file asks for."""
 
 
+OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
+
+
 class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
     spent = False  # no other trial is served by it anyway
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(
@@ -59,7 +64,10 @@ class FitProgram:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         *,
         jit_compile: bool,
+        because: str = "",
     ) -> None:
+        """``because``: why it trains the trial, where the sweep file does not say so."""
+        self.because = because
         self.callbacks, self.jit_compile = callbacks, jit_compile
         model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
         _refuse(recipe, replicas, optimizer, jit_compile=jit_compile)
@@ -86,6 +94,7 @@ class FitProgram:
             model.jit_compile = jit_compile
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
+        self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts = model, parts
         self._strategy = strategy
         self._intake = intake
@@ -124,6 +133,10 @@ class FitProgram:
             if data is not None:
                 _refuse_data(data, replicas)
         refusals.check_fit(model, replicas, validates=validation is not None)
+        if self._losses_are_added:
+            for step, training in (("train_step", True), *([("test_step", False)] if validation is not None else [])):
+                if not refusals.own_methods(model, step):
+                    keras_corrections.check_added_losses(model, train.example(), training=training)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
@@ -135,7 +148,40 @@ class FitProgram:
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, strategy, self.parts.record)
         if replicas > 1:
-            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
+            tried = additivity.Tried(strategy, self.state, [model], self._metrics)
+            additivity.check(tried, self._modes(validates=validation is not None), train)
+
+    def _modes(self, *, validates: bool) -> list[Mode]:
+        totals = tuple(loss.name for loss in self._losses if loss.counts_first)
+        training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
+        modes = [Mode("training", training, totals=totals)]
+        if validates:
+            modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
+        return modes
+
+    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+        """This slice's shares of the losses; see `additivity`."""
+        if training:
+            x, y, weight = self._intake.take(tensors, rows, cut)
+        else:
+            x, y, weight = batches.take(tensors, rows[cut.start : cut.stop])
+        predicted = self.model(x, training=training)
+        added = keras_corrections.added_losses(self.model)
+        loss = self.model._compute_loss(x, y, predicted, weight, training=training)
+
+        def count() -> tf.Tensor:
+            self.model.compute_metrics(x, y, predicted, weight)
+            return tf.constant(0)
+
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
+        named = {f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()}
+        return {**named, "the loss of a batch": cut.share_of(loss)}
+
+    def _metrics(self, training: bool) -> dict[str, float]:
+        losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
+        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
+        self.model.reset_metrics()
+        return scalars({name: np.asarray(value) for name, value in found.items()})
 
     @go_with_owner
     def train_epoch(
@@ -231,22 +277,23 @@ class FitProgram:
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 
-    def _example(self, data: Split, *, augment: bool = True) -> tuple[Any, ...]:
+    def _example(self, data: Split, *, augment: bool = True) -> Any:
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
-    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
+    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return _as_fit_takes(tf.nest.map_structure(lambda t: gather(t, rows), tensors))
+            return _as_fit_takes(*batches.take(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
         x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))
-        return _as_fit_takes((x, y) if weight is None else (x, y, weight))
+        return _as_fit_takes(x, y, weight)
 
 
-def _as_fit_takes(batch: Any) -> tuple[Any, ...]:
-    """A batch without lists, which a `tf.data.Dataset` would take for tensors."""
-    return tuple(keras.tree.lists_to_tuples(batch))
+def _as_fit_takes(*parts: Any) -> Any:
+    """A batch as Keras hands it on, x alone where there are no targets; a `Dataset` would take lists for tensors."""
+    x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in parts)
+    return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
 def _in_slices(
@@ -352,4 +399,4 @@ def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer
     ]
     for applies, what in reasons:
         if applies:
-            raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot do {what}; use loop: own")
+            raise NotInFit(f"Model.fit trains this trial, which with {replicas} replicas cannot do {what}; {OWN}")

@@ -36,7 +36,7 @@ class Taken:
     @classmethod
     def of(cls, example: Example, cut: Slice, draws: Draws) -> Taken:
         """The examples of a slice, with what it was told of them."""
-        flat = tf.nest.flatten(example[1])
+        flat = [] if example[1] is None else tf.nest.flatten(example[1])
         mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
         return cls((*example, labels), draws, cut.mixes)
@@ -177,7 +177,7 @@ class Intake:
             rows, zero = tf.constant(ROWS), tf.constant(0)
             cut = Slice(rows, zero, rows, draws=Draws(zero, zero, rows, zero, rows), seeds="keras")
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
-            found = (x, y) if weight is None else (x, y, weight)
+            found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))
 
         tf.function(lambda: strategy.run(on_each), autograph=False).get_concrete_function()

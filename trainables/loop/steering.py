@@ -1,7 +1,7 @@
 """What hooks and callbacks set on Keras's objects between epochs, honoured from the next epoch on.
 
-These are the learning rate of the trial's optimizer, which holds until it is set again, `model.stop_training`, and which
-layers are trainable. A program whose layers were changed serves no other trial.
+These are the learning rate of the trial's optimizer, which holds until it is set again, `model.stop_training`, and
+which layers are trainable. A program whose layers were changed serves no other trial.
 """
 
 from __future__ import annotations

@@ -79,9 +79,15 @@ class Trial:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
-    def compile_updates(self) -> None:
-        """Let XLA compile for this trial's batches, where its updates go through it."""
+    def prepare(self) -> None:
+        """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
         program = self.program
+        if self.held_out is not None and isinstance(program, FitProgram):
+            self.held_out = self.held_out.in_training_batches
+        elif self.held_out is not None and isinstance(program, Program):
+            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+                if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
+                    self.held_out = self.held_out.in_training_batches
         if isinstance(program, Program) and program.xla.wanted:
             self.stopwatch.begin()
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
@@ -89,10 +95,11 @@ class Trial:
             self.stopwatch.lap("xla")
 
     @property
-    def xla(self) -> dict[str, str]:
-        """What goes through XLA, for its columns; nothing where nobody asked for that."""
+    def numerics(self) -> dict[str, str]:
+        """What goes through XLA and who trains, for their columns; nothing where that is what was asked for."""
         if isinstance(self.program, FitProgram):
-            return {"xla": compiled.ON} if self.program.jit_compile else {}
+            loop = {"loop": f"fit: {self.program.because}"} if self.program.because else {}
+            return loop | ({"xla": compiled.ON} if self.program.jit_compile else {})
         return self.program.xla.described if isinstance(self.program, Program) else {}
 
     @property

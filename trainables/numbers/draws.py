@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops_v2
 
-from trainables.numbers.rows import HOST, drawn_for
-from trainables.numbers.xla_draws import PHILOX, is_compiling
+from trainables.numbers.rows import drawn_for, on_host
+from trainables.numbers.xla_draws import PHILOX
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
@@ -125,11 +124,3 @@ class Draws:
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
-
-
-@contextmanager
-def on_host() -> Iterator[None]:
-    """Let the host compute inside the block what makes keys."""
-    # In a program of XLA's there is no other place.
-    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
-        yield

@@ -1,4 +1,6 @@
-"""Which rows of a batch the present code draws random numbers for: what it draws is what the whole batch would, cut.
+"""What the present code draws random numbers for: which rows of a batch, and whether XLA compiles it.
+
+A part draws what the whole batch would, cut.
 
 Thread-local: TensorFlow traces each replica in a thread.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +48,29 @@ def current() -> Rows | None:
     return getattr(_present, "rows", None)
 
 
+@contextmanager
+def for_xla() -> Iterator[None]:
+    """Trace for XLA inside the block; in this thread."""
+    before, _present.xla = is_compiling(), True
+    try:
+        yield
+    finally:
+        _present.xla = before
+
+
+def is_compiling() -> bool:
+    """Whether what is traced now goes through XLA."""
+    return getattr(_present, "xla", False)
+
+
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Let the host compute inside the block what makes keys."""
+    # In a program of XLA's there is no other place.
+    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
+        yield
+
+
 def have_a_batch(shape: tf.Tensor) -> bool:
     """Whether a shape begins with a size that is unknown while tracing; what has no batch in it is the same for all."""
     static = tensor_util.constant_value_as_shape(shape)
@@ -70,16 +95,15 @@ def of_the_whole(
                 return tf.ensure_shape(full[rows.start * times : (rows.start + rows.count) * times], static)
             apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
             return tf.ensure_shape(tf.reshape(tf.gather(apart, rows.places), shape), static)
-        before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
-        odd, count = tf.cast(before % group, tf.int32), tf.reduce_prod(shape)
-        found = draw(
-            **{**given, "shape": tf.reshape(odd + count, [1]), "counter": _later(given["counter"], before // group)}
-        )
+        with on_host():
+            before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
+            odd = tf.cast(before % group, tf.int32)
+            counter = _later(given["counter"], before // group)
+        found = draw(**{**given, "shape": tf.reshape(odd + tf.reduce_prod(shape), [1]), "counter": counter})
     return tf.ensure_shape(tf.reshape(found[odd:], shape), static)
 
 
 def _later(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """A counter of 128 bits in two words, the lower first, after so many steps."""
-    with tf.name_scope(HOST):
-        low = counter[0] + tf.cast(steps, tf.uint64)
-        return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])
+    low = counter[0] + tf.cast(steps, tf.uint64)
+    return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from keras.src.backend.common import global_state
 from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
+
+from trainables.numbers import lines
 
 _OF_KERAS = ("global_seed_generator", "global_random_seed")
 _kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
@@ -39,6 +43,43 @@ def seeded_throughout(seed: int) -> Iterator[None]:
     """
     with seeded(seed % 2**32), _numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
         yield
+
+
+@dataclass
+class Entropy:
+    """What code of others has taken from the machine."""
+
+    seeds: int = 0  # of NumPy's generators that are made without one: they follow the trial's instead
+    line: str = ""  # that took anything else, which is another number each time
+
+
+@contextmanager
+def entropy_taken(seed: int) -> Iterator[Entropy]:
+    """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
+    taken = Entropy()
+    given, urandom, of_random, begin = random.Random(f"numpy {seed}"), os.urandom, random._urandom, random.Random.seed
+
+    def of_numpy(bits: int) -> int:
+        taken.seeds += 1
+        return given.getrandbits(bits)
+
+    def noticed(size: int) -> bytes:
+        taken.line = taken.line or lines.of_the_caller()
+        return urandom(size)
+
+    def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            taken.line = taken.line or lines.of_the_caller()
+        begin(self, a, version)
+
+    source: Any = np.random.bit_generator
+    kept, source.randbits = source.randbits, of_numpy
+    os.urandom = random._urandom = noticed
+    random.Random.seed = begun
+    try:
+        yield taken
+    finally:
+        source.randbits, os.urandom, random._urandom, random.Random.seed = kept, urandom, of_random, begin
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from typing import Any, Literal
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
-from trainables.numbers.rows import current, have_a_batch, of_the_whole
+from trainables.numbers.rows import current, for_xla, have_a_batch, is_compiling, of_the_whole
 
 PHILOX = 1
 """TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
@@ -29,23 +28,12 @@ class CannotCompile(Exception):
     """Something of an update cannot go through XLA, or would give other numbers there."""
 
 
-_present = threading.local()
-
-
 @contextmanager
 def compiling() -> Iterator[None]:
     """Trace for XLA inside the block; in this thread."""
     install()
-    before, _present.on = is_compiling(), True
-    try:
+    with for_xla():
         yield
-    finally:
-        _present.on = before
-
-
-def is_compiling() -> bool:
-    """Whether what is traced now goes through XLA."""
-    return getattr(_present, "on", False)
 
 
 def install() -> None:

@@ -17,6 +17,7 @@ from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes
+from trainables.state.pristine import Surroundings
 
 SHOWN = 8  # digits of a fingerprint in a message
 
@@ -52,9 +53,9 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
-        self._pristine: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
-        self._left: set[str] = set()  # names of what `data` has ever left on the author or in modules
-        self.seen: attributes.Traces = {}  # and its present values
+        self._surroundings = Surroundings(own)
+        self._first: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
+        self.seen: attributes.Traces = {}  # what `data` has left on the author or in modules, for methods to see
         self.bare: Mapping[str, object] = {}  # the author's attributes as `data` has left them
 
     @property
@@ -70,7 +71,7 @@ class AuthorData:
     @property
     def left(self) -> frozenset[str]:
         """The attributes that `data` has ever left on the author."""
-        return frozenset(name.removeprefix("self.") for name in self._left if name.startswith("self."))
+        return self._surroundings.attributes
 
     def splits(
         self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
@@ -89,7 +90,7 @@ class AuthorData:
             return held.train, held.validation
         if not isinstance(held.train, ArraySplit) or not isinstance(held.validation, ArraySplit):
             raise TypeError("folds are cut from arrays")
-        rows = folds.cut(held.train.arrays[1], held.train.size, fold.number, fold.of, fold.seed)
+        rows = folds.cut(held.train.targets, held.train.size, fold.number, fold.of, fold.seed)
         return held.train.part(rows[0]), held.validation.part(rows[1])
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
@@ -97,12 +98,20 @@ class AuthorData:
 
         Raises `OtherData` where the first two parts are not those that the trial has.
         """
-        with attributes.as_left(author, self._own, self.bare):
+        with attributes.as_left(author, self._own, self.bare), self._surroundings.watched(author):
             parts = _with_features(author, hp, placement, returned(author, hp, assignment.data_seed))
             if parts.test is not None and self.fingerprint is not None:
                 again = _cut(author, hp, placement, parts, folds.cut_of(assignment))
                 check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
         return parts.test
+
+    def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
+        """The raw inputs of the split that exports are compared on, where a trial has features in their place."""
+        with self._surroundings.watched(author):
+            train, validation, _ = returned(author, hp, assignment.data_seed)
+        whole = assignment.fold is not None or assignment.training.get("all_data", False)
+        data = train if validation is None else joining.joined(train, validation) if whole else validation
+        return tf.nest.map_structure(text.as_tensor, checks.arrays_of(node_cache.written(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
         """Raise `OtherData` for a checkpoint of a trial on data with another fingerprint."""
@@ -112,24 +121,19 @@ class AuthorData:
         """Run the author's `data`, or map what another worker of the node has got from it."""
         self._loaded = None
         cut, seed = folds.cut_of(assignment), assignment.data_seed
-        if self._pristine is None:
-            self._pristine = attributes.kept(author, self._own)
-        attributes.put(author, self._own, self._pristine)
-        before = attributes.of(author, self._own)
+        if self._first is None:
+            self._first = attributes.kept(author, self._own)
+        attributes.put(author, self._own, self._first)
 
         def load() -> tuple[Any, Any]:
             parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
             return _with_features(author, hp, placement, parts)[:2]
 
-        def left() -> set[str]:
-            return attributes.changed(before, attributes.of(author, self._own))
-
-        data, reads = node_cache.shared(assignment.shared, hp, load, left)
-        with hp.recording(reads):
-            train, validation = _cut(author, hp, placement, Parts(*data), cut)
-        after = attributes.of(author, self._own)
-        self._left |= attributes.changed(before, after)
-        self.seen = {name: after.get(name) for name in self._left}
+        with self._surroundings.watched(author) as left:
+            data, reads = node_cache.shared(assignment.shared, hp, load, left)
+            with hp.recording(reads):
+                train, validation = _cut(author, hp, placement, Parts(*data), cut)
+        self.seen = self._surroundings.traces(author)
         self.bare = attributes.kept(author, self._own)
         return Loaded(placement, cut, seed, reads, train, validation, fingerprint.of(train, validation))
 
@@ -142,14 +146,6 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
     with seeded_throughout(seed):
         data: Any = author.data(hp)
     return Parts(*checks.parts(data))
-
-
-def inputs(author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
-    """The raw inputs of the split that exports are compared on, where a trial has features in their place."""
-    train, validation, _ = returned(author, hp, assignment.data_seed)
-    whole = assignment.fold is not None or assignment.training.get("all_data", False)
-    data = train if validation is None else joining.joined(train, validation) if whole else validation
-    return tf.nest.map_structure(text.as_tensor, checks.arrays_of(node_cache.written(data))[0])
 
 
 def check(found: str | None, expected: str | None, which: str) -> None:

@@ -43,6 +43,32 @@ class SmoothedCrossentropy(keras.losses.Loss):
 
 
 @dataclass(frozen=True)
+class Targets:
+    """What of some targets decides about the default loss: nothing else of them does."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]  # of one example's
+    one_hot: bool
+    shares: bool  # of several classes, that sum up to 1
+    zero_one: bool
+
+    @classmethod
+    def of(cls, targets: Any) -> Targets | None:
+        """Those of some examples; None for nested ones, and without targets."""
+        if not hasattr(targets, "dtype"):
+            return None
+        rows, dtype = np.asarray(targets), np.dtype(str(targets.dtype)) if hasattr(targets, "numpy") else targets.dtype
+        shares = rows.dtype.kind == "f" and rows.ndim > 0
+        return cls(
+            dtype=dtype,
+            shape=tuple(rows.shape[1:]),
+            one_hot=_is_one_hot(rows),
+            shares=shares and bool((rows >= 0).all()) and np.allclose(rows.astype(np.float64).sum(-1), 1, atol=1e-3),
+            zero_one=bool(np.isin(rows, (0, 1)).all()),
+        )
+
+
+@dataclass(frozen=True)
 class _Task:
     """What targets and output say together: classes, two or more, or numbers."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables.data.examples import unpacked
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import augmentation
@@ -54,8 +55,10 @@ class Mixing:
 
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused for inputs and targets that cannot be mixed or erased."""
-        x, y, *_ = example
+        x, y, _ = unpacked(example)
         inputs, names = tf.nest.flatten(x), " and ".join(self._names())
+        if self.mixes and y is None:
+            raise Refused(f"{names} mixes targets with the inputs, and the data has none; leave it out")
         for leaf in inputs:
             if self.mixes and not (leaf.dtype.is_floating or leaf.dtype == tf.uint8):
                 raise Refused(

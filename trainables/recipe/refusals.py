@@ -36,16 +36,19 @@ class Refused(Exception):
     """The author's code asks for what this loop would silently leave out."""
 
 
+def own_methods(model: keras.Model, *names: str) -> list[str]:
+    """Which of these methods a model has instead of Keras's."""
+    return [name for name in names if getattr(type(model), name) is not getattr(keras.Model, name)]
+
+
 def check_model(model: keras.Model, *, fit: bool) -> None:
     """Steps and a `compile` of the model's own, a fixed batch size, a state from batch to batch."""
     kind = type(model)
-    if not fit:
-        for step in ("train_step", "test_step"):
-            if getattr(kind, step) is not getattr(keras.Model, step):
-                raise Refused(
-                    f"{kind.__name__} has its own {step}, which only Model.fit calls; {FIT}, "
-                    "or write train_step() on the trainable, which returns the losses (docs/steps.md)"
-                )
+    for step in () if fit else own_methods(model, "train_step", "test_step"):
+        raise Refused(
+            f"{kind.__name__} has its own {step}, which would not be called where the trainable has a train_step(); "
+            "let that return the losses (docs/steps.md), or leave it out"
+        )
     if kind.compile is not keras.Model.compile and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
@@ -88,13 +91,13 @@ def _check_callbacks(callbacks: Sequence[type]) -> None:
         unheard = [name for name in OF_TESTS if getattr(kind, name) is not getattr(keras.callbacks.Callback, name)]
         if issubclass(kind, keras.callbacks.BackupAndRestore):
             raise Refused(
-                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; leave it "
-                f"out, for what does its work is {_instead(kind)}"
+                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
+                f"leave it out, for what does its work is {_instead(kind)}"
             )
         if unheard:
             raise Refused(
-                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: validation "
-                "is no part of the fit of an epoch; use on_epoch_end(), whose logs have the values of validation"
+                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
+                "validation is no part of the fit of an epoch; use on_epoch_end(), whose logs have its values"
             )
 
 
@@ -107,9 +110,7 @@ def _instead(callback: type) -> str:
 def check_fit(model: keras.Model, replicas: int, *, validates: bool) -> None:
     """Steps of a model's own in `fit`: on several replicas nobody knows whether they scale their loss by them."""
     kind = type(model)
-    own = [
-        name for name in ("train_step", "test_step", "compile") if getattr(kind, name) is not getattr(keras.Model, name)
-    ]
+    own = own_methods(model, "train_step", "test_step", "compile")
     if own and replicas > 1:
         raise Refused(
             f"{kind.__name__} has its own {' and '.join(own)}, and there are {replicas} replicas: whether losses and "

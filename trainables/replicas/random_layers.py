@@ -25,12 +25,12 @@ from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
 from trainables.numbers import xla_draws
-from trainables.numbers.draws import Draws, on_host
+from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
-from trainables.numbers.xla_draws import CannotCompile, is_compiling
+from trainables.numbers.rows import is_compiling, on_host
+from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
-from trainables.state.origins import SEED
 
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 """Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
@@ -96,11 +96,6 @@ def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
     return list({id(generator): generator for generator in found}.values())
 
 
-def is_seed(variable: keras.Variable) -> bool:
-    """Whether a variable is the state of a seed generator."""
-    return bool(variable.name == SEED)
-
-
 @contextmanager
 def begun_with(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
     """Inside of what XLA compiles: the states of generators, by id, which it cannot read in the host's memory."""
@@ -160,8 +155,8 @@ def _refuse_loops(cut: Slice) -> None:
             if is_compiling():
                 raise CannotCompile("random numbers are drawn in a loop")
             raise NotPerExample(
-                f"a layer draws random numbers in a loop (over time steps, say), which {cut.parts} parts of a batch, or "
-                "two passes over it, cannot do alike; draw them for all steps before it"
+                f"a layer draws random numbers in a loop (over time steps, say), which {cut.parts} parts of a batch, "
+                "or two passes over it, cannot do alike; draw them for all steps before it"
             )
         graph = getattr(graph, "outer_graph", None)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.numbers.draws import Draws
-from trainables.numbers.rows import Rows, drawn_for
-from trainables.numbers.xla_draws import CannotCompile, is_compiling
+from trainables.numbers.rows import Rows, drawn_for, is_compiling
+from trainables.numbers.xla_draws import CannotCompile
 
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
@@ -74,6 +74,10 @@ class Slice:
     def share(self) -> tf.Tensor:
         """Examples of this slice by those of the global batch."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
+
+    def share_of(self, mean: Any) -> tf.Tensor:
+        """What this slice's mean adds to that of the global batch; a row that stands in adds nothing."""
+        return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
     def mixture(self, target: Any) -> Mixture | None:
         """What this tensor of targets stands for, where examples are mixed."""

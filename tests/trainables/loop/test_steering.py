@@ -129,7 +129,7 @@ def test_a_rate_of_nothing_trains_nothing(fit: bool) -> None:
 
 def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:
     trainable = steering(stop)()
-    with pytest.raises(Stopped, match="has set model.stop_training"):
+    with pytest.raises(Stopped, match=r"has set model\.stop_training"):
         train(trainable, trial())
     assert trainable._begun().epoch == 2
     assert len(train(trainable, trial(steers=False))) == 4

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import Small, assignment, go_on, train
+from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Fold, OtherData
 from sweep.hyperparameters import Hyperparameters
@@ -250,3 +250,62 @@ def test_what_a_trainable_itself_keeps_is_known_to_be_no_author_s() -> None:
     assert author_data.attributes.kept(trainable, trainable._data._own) == {}
     train(trainable, assignment(epochs=1))
     assert author_data.attributes.kept(trainable, trainable._data._own) == {}
+
+
+WORDS = """
+import numpy as np
+STATE = {}
+X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+
+def fit(size):
+    STATE["size"] = size
+    STATE["scale"] = 1.0 / size
+    X[:] *= size
+    return X
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "trial_words.py").write_text(WORDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import trial_words
+
+    return trial_words
+
+
+class ByWords(Small):
+    """Reads in model() what data() has left in a module."""
+
+    def data(self, hp: Hyperparameters) -> Any:
+        import trial_words
+
+        x = trial_words.fit(hp.integer("words")).copy()
+        y = (x[:, :3].argmax(axis=1)).astype(np.int32)
+        return (x[:70], y[:70]), (x[70:], y[70:])
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        import trial_words
+
+        inputs = keras.Input((6,))
+        x = keras.layers.Rescaling(trial_words.STATE["scale"])(inputs)
+        return keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Dense(trial_words.STATE["size"])(x)))
+
+
+def test_what_data_leaves_in_a_module_is_of_its_trial_in_a_used_worker(words: Any, tmp_path: Path) -> None:
+    sizes = (4, 7, 4)
+    fresh = []
+    for size in sizes[:2]:
+        words.STATE.clear()
+        words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+        fresh.append(metrics(train(type("Fresh", (ByWords,), {})(), assignment(words=size))))
+    words.STATE.clear()
+    words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+    used, other = ByWords(), ByWords()
+    for size in sizes:
+        given = replace(assignment(words=size), shared=tmp_path / "node")
+        assert metrics(train(used, given)) == fresh[sizes.index(size)]
+        assert used.facts().structures == min(1 + sizes.index(size), 2) or size == 4
+        words.STATE.clear()  # another worker's process, in which `data` never ran
+        words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+        assert metrics(train(other, given)) == fresh[sizes.index(size)]
