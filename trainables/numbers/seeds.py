@@ -57,7 +57,8 @@ class Entropy:
 def entropy_taken(seed: int) -> Iterator[Entropy]:
     """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
     taken = Entropy()
-    given, urandom, of_random, begin = random.Random(f"numpy {seed}"), os.urandom, random._urandom, random.Random.seed
+    python: Any = random
+    given, urandom, of_python, begin = random.Random(f"numpy {seed}"), os.urandom, python._urandom, random.Random.seed
 
     def of_numpy(bits: int) -> int:
         taken.seeds += 1
@@ -74,12 +75,12 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
 
     source: Any = np.random.bit_generator
     kept, source.randbits = source.randbits, of_numpy
-    os.urandom = random._urandom = noticed
-    random.Random.seed = begun
+    os.urandom = python._urandom = noticed
+    python.Random.seed = begun
     try:
         yield taken
     finally:
-        source.randbits, os.urandom, random._urandom, random.Random.seed = kept, urandom, of_random, begin
+        source.randbits, os.urandom, python._urandom, python.Random.seed = kept, urandom, of_python, begin
 
 
 @contextmanager
