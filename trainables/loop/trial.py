@@ -82,20 +82,21 @@ class Trial:
     def prepare(self) -> None:
         """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
         program = self.program
+        self.stopwatch.begin()
         if self.held_out is not None and isinstance(program, FitProgram):
             self.held_out = self.held_out.in_training_batches
         elif self.held_out is not None and isinstance(program, Program):
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
                 if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
                     self.held_out = self.held_out.in_training_batches
+            self.stopwatch.lap("build")
         self._compile_updates()
 
     def _compile_updates(self) -> None:
-        program = self.program
-        if isinstance(program, Program) and program.xla.wanted:
+        if isinstance(self.program, Program) and self.program.xla.wanted:
             self.stopwatch.begin()
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                program.compile_updates(self.walk)
+                self.program.compile_updates(self.walk)
             self.stopwatch.lap("xla")
 
     @property
