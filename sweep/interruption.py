@@ -2,7 +2,8 @@
 
 The main thread asks for the flag where it can act on it, and never in the middle of something else. The thread hears
 of each signal as well, for Python writes a byte for it whatever the main thread is busy with: it tells the user that
-the first was heard, and ends the process at the second.
+the first was heard, and ends the process at the second. Only where a user's own process lives on after that, and a
+trainable trains in its main thread, does a handler raise: nothing else ends such code.
 """
 
 from __future__ import annotations
@@ -53,16 +54,19 @@ class Interruption:
             raise Interrupted(message)
 
     def install(self) -> None:
-        """Hear signals from now on, also where a library has put its own handler in place of ours."""
-        if self._ears is None:
-            self.terminal = os.dup(2)
-            self._ears = heard, written = os.pipe()
-            os.set_blocking(written, False)
-            self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-            threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
-        for number in _SIGNALS:
-            handler = signal.signal(number, self._handle)
-            self._before.setdefault(number, handler)
+        """Hear signals from now on."""
+        self.terminal = os.dup(2)
+        self._ears = heard, written = os.pipe()
+        os.set_blocking(written, False)
+        self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
+        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+
+    def restore(self) -> None:
+        """Hear signals again where a library has put a handler of its own in place of ours."""
+        if self._ears is not None:
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
 
     def remove(self) -> None:
         """Put the handlers back that were there before."""
@@ -110,8 +114,9 @@ class Interruption:
     def _hear(self) -> None:
         with self._lock:
             self._heard += 1
-            with suppress(Exception):  # a terminal that is gone keeps nobody from ending
-                self._acts[self._heard > 1]()
+            act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
+            act.start()
+            act.join(_PATIENCE_S)
 
     def finish(self) -> None:
         """Let a signal that has come do what it does, before this process ends by itself."""
@@ -188,13 +193,17 @@ def breakable() -> Iterator[None]:
         yield
 
 
-def exit_now(last_words: str) -> None:
-    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads."""
+def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
+    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads.
+
+    ``tidy`` clears the terminal for the last words.
+    """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (_CODE,))
     late.daemon = True
     late.start()
-    with suppress(OSError):
+    with suppress(Exception):  # a terminal that is gone keeps nobody from ending
+        tidy()
         os.write(terminal, f"{last_words}\n".encode())
     os._exit(_CODE)
 

@@ -177,7 +177,7 @@ class Coordinator:
         if trial in self._out and (overdue := there.overdue()):
             self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
-            self._emit([replace(there.dismissed(UNWANTED), facts=progress.facts)])
+            self._emit([structs.replace(there.dismissed(UNWANTED), facts=progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.moves:

@@ -66,7 +66,7 @@ def run(
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
     }
-    before = "interrupted before the first trial; start it again"
+    before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
         folder = ResultsFolder.create(results, spec.name, text, info)
@@ -88,7 +88,8 @@ def resume(
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
-    before = f"interrupted before it went on; go on with: python -m sweep resume {sweep.folder.address}"
+    again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
+    before = f"interrupted before it went on{again}"
     ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
     with ending.heeded(before):
         return _Session(sweep.spec, source, sweep.folder, folders, options, view, given, ending, before).run()

@@ -80,13 +80,12 @@ class Ending:
         first, self.lost = not self.lost, self.lost or why
         if self._embedded or not first:
             return
-        if self._view is not None:
-            self._view.close()
-        interruption.exit_now(f"{why}; {self._again if self._folder.info.exists() else 'start it again'}")
+        again = self._again if self._folder.info.exists() else "start it again"
+        interruption.exit_now(f"{why}; {again}", self._view.close if self._view else lambda: None)
 
     def check(self, before: str) -> None:
         """Raise `Interrupted` where a signal has come before the session has begun."""
-        self._signals.install()  # Ray puts a handler of its own in place of ours when it starts
+        self._signals.restore()  # Ray puts a handler of its own in place of ours when it starts
         self._signals.check(before)
 
     def look(self, coordinator: Coordinator) -> None:

@@ -60,6 +60,7 @@ class Program:
 
     sets_no_rate = False
     spent = False  # whether a hook has frozen layers of it, so that it serves no other trial
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
@@ -139,14 +140,13 @@ class Program:
     def _check(self, train: Split, *, validates: bool) -> None:
         """Raise Refused for what in several parts would not be that of the batch."""
         graph = self._graph
-        tried = additivity.Tried(
-            graph.strategy,
-            self.state,
-            graph.networks,
-            lambda training: self._metrics(training=training),
-            self.live,
-            graph.recipe.micro_batches,
-        )
+
+        def read(training: bool) -> dict[str, float]:  # but for what the sums of an epoch are reported as
+            found = self._metrics(training=training)
+            return {name: value for name, value in found.items() if name not in graph.zeros(training=training)}
+
+        micro_batches = graph.recipe.micro_batches
+        tried = additivity.Tried(graph.strategy, self.state, graph.networks, read, self.live, micro_batches)
         additivity.check(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:

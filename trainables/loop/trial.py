@@ -90,10 +90,13 @@ class Trial:
                 if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
                     self.held_out = self.held_out.in_training_batches
             self.stopwatch.lap("build")
-        if isinstance(program, Program) and program.xla.wanted:
+        self._compile_updates()
+
+    def _compile_updates(self) -> None:
+        if isinstance(self.program, Program) and self.program.xla.wanted:
             self.stopwatch.begin()
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                program.compile_updates(self.walk)
+                self.program.compile_updates(self.walk)
             self.stopwatch.lap("xla")
 
     @property
@@ -223,7 +226,7 @@ class Trial:
         self.frozen = layers
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
-        self.compile_updates()
+        self._compile_updates()
 
     def scale_rate(self, factor: float) -> None:
         """Multiply all later rates; raises Refused where the loop sets none."""
