@@ -326,11 +326,11 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
     own = type(model).compute_loss is not keras.Model.compute_loss
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return
+    does, step = ("train", "train_step") if training else ("validate", "test_step")
     raise Refused(
-        f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives "
-        "None, and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call "
-        f"add_loss() in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
-        "(docs/unsupervised.md)"
+        f"nothing gives a loss to {does} by: the data has no targets, loss() gives None and no layer adds to it; "
+        "return targets (those of an autoencoder are its inputs), call add_loss() in a layer, or define "
+        f"{step}() on the model or the trainable (docs/unsupervised.md)"
     )
 
 
