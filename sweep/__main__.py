@@ -6,11 +6,14 @@ import os
 import sys
 from contextlib import suppress
 
-from sweep.cli import main
+from sweep import interruption
 
 
 def run() -> None:
     """Run the command, and leave at once: taking large libraries down piece by piece takes up to a second."""
+    interruption.begin()
+    from sweep.cli import main  # takes its time, in which a signal is heard already
+
     code: object = 0
     try:
         main()
@@ -19,6 +22,7 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(BrokenPipeError):  # nobody reads on
             stream.flush()
+    interruption.finish()
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "Facts",
     "Fold",
     "NotExportable",
+    "OtherData",
     "OutOfMemory",
     "Params",
     "Ranked",
@@ -93,6 +94,7 @@ class Assignment:
     shared: Path | None = None  # a folder of this node that all workers of the sweep share; None: share nothing
     profile: Path | None = None  # keep a profile of a few steps here
     fold: Fold | None = None  # of a cross-validation, which cuts the examples anew
+    data_seed: int = 0  # of what loads the data: all trials of a sweep have the same
     accumulate: int = 1  # micro-batches to split each batch into, on top of the trial's own: it did not fit
 
 
@@ -123,7 +125,10 @@ class Trainable(Protocol):
         """
 
     def restore(self, folder: Path) -> int:
-        """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`."""
+        """Go on from what `save` wrote; returns the number of epochs done. Called after `begin`.
+
+        Raises `OtherData` where the trial was trained on other data than `begin` has found.
+        """
 
     def facts(self) -> Facts:
         """Where and how the present trial runs, and at its end whether a longer one may go on from it."""
@@ -200,6 +205,10 @@ class Diverged(Exception):
 
 class Stopped(Exception):
     """The trainable ends its trial before its last epoch, for this reason; all it has reported counts."""
+
+
+class OtherData(Exception):
+    """The data are not those that the trial was trained on: it can neither go on with them nor be tested on them."""
 
 
 class OutOfMemory(Exception):

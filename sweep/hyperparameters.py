@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
+from sweep import standard as table
 from sweep.events import Params, Value
 
 _T = TypeVar("_T")
@@ -150,23 +151,30 @@ class Hyperparameters:
         value = self._read(name)
         return default if isinstance(value, Mark) else value
 
-    def number(self, name: str, default: float | None = None) -> float:
-        """The parameter as a float; raises TypeError if it is none, KeyError if absent without default."""
+    def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
+        """The parameter as a float; raises TypeError if it is none, KeyError if absent without default.
+
+        ``standard``: as the standard hyperparameter of this name; raises ValueError outside of its bounds.
+        """
         value = self[name] if default is None else self.get(name, default)
+        if standard:
+            table.check(name, value)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
         return float(value)
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        """The parameter as an int; raises TypeError if it is not a whole number."""
-        number = self.number(name, default)
+    def integer(self, name: str, default: int | None = None, *, standard: bool = False) -> int:
+        """The parameter as an int; raises TypeError if it is not a whole number. ``standard``: as for `number`."""
+        number = self.number(name, default, standard=standard)
         if number != int(number):
             raise TypeError(f"parameter {name!r} is {number!r}, expected a whole number")
         return int(number)
 
-    def text(self, name: str, default: str | None = None) -> str:
-        """The parameter as a string; raises TypeError if it is none."""
+    def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
+        """The parameter as a string; raises TypeError if it is none. ``standard``: as for `number`."""
         value = self[name] if default is None else self.get(name, default)
+        if standard:
+            table.check(name, value)
         if not isinstance(value, str):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a text")
         return value

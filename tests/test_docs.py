@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep import standard
 from sweep.cli import main
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
@@ -126,8 +127,18 @@ def test_the_page_of_standard_hyperparameters_is_complete() -> None:
     below = {"loss_weights.*": "loss_weights.<output>", "layer_rates.*": "layer_rates.<layers>"}
     assert {below.get(name, name) for name in reads} <= named
     schedules = re.findall(r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE)
-    source = (ROOT / "trainables" / "recipe" / "schedules.py").read_text()
-    assert set(schedules) == set(re.findall(r'"([a-z_]+)"', source.split("SCHEDULES = (")[1].split(")")[0]))
+    assert set(schedules) == set(standard.SCHEDULES)
+    assert reads - {"epochs"} == set(standard.STANDARD)
+    bounds = page.split("## What is refused\n")[1].split("\n## ")[0]
+    assert re.findall(r"^\| .* \|$", bounds, re.MULTILINE)[2:] == _rows_of_bounds()
+
+
+def _rows_of_bounds() -> list[str]:
+    """The rows of the table of bounds: what may be, of which parameters, and what their 0 means."""
+    names: dict[standard.Bounds, list[str]] = {}
+    for name, bounds in sorted(standard.STANDARD.items()):
+        names.setdefault(bounds, []).append(f"`{name}`")
+    return [f"| {bounds} | {', '.join(its)} | {bounds.zero} |" for bounds, its in names.items()]
 
 
 def test_no_file_is_longer_than_400_lines() -> None:

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import socket
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import keras
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data import class_weights, fingerprint, folds, joining, node_cache
-from trainables.data.chunks import ArraySplit, Split, split
+from trainables.data.chunks import Split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import compile_cache, determinism, parameter_server, precision, room
@@ -34,19 +33,24 @@ from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
+from trainables.numbers import seeds
 from trainables.numbers.live import Live
-from trainables.recipe import features, phases, plateau, refusals, schedules
+from trainables.recipe import phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
+from trainables.recipe.author_data import AuthorData
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
+from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.state import attributes, checkpoint, origins, owned
+from trainables.state import attributes, checkpoint, origins, owned, weights
+
+_OWN = frozenset({"_programs", "_data", "_example_read", "_hp", "_setting", "_spans", "_trial", "memory"}) | {
+    "live", "first_example", "_some_targets", "_targets_read", "target_traits", "validates",
+}  # fmt: skip
+"""The attributes of a trainable that are not its author's."""
 
 __all__ = ["Batch", "Group", "KerasTrainable", "Phase", "ShardedEmbedding", "Update"]
-
-Loaded: TypeAlias = tuple[Placement, str, Reads, Split, Split | None]
-"""Where data lies, how it is cut (as `data` did, into folds, not at all), what was read to load it, and the data."""
 
 
 class KerasTrainable(Joining, Author):
@@ -57,12 +61,8 @@ class KerasTrainable(Joining, Author):
 
     def __init__(self) -> None:
         self._programs = Programs()
-        self._data: Loaded | None = None
-        self._left: set[str] = set()  # names of what `data` has ever left on this object or in its modules
-        self._seen: attributes.Traces = {}  # and its present values
-        self._bare: dict[str, object] | None = None  # the author's attributes as `data` has left them
-        self._example_read = False
-        self._fingerprint: str | None = None
+        self._data = AuthorData(_OWN)
+        self._example_read = self._targets_read = False
         self._hp: Hyperparameters | None = None
         self._setting: Setting
         self._spans: tuple[Span, ...] = ()
@@ -74,6 +74,16 @@ class KerasTrainable(Joining, Author):
         """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
         self._example_read = True
         return self.first_example
+
+    @property
+    def some_targets(self) -> Any:
+        """The targets of the first training examples, see `Author.some_targets`."""
+        self._targets_read = True
+        return self._some_targets
+
+    @some_targets.setter
+    def some_targets(self, targets: Any) -> None:
+        self._some_targets = targets
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
@@ -88,13 +98,13 @@ class KerasTrainable(Joining, Author):
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
-            train, validation = self._splits(hp, placement, assignment)
+            train, validation = self._data.splits(self, hp, placement, assignment)
         stopwatch.lap("data")
         told: Reads = {}
-        of_data = self._data[2] if self._data else {}
         with hp.recording(told):
-            self._spans = phases.spans(self.phases(hp), assignment.epochs, of_data)
-        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, (of_data, told))
+            self._spans = phases.spans(self.phases(hp), assignment.epochs, self._data.reads)
+        before = self._data.reads, told
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before)
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> Trial:
@@ -103,7 +113,7 @@ class KerasTrainable(Joining, Author):
         stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.strategy.scope(), precision.policy(dtype):
+        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
             data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
@@ -136,7 +146,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
-        trial.compile_updates()
+        trial.prepare()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
@@ -164,11 +174,12 @@ class KerasTrainable(Joining, Author):
 
     def save(self, folder: Path) -> Callable[[], None]:
         """Copy an exact checkpoint; the function returned writes it, in any thread."""
-        return saving.save(folder, self._begun(), checked_memory(self.memory))
+        return saving.save(folder, self._begun(), checked_memory(self.memory), self._data.fingerprint)
 
     def restore(self, folder: Path) -> int:
-        """Go on from an exact checkpoint; raises CheckpointError."""
-        trial, phase = self._begun(), checkpoint.phase(folder)
+        """Go on from an exact checkpoint; raises CheckpointError, and OtherData for one of a trial on other data."""
+        trial, (phase, data) = self._begun(), checkpoint.before(folder)
+        self._data.check(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
             owned.undo(self)
             trial = self._trial = self._enter(self._spans[phase])
@@ -179,6 +190,7 @@ class KerasTrainable(Joining, Author):
     def facts(self) -> Facts:
         """Where and how the present trial runs."""
         trial = self._begun()
+        differs = trial.program.differs or trial.walk.data.differs
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -186,14 +198,16 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement) | trial.xla,
+            numerics=determinism.described(trial.placement)
+            | trial.numerics
+            | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
-            data=self._fingerprint,
+            data=self._data.fingerprint,
             extends=trial.extends,
             structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
             structures=len(self._programs),
-            reproducible=not isinstance(trial.program, ServedProgram),
+            reproducible=not differs,
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -237,11 +251,8 @@ class KerasTrainable(Joining, Author):
 
     def test(self) -> dict[str, float] | None:
         """The metrics of the present trial's model on the third part of `data`, which runs again; None without it."""
-        trial, attributes = self._begun(), self._attributes()
-        self._set_attributes(self._bare or {})
-        data = features.test_data(self, trial.hp, trial.placement.devices[0])
-        self._set_attributes(attributes)
-        return testing.evaluated(trial, data)
+        trial = self._begun()
+        return testing.evaluated(trial, self._data.test(self, trial.hp, trial.placement, trial.assignment))
 
     # ---- how it is done
 
@@ -253,7 +264,7 @@ class KerasTrainable(Joining, Author):
             with hp.recording(reads):
                 self.on_epoch_end(epoch, logs, model, hp)
 
-        return EpochHook(self, hook, _OWN | {name.removeprefix("self.") for name in self._left})
+        return EpochHook(self, hook, _OWN | self._data.left)
 
     def _begun(self) -> Trial:
         if self._trial is None:
@@ -261,64 +272,12 @@ class KerasTrainable(Joining, Author):
         return self._trial
 
     def _plain(self) -> plain_model.Plain:
-        trial, attributes, live = self._begun(), self._attributes(), self.live
-        self._set_attributes(self._bare or {})
-        try:
-            return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial))
-        finally:
-            self.live = live
-            self._set_attributes(attributes)
-
-    def _splits(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> tuple[Split, Split | None]:
-        """The data of a trial, which are those of the last one unless it reads other parameters."""
-        cut, held = folds.cut_of(assignment), self._data
-        fold = assignment.fold if cut == folds.FOLDS else None
-        if cut == folds.WHOLE:
-            refusals.check_unjudged(hp)
-        if held is None or held[:2] != (placement, cut) or not hp.agree(held[2]):
-            del held  # two data sets at once may not fit
-            held = self._data = self._load(hp, placement, assignment)
-        train, validation = held[3:]
-        if fold is None:
-            return train, validation
-        if not isinstance(train, ArraySplit) or not isinstance(validation, ArraySplit):
-            raise TypeError("folds are cut from arrays")
-        rows = folds.cut(train.arrays[1], train.size, fold.number, fold.of, fold.seed)
-        return train.part(rows[0]), validation.part(rows[1])
-
-    def _load(self, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
-        """Run the author's `data`, or map what another worker of the node has got from it."""
-        self._data = None
-        if self._bare is not None:
-            self._set_attributes(self._bare)
-        before = attributes.of(self, _OWN)
-        (train_data, validation_data), reads = node_cache.shared(
-            assignment.shared,
-            hp,
-            lambda: features.in_place(self, hp, placement.devices[0]),
-            lambda: attributes.changed(before, attributes.of(self, _OWN)),
-        )
-        cut = folds.cut_of(assignment)
-        if cut == folds.FOLDS:
-            train_data, validation_data = folds.whole(train_data, validation_data), None
-        elif cut == folds.WHOLE:  # one set, of which nothing is held out
-            train_data, validation_data = joining.joined(train_data, validation_data), None
-        with hp.recording(reads):
-            weights = self.class_weights(hp, class_weights.labels_of(train_data))
-        after = attributes.of(self, _OWN)
-        self._left |= attributes.changed(before, after)
-        self._seen = {name: after.get(name) for name in self._left}
-        self._bare = self._attributes()
-        strategy, validation = placement.strategy, None
-        train = split(class_weights.apply(train_data, weights), strategy, "training data")
-        if cut == folds.FOLDS:
-            validation = split(train_data, strategy, "validation data") if weights else train
-        elif validation_data is not None:
-            validation = split(validation_data, strategy, "validation data")
-        self._fingerprint = fingerprint.of(train, validation)
-        self.first_example, self.some_targets = train.example(), train.some_targets()
-        self.validates = validation is not None
-        return placement, cut, reads, train, validation
+        trial, live = self._begun(), self.live
+        with attributes.as_left(self, _OWN, self._data.bare):
+            try:
+                return whole_model.of_raw_inputs(self, trial, plain_model.rebuilt(self, trial), self._data)
+            finally:
+                self.live = live
 
     def _prepare(
         self,
@@ -335,37 +294,46 @@ class KerasTrainable(Joining, Author):
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         xla = compiled.asked(assignment.training, placement)
         numerics = assignment.training.get("deterministic") is True, xla
-        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
-        key = Structure(environment, self._seen, attributes.digest(self.first_example))
-        held = None if fit or placement.name == parameter_server.PARAMETER_SERVER else self._programs.find(key, hp)
+        of_data = shapes, data[0].changes_shape, data[1] is not None, self.target_traits
+        environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
+        key = Structure(environment, *self._data.key)
+        served = placement.name == parameter_server.PARAMETER_SERVER
+        held = None if fit or served else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live
             self.live.set(hp)
             if self._begin_as_new(structure, program, hp, seed):
-                self._set_attributes({**(self._bare or {}), **structure.attributes})
+                attributes.put(self, _OWN, {**self._data.bare, **structure.attributes})
                 return held
             self._programs.remove(program)
         record, used = origins.Record(seed), room.used(placement)
-        self._set_attributes(self._bare or {})
+        attributes.put(self, _OWN, self._data.bare)
         self.live = Live(hp)
-        self._example_read = False
-        with origins.recording(record):
+        self._example_read = self._targets_read = False
+        with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
-                kept = self._attributes()
+                kept = attributes.kept(self, _OWN)
                 if xla:
                     global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
                 built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, xla, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
-        own = {name: value for name, value in self._attributes().items() if f"self.{name}" not in self._left}
+        own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
         example = key.example if self._example_read else None
-        structure = replace(key, keeps_rate=made.keeps_rate, drew=made.drew, example=example, attributes=own)
+        targets = key.targets if self._targets_read else None
+        drew = made.drew or bool(entropy.seeds or entropy.line)
+        built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
+        structure = replace(
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+        )
         if isinstance(built, Program):
-            share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
+            most = room.most(placement, assignment.devices)
+            weights.keep(most["host"] / 2)  # which counts among what the first program takes
+            share = room.share(used, room.used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
@@ -377,24 +345,12 @@ class KerasTrainable(Joining, Author):
         if program.parts.record.seed == seed or structure.drew:
             return program.parts.record.seed == seed
         record = origins.Record(seed)
-        self._set_attributes(self._bare or {})
+        attributes.put(self, _OWN, self._data.bare)
         with origins.recording(record, to_copy=not program.parts.follows(program.state)):
             return program.begin_as(building.make(self, hp, seed, record).parts)
-
-    def _attributes(self) -> dict[str, object]:
-        return {name: value for name, value in vars(self).items() if name not in _OWN}
-
-    def _set_attributes(self, attributes: Mapping[str, object]) -> None:
-        """Be what the author's methods have made of this object: what they keep on it belongs to one program."""
-        for name in self._attributes():
-            delattr(self, name)
-        vars(self).update(attributes)
 
     def _present(self) -> Hyperparameters:
         """Those of the present trial, for traces: a program outlives the trial that it was made for."""
         if self._hp is None:
             raise RuntimeError("no trial has begun")
         return self._hp
-
-
-_OWN = frozenset(vars(KerasTrainable())) | {"live", "first_example", "some_targets", "validates", "_setting"}

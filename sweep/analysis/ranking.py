@@ -10,10 +10,11 @@ from statistics import fmean, stdev
 
 from msgspec import Struct, structs
 
-from sweep.analysis import confirmation, judging, race
+from sweep.analysis import confirmation, judging
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
 from sweep.events import Role, Status, Value
+from sweep.space.domains import configuration
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
@@ -64,6 +65,20 @@ class Ranked(Struct, frozen=True):
     undecided: str = ""  # why
 
     @property
+    def seed_changes_nothing(self) -> bool:
+        """Whether trainings with several seeds gave the same numbers, all of them: then they say nothing of luck."""
+        there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        found: dict[int | None, list[Trial]] = {}
+        for trial in there:
+            found.setdefault(trial.fold, []).append(trial)
+        alike = (
+            trial.metrics == same[0].metrics and trial.epochs == same[0].epochs
+            for same in found.values()
+            for trial in same
+        )
+        return len({trial.seed for trial in there}) > 1 and all(alike)
+
+    @property
     def p_adjusted(self) -> float | None:
         """The p-value that the verdict is by; None without a test."""
         return max((p for p in (self.p_holm, self.p_any) if p is not None), default=None)
@@ -103,13 +118,13 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
     confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
-    places = {race.key(one.params): one.place for one in confirmed.rows} if confirmed else {}
+    places = {configuration(one.params): one.place for one in confirmed.rows} if confirmed else {}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
-        place = places.get(race.key(row.params), math.inf) if places else 0
+        place = places.get(configuration(row.params), math.inf) if places else 0
         return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
@@ -151,10 +166,10 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
     """The verdicts of the race; on the others there is none."""
-    raced = {race.key(one.params): one for one in found.rows}
+    raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
-        one = raced.get(race.key(row.params))
+        one = raced.get(configuration(row.params))
         if one is None:
             rows.append(structs.replace(row, undecided="no finalist"))
             continue
@@ -192,7 +207,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(repr(sorted(trial.params.items())), []).append(trial)
+        groups.setdefault(configuration(trial.params), []).append(trial)
     return list(groups.values())
 
 

@@ -53,6 +53,11 @@ class Sweep:
     folds: int = 0  # of its cross-validation
 
 
+def first_failure(sweep: Sweep) -> str:
+    """What became of the first trial, in words to go after "no trial completed"."""
+    return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
+
+
 def read(folder: ResultsFolder) -> Sweep:
     """The sweep in a folder as its log stands now. Raises `StoreError`."""
     from sweep.store import reading

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from sweep import interruption
 from sweep.cli import (
     analysis,
     confirming,
@@ -23,6 +24,7 @@ from sweep.cli import (
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
+TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
 INTERRUPTED = 130
 
 
@@ -45,6 +47,15 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Let Python's own handler end the commands that train nothing, with what they have open."""
+        found = super().resolve_command(ctx, args)
+        if found[0] not in TRAINING:
+            interruption.end()
+        return found
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

@@ -22,6 +22,47 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
 
 
+def definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module in which a name is defined, through imports, and its definition; None where that cannot be told."""
+    return _resolved(module, name, trees, set())
+
+
+def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `definition`."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, owner = queue.pop(0).partition(":")
+        module, node = _resolved(module, owner, trees, seen)
+        if not isinstance(node, ast.ClassDef):
+            break
+        found = [one for one in node.body if name in _bound(one)]
+        if found:
+            return module, found[0] if len(found) == 1 else None
+        queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
+    return "", None
+
+
+def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, name = queue.pop().partition(":")
+        module, node = _resolved(module, name, trees, seen)
+        if isinstance(node, ast.ClassDef):
+            if f"{module}:{node.name}" == base:
+                return True
+            queue += [":".join(_named(module, one, trees)) for one in node.bases]
+    return False
+
+
+def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+    """The module and the name of a base class, as the module of its subclass names it."""
+    owner, _, name = ast.unparse(base).rpartition(".")
+    if owner:
+        owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
+    return owner or module, name
+
+
 def _collect(
     module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
 ) -> bool:
@@ -45,12 +86,10 @@ def _collect(
             case _:
                 sure = False
     for base in node.bases:
-        owner, _, its = ast.unparse(base).rpartition(".")
+        owner, its = _named(module, base, trees)
         if its in _PLAIN:
             continue
-        if owner:
-            owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
-        sure &= _collect(owner or module, its, trees, found, seen)
+        sure &= _collect(owner, its, trees, found, seen)
     return sure
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sweep.errors import shortened
 from sweep.hyperparameters import Hyperparameters
 from sweep.inspection.conventions import (
     BELOW,
@@ -37,6 +38,7 @@ class Reading:
     names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``
     doubts: tuple[str, ...]  # places from which on hyperparameters cannot be followed
     words: frozenset[str]  # every attribute, argument and text of the user's modules
+    own: frozenset[str]  # those of the names that the user's modules read
 
 
 def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], trainable: str = "") -> Reading:
@@ -52,7 +54,8 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
     flow = _Flow(theirs, ours, trainable)
     names |= flow.names
     doubts.update(flow.doubts)
-    return Reading(frozenset(names) - set(dir(Hyperparameters)), tuple(doubts), words_of(theirs))
+    methods = set(dir(Hyperparameters))
+    return Reading(frozenset(names) - methods, tuple(doubts), words_of(theirs), frozenset(flow.names) - methods)
 
 
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
@@ -152,7 +155,8 @@ class _Flow:
             if isinstance(node, ast.Call) and last_name(node.func) in READERS and isinstance(node.func, ast.Attribute):
                 self.names |= texts(node.args[0]) if node.args and last_name(node.func.value) == "live" else set()
             if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
-                self.doubts[f"{module}:{node.lineno}: {ast.unparse(self._parents[node]).splitlines()[0]:.60}"] = None
+                line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
+                self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
     def _holds(self, node: ast.expr) -> bool:
         match node:

@@ -283,5 +283,6 @@ def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
             versions = (python, imported, *(packages.get(name) for name in VERSIONS))
             judged_by = (metric, goal) if training.get("patience") else None
             workers = resources.get("workers", 1)
+            training = {name: value for name, value in training.items() if name != "data_seed"}  # told by the data
             return trainable, digest, versions, training, judged_by, gpus, workers, info.get("simulated_gpus")
     return None

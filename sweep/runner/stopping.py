@@ -1,32 +1,122 @@
-"""``sweep stop``: what it asks of the process that runs a sweep, and what that process makes of it."""
+"""How a sweep ends before its trials do: signals, ``sweep stop`` and a dead Ray ask for it, and the driver obeys."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sweep.errors import InputError
+from sweep import interruption
+from sweep.errors import InputError, StoppedAtOnce
 from sweep.events import Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import UNWANTED, Coordinator
+from sweep.runner.options import View
 from sweep.store import log, requests
 from sweep.store.folder import ResultsFolder
 from sweep.store.requests import StopRequest
 
 _LOOK_S, _AGAIN_S = 0.1, 2.0
+_LEAVING_S = 10.0  # more than a process takes to end
 
 
-def obey(folder: ResultsFolder, coordinator: Coordinator, asked: Callable[[], None], leave: Callable[[], None]) -> None:
-    """Do what others ask; ``asked`` is told that the sweep ends, ``leave`` ends it at once."""
-    for request in requests.take(folder):
-        if request.trial is not None:
-            coordinator.stop_trial(request.trial, now=request.now)
-        elif request.now:
-            leave()
-        elif not coordinator.stopping:
-            asked()
-            coordinator.stop(UNWANTED)
+class Ending:
+    """Ends the sessions of one command early, after the running epochs or at once.
+
+    `first` and `second` are called by a thread; what they ask for is done in the driver's own, by `look` and `obey`.
+    """
+
+    def __init__(self, folder: ResultsFolder, *, embedded: bool) -> None:
+        self._folder, self._embedded = folder, embedded
+        self._signals = interruption.Interruption(self.first, self.second)
+        self._view: View | None = None
+        self._stop_file: Path | None = None
+        self._wanted = False
+        self.lost = ""  # why it is to end at once
+
+    @property
+    def asked(self) -> bool:
+        """Whether whoever runs the sweep wants it to end now: it is interrupted."""
+        return self._wanted or self._signals.asked
+
+    @contextmanager
+    def heeded(self, before: str) -> Iterator[None]:
+        """Let signals end what is in the block. Raises `Interrupted` for one that came ``before`` it."""
+        with interruption.heard(self.first, self.second, breaks=self._embedded) as signals:
+            self._signals = signals
+            signals.last_words = f"interrupted; {self._again}"
+            signals.check(before)
+            try:
+                yield
+            finally:
+                if self.lost and not self._embedded:  # another thread ends this process
+                    time.sleep(_LEAVING_S)
+
+    @contextmanager
+    def of_session(self, view: View, stop_file: Path) -> Iterator[None]:
+        """Tell this view, and the workers by this file."""
+        self._view, self._stop_file = view, stop_file
+        try:
+            yield
+        finally:
+            self._view = self._stop_file = None
+
+    def first(self) -> None:
+        """Let the running epochs be the last."""
+        if self._stop_file is not None:
+            touch(self._stop_file)
+        if self._view is not None:
+            self._view.say("stopping after the running epochs; once more to stop at once")
+
+    def second(self) -> None:
+        """End at once."""
+        self.leave("stopped at once")
+
+    def leave(self, why: str) -> None:
+        """End this process now: what was reported is in the log, and a local Ray dies with its driver.
+
+        One that is a user's own lives on: its driver's thread ends the session as soon as it looks.
+        """
+        first, self.lost = not self.lost, self.lost or why
+        if self._embedded or not first:
+            return
+        again = self._again if self._folder.info.exists() else "start it again"
+        interruption.exit_now(f"{why}; {again}", self._view.close if self._view else lambda: None)
+
+    def check(self, before: str) -> None:
+        """Raise `Interrupted` where a signal has come before the session has begun."""
+        self._signals.restore()  # Ray puts a handler of its own in place of ours when it starts
+        self._signals.check(before)
+
+    def look(self, coordinator: Coordinator) -> None:
+        """Do what signals ask: start no more trials."""
+        if self._signals.asked:
+            coordinator.stop("interrupted")
+
+    def obey(self, coordinator: Coordinator) -> None:
+        """Do what other processes ask. Raises `StoppedAtOnce` where the session ends at once and this process not."""
+        for request in requests.take(self._folder):
+            if request.trial is not None:
+                coordinator.stop_trial(request.trial, now=request.now)
+            elif request.now:
+                self.leave("stopped at once")
+            elif not coordinator.stopping:
+                self._wanted = True
+                if self._view is not None:
+                    self._view.say("stopping after the running epochs, as `sweep stop` asks")
+                coordinator.stop(UNWANTED)
+        if self.lost and self._embedded:
+            raise StoppedAtOnce(self.lost)
+
+    @property
+    def _again(self) -> str:
+        return f"go on with: python -m sweep resume {self._folder.address}"
+
+
+def touch(stop_file: Path) -> None:
+    """Ask the workers to end their trials."""
+    with suppress(OSError):  # a full disk: each trial is stopped when it reports next
+        stop_file.touch()
 
 
 def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:

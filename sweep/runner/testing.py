@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from sweep.analysis import race
 from sweep.contract import Trainable
-from sweep.errors import InputError, SweepError, printable
+from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import Event, ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import noise, restoring
 from sweep.runner.beside import Runs, rules
+from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -39,15 +40,18 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
         for one in runs.trials.values()
         if one.role is Role.CONFIRM
         and one.status is Status.COMPLETED
-        and race.key(one.params) in chosen
+        and configuration(one.params) in chosen
         and one.trial not in tested
     ]
 
 
-def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
+def evaluate(
+    folder: ResultsFolder, spec: Spec, given: object = None, is_over: Callable[[], bool] = lambda: False
+) -> int:
     """Evaluate their models and log it; how many. A trainable without test data is asked once and no more.
 
-    What cannot be tested is said and changes nothing. Raises `StoreError` where the log cannot be written.
+    No more begin when it ``is_over``: another session tests the rest. What cannot be tested is said and changes
+    nothing. Raises `StoreError` where the log cannot be written.
     """
     trials = due(store_log.read(folder.log), spec) if folder.log.exists() else []
     trainable: Trainable | None = None
@@ -60,6 +64,8 @@ def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
             terminal.write(f"note: {printable(text)}\n")
 
         for trial in trials:
+            if is_over():
+                break
             try:
                 restored = restoring.begin(restoring.find(folder, trial), given, trainable)
                 trainable = restored.trainable
@@ -70,7 +76,7 @@ def evaluate(folder: ResultsFolder, spec: Spec, given: object = None) -> int:
             except SweepError:
                 raise
             except Exception as error:  # the border to the user's code
-                say(f"no test: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:300]}")
+                say(f"no test: {type(error).__name__}: {first_line(error)}")
                 break
             if metrics is None:
                 break

@@ -76,7 +76,7 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
-LATER = ("all_data", "deterministic", "servers", "co2_g_per_kwh")
+LATER = ("all_data", "data_seed", "deterministic", "servers", "co2_g_per_kwh")
 
 
 class Training(Block):
@@ -99,6 +99,9 @@ class Training(Block):
     patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
     all_data: bool = Field(
         False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
+    )
+    data_seed: Annotated[int, Field(ge=0, le=2**32 - 1)] | None = Field(
+        None, description="Seed of what data() draws, the same for all trials; if left out, that of the sweep."
     )
     deterministic: bool = Field(
         False, description="The same bits from the same seed on the same kind of GPU, at some cost in speed."

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, shortened
 from sweep.events import Value
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -77,6 +77,10 @@ class Document:
         self.found += 1
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
+    def place(self, path: KeyPath, *, at_key: bool = False) -> str:
+        """Where the value at ``path`` stands, or its key, as `mistake` says it."""
+        return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
+
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
         for length in range(len(path), -1, -1):
             prefix = path[:length]
@@ -98,7 +102,7 @@ def dotted(path: KeyPath) -> str:
 
 def one_line(text: str) -> str:
     """A text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
-    text = text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    text = shortened(text, _LONG)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -112,7 +116,7 @@ def show(value: Value) -> str:
         case int() | float():
             return f"number {value!r}"
         case str():
-            return f"text {value if len(value) <= 60 else value[:57] + '...'!r}"
+            return f"text {shortened(value, 60)!r}"
         case list():
             return f"a list of {len(value)}" if value else "an empty list"
         case _:

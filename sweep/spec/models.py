@@ -45,6 +45,7 @@ class Spec:
     confirm: Confirm | None = None
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -76,6 +77,12 @@ class Spec:
         """Whether it goes on until somebody stops it, or it is no longer worth it."""
         budget = self.budget
         return self.trials() is None and not (budget.hours or budget.gpu_hours or budget.epochs)
+
+    @property
+    def data_seed(self) -> int:
+        """The seed under which data are loaded, the same for all trials."""
+        seed = self.training.get("data_seed")
+        return seed if isinstance(seed, int) else self.seed
 
     def trial_epochs(self, params: Params) -> int:
         """The epochs that a trial with these parameters trains."""

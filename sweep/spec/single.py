@@ -13,8 +13,11 @@ from sweep.spec.models import Spec
 _NAMED = ("name", "goal")  # of a metric; always written
 
 
-def of_trial(spec: Spec, params: Params, seed: int, name: str) -> dict[str, Value]:
-    """The keys of a sweep file that trains a trial as this sweep has trained it, and nothing else."""
+def of_trial(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
+    """The keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
+
+    One of a cross-validation comes with the other ``folds`` of its cut.
+    """
     metrics = [_metric(metric) for metric in spec.metrics]
     keys: dict[str, Value] = {
         "name": name,
@@ -24,14 +27,15 @@ def of_trial(spec: Spec, params: Params, seed: int, name: str) -> dict[str, Valu
         **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
         "parameters": {parameter: _constant(value) for parameter, value in params.items()},
         "epochs": spec.epochs,
+        "folds": folds,
         "seed": seed,
-        "training": {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)},
+        "training": _training(spec, seed),
         "resources": _changed(spec.resources),
         "max_restarts": spec.max_restarts,
         "retries": spec.retries,
         "checkpoint": _changed(spec.checkpoint),
     }
-    return {key: value for key, value in keys.items() if value not in ({}, "") and _DEFAULTS.get(key) != value}
+    return {key: value for key, value in keys.items() if value not in ({}, "", None) and _DEFAULTS.get(key) != value}
 
 
 def text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
@@ -43,6 +47,12 @@ def text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
         else:
             lines.append(f"{key}: {flow(value)}")
     return "\n".join(lines) + "\n"
+
+
+def _training(spec: Spec, seed: int) -> Value:
+    """How it trains; data that were not loaded under the trial's own seed are loaded under that of the sweep again."""
+    changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
+    return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
 
 
 def _constant(value: Value) -> Value:

@@ -132,17 +132,19 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
 
     from sweep.statistics import signs
 
+    few = len(compared) <= _ALL_PAIRS
     mine = [(name, first) for name in compared]
-    pairs = mine + list(combinations(compared, 2))
+    pairs = mine + (list(combinations(compared, 2)) if few else [])
+    all_pairs = len(mine) * (len(mine) + 1) // 2
     if shared:
         by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
         t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
-        p, error, worst = t_tests[: len(mine)], None, signs.holm(t_tests)
+        p, error = t_tests[: len(mine)], None
+        worst = signs.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
     else:
         told = signs.each(_aligned(scored, mine))
         p, error = told.p, told.error
-        few = len(compared) <= _ALL_PAIRS
-        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * len(pairs), 1.0)
+        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
     rows = zip(compared, p, signs.holm(p), worst[: len(mine)], strict=True)
     return {name: _Test(float(one), float(holm), float(any), error) for name, one, holm, any in rows}
 

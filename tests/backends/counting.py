@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, OutOfMemory, Report, Stopped
+from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, OutOfMemory, Report, Stopped
 
 
 class Counting:
@@ -71,6 +71,8 @@ class Counting:
         return None
 
     def restore(self, folder: Path) -> int:
+        if "other" in self.events.values():
+            raise OtherData("the data are 1, expected 2")
         self.done, self.sum = json.loads((folder / "state.json").read_text())
         return self.done
 

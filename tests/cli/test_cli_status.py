@@ -67,6 +67,13 @@ def test_a_second_run_is_answered_from_the_first(project: Path) -> None:
     assert "answered" not in output
 
 
+def test_a_resumed_sweep_keeps_no_memo(project: Path) -> None:
+    call("run", "first.yaml", "--inline", "-q")
+    call("run", "first.yaml", "--inline", "-q", "--name", "second", "--no-memo", "--run-cap", "1")
+    code, output = call("resume", "second", "--inline", "--run-cap", "2")
+    assert (code, "answered" in output) == (0, False)
+
+
 def test_only_limits_change_on_resume(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     code, output = call("resume", "first", "--inline", "--set", "epochs=5", "--set", "seed=1")

@@ -201,7 +201,7 @@ def test_resumed_trials_are_there_once(made: Callable[..., ResultsFolder], tmp_p
     whole = trial(0, Status.COMPLETED)
     folder = made([*interrupted[:3], interrupted[-1]])  # after two epochs
     write(folder, tmp_path / "resumed")
-    append(folder, [SessionStarted(time=BEGAN + 50, resumed=True, version="1"), *whole[2:]])  # the second one again
+    append(folder, [SessionStarted(time=BEGAN + 50, resumed=True, version="1"), *whole[3:]])
     write(folder, tmp_path / "resumed")
     write(made(whole, "other"), tmp_path / "whole")
     assert content(tmp_path / "resumed") == content(tmp_path / "whole")

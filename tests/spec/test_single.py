@@ -40,8 +40,10 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     one = parse(text, "one.yaml")
     assert (one.name, one.seed, one.repeats, one.trials(), one.method) == ("one", 12, 1, 1, "grid")
     assert {p.name: p.domain.value for p in one.space.parameters} == params  # type: ignore[union-attr]  # constants
-    for kept in ("description", "trainable", "metrics", "epochs", "training", "resources", "retries", "checkpoint"):
+    for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
         assert getattr(one, kept) == getattr(spec, kept), kept
+    assert {**one.training, "data_seed": None} == {**spec.training, "data_seed": None}
+    assert "data_seed" not in str(single.of_trial(spec, params, spec.seed, "one"))
     assert one.budget.hours is None
     assert (one.run_cap, one.space.constraints) == (None, ())
 

@@ -78,7 +78,8 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
             some = [next(batches) for _ in range(steps)]
             some = (batch for batch in (*some, *some))  # fit reads ahead, and warns at the end
             seen = model.fit(some, steps_per_epoch=steps, shuffle=False, verbose=0).history
-        at_once, count = (int(trial.params.get(name, 256)) for name in ("validation_batch_size", "validation_steps"))
+        at_once = int(trial.params.get("validation_batch_size", batch))  # as fit does
+        count = int(trial.params.get("validation_steps", 256))
         v, w, *u = _rows(held_out, slice(count * at_once))
         held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
         values = {name: found[-1] for name, found in seen.items()} | {

@@ -106,7 +106,7 @@ class CachedDrawn(Animal):
 # ---- draws
 
 
-@entry(fast=True, fit="draws follow our seeds")
+@entry(fast=True)
 class Dropouts(Animal):
     def body(self) -> list[Any]:
         return [
@@ -127,7 +127,7 @@ class _TensorFlowNoise(layers.Layer):
         return x + 0.1 * tf.random.normal(tf.shape(x)) * self.start + 0.1 * tf.random.uniform([tf.shape(x)[0], 1])
 
 
-@entry(fast=True, fit="draws follow our seeds")
+@entry(fast=True, fit="tf.random follows the seed of the trial")
 class TensorFlowNoise(Animal):
     def body(self) -> list[Any]:
         return [layers.Dense(8, activation="tanh"), _TensorFlowNoise()]
@@ -142,13 +142,13 @@ class _AlwaysNoisy(layers.Layer):
         return x + keras.random.normal(ops.shape(x), stddev=0.3, seed=self.seeds)
 
 
-@entry(fast=True, fit="draws follow our seeds")
+@entry(fast=True)
 class NoisyEvaluation(Animal):
     def body(self) -> list[Any]:
         return [layers.Dense(8, activation="tanh"), _AlwaysNoisy()]
 
 
-@entry(fit="draws follow our seeds")
+@entry()
 class RandomImages(OnImages):
     def body(self) -> list[Any]:
         return [

@@ -13,14 +13,14 @@ import tensorflow as tf
 
 from trainables.data import checks, node_cache, residence, text
 from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
-from trainables.data.examples import Examples
+from trainables.data.examples import Examples, unpacked
 from trainables.data.sources import permutation
 
 TARGET_BYTES = 4 * 2**20
 
 
 class ArraySplit(Examples):
-    """Examples in arrays: (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be.
+    """Examples in arrays: (x,), (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be.
 
     `part` gives some of them, which then share the arrays and what lies on the devices.
     """
@@ -40,6 +40,11 @@ class ArraySplit(Examples):
         part._ahead = Ahead(partial(gathered, self.arrays, self._placed.strategy, rows))
         return part
 
+    @property
+    def targets(self) -> Any:
+        """All targets, also those of rows that are not visited; None without targets."""
+        return unpacked(self.arrays)[1]
+
     def leaves(self) -> list[Any]:
         """All arrays, flat."""
         return list(tf.nest.flatten(self.arrays))
@@ -48,11 +53,20 @@ class ArraySplit(Examples):
         """The first examples; texts as a tensor."""
         return tf.nest.map_structure(lambda leaf: text.as_tensor(np.asarray(leaf[:count])), self.arrays)
 
+    def spread(self, count: int) -> Any:
+        """Examples from all over the data; texts as a tensor."""
+        places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
+        rows = places if self._rows is None else self._rows[places]
+        return tf.nest.map_structure(lambda leaf: text.as_tensor(np.asarray(leaf[rows])), self.arrays)
+
     def some_targets(self) -> Any:
-        """The targets of the first examples, some megabytes of them."""
-        row = sum(map(residence.nbytes, tf.nest.flatten(self.arrays[1]))) // len(tf.nest.flatten(self.arrays)[0])
+        """The targets of the first examples, some megabytes of them; None without targets."""
+        targets = self.targets
+        if targets is None:
+            return None
+        row = sum(map(residence.nbytes, tf.nest.flatten(targets))) // len(tf.nest.flatten(self.arrays)[0])
         count = max(TARGET_BYTES // max(row, 1), 1)
-        return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), self.arrays[1])
+        return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         if not self._placed.fits:

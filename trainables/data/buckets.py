@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data import residence
+from trainables.data import checks, residence
 from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
 from trainables.data.arrays import ArraySplit, Placed
 from trainables.data.examples import Examples
@@ -26,7 +26,7 @@ class BucketSplit(Examples):
     changes_shape = True
 
     def __init__(self, buckets: Buckets, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
-        self.parts = [ArraySplit(part, strategy, resident_bytes) for part in buckets.parts]
+        self.parts = [ArraySplit(checks.examples(part), strategy, resident_bytes) for part in buckets.parts]
         if not self.parts:
             raise DataError("no bucket, expected at least one")
         for part in self.parts[1:]:
@@ -49,6 +49,10 @@ class BucketSplit(Examples):
     def examples(self, count: int) -> Any:
         """The first examples of the first bucket."""
         return self.parts[0].examples(count)
+
+    def spread(self, count: int) -> Any:
+        """Examples from all over the first bucket."""
+        return self.parts[0].spread(count)
 
     def some_targets(self) -> Any:
         """The targets of the first examples of the first bucket."""

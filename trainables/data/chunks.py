@@ -28,7 +28,7 @@ Split: TypeAlias = ArraySplit | StreamSplit | BucketSplit | BatchSplit
 def split(data: Any, strategy: tf.distribute.Strategy, name: str, resident_bytes: int | None = None) -> Split:
     """Wrap what a trainable's ``data`` returned for training or validation; raises DataError.
 
-    ``resident_bytes``: how much may lie on each device at once, see `placing.fits`.
+    ``resident_bytes``: how much may lie on each device at once, see `residence.fits`.
     """
     try:
         if isinstance(data, tf.data.Dataset):
@@ -39,7 +39,8 @@ def split(data: Any, strategy: tf.distribute.Strategy, name: str, resident_bytes
             return BucketSplit(data, strategy, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):
             return BatchSplit(data, strategy)
-        if isinstance(data, tuple) and 2 <= len(data) <= 3:
+        data = checks.examples(data)
+        if isinstance(data, tuple):
             return ArraySplit(data, strategy, resident_bytes)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error

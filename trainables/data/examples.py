@@ -10,6 +10,12 @@ from trainables.data.share import Share
 from trainables.data.sources import DataError, Visits
 
 
+def unpacked(example: Any) -> tuple[Any, Any, Any]:
+    """x, y and sample_weight of some examples, None where there are none of these."""
+    x, y, sample_weight = (*example, None, None)[:3]
+    return x, y, sample_weight
+
+
 class Examples:
     """A data set, cut into the chunks of a pass; kinds of it say how in `_pass`."""
 
@@ -17,6 +23,7 @@ class Examples:
     changes_shape = False
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
+    differs = ""  # why its elements may be others each time
     visits = Visits()
     """In which order its passes go, see `visit`."""
 
@@ -42,9 +49,13 @@ class Examples:
         """The first examples, at most this many; texts as a tensor."""
         raise NotImplementedError  # each kind of source has its own
 
+    def spread(self, count: int) -> Any:
+        """At most so many examples from all over the data, where that is cheap; texts as a tensor."""
+        return self.examples(count)
+
     def some_targets(self) -> Any:
-        """The targets of the first examples, some megabytes of them where that is cheap."""
-        return self.example()[1]
+        """The targets of the first examples, some megabytes of them where that is cheap; None without targets."""
+        return unpacked(self.example())[1]
 
     def chunks(
         self, batch_size: int, seed: int | None, number: int, skipped: int = 0, share: Share | None = None

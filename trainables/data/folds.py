@@ -24,7 +24,7 @@ def cut_of(assignment: Assignment) -> str:
 def whole(train: Any, validation: Any) -> Any:
     """Training and validation data put together; raises DataError for what cannot be cut into folds."""
     for data, name in ((train, "training"), (validation, "validation")):
-        if data is not None and (type(data) is not tuple or not 2 <= len(data) <= 3):
+        if data is not None and type(data) is not tuple:
             raise DataError(f"{name} data: {type(data).__name__}, expected arrays (x, y), which folds can be cut from")
     if validation is None:
         return train

@@ -27,8 +27,9 @@ def joined(train: Any, validation: Any) -> Any:
     if kinds[0] != "arrays":
         raise DataError(f"all_data joins arrays, sequences in buckets and streams, and data() returns a {kinds[0]}")
     if len(train) != len(validation):
-        weights = "training" if len(train) > len(validation) else "validation"
-        raise DataError(f"all_data joins data of one kind, and only the {weights} data has sample weights")
+        more = "training" if len(train) > len(validation) else "validation"
+        what = "targets" if min(len(train), len(validation)) == 1 else "sample weights"
+        raise DataError(f"all_data joins data of one kind, and only the {more} data has {what}")
     try:
         return tf.nest.map_structure(_joined_arrays, tuple(train), tuple(validation))
     except (TypeError, ValueError) as error:

@@ -75,11 +75,6 @@ def _recorded(hp: Hyperparameters, load: Callable[[], Loaded]) -> tuple[Loaded, 
     reads: Reads = {}
     with hp.recording(reads):
         loaded = load()
-    if not isinstance(loaded, tuple) or len(loaded) != 2:
-        raise DataError(
-            f"data() returned {type(loaded).__name__}, expected training and validation data or None; "
-            "test data may follow"
-        )
     return loaded, reads
 
 
@@ -99,14 +94,14 @@ def _locked(file: Path) -> Iterator[None]:
         yield
 
 
-def _shareable(data: tuple[Any, Any]) -> bool:
-    """Whether writing it down helps: what an author has mapped is shared already."""
-
-    def leaf_is(leaf: Any) -> bool:
-        in_memory = isinstance(leaf, np.ndarray) and not isinstance(leaf, np.memmap) and not leaf.dtype.hasobject
-        return leaf is None or in_memory or isinstance(leaf, Rows)
-
-    return all(map(leaf_is, tf.nest.flatten(data)))
+def _shareable(data: Any) -> bool:
+    """Whether writing it down helps (what an author has mapped is shared already) and gives the same structure."""
+    if type(data) in (tuple, list, Buckets):
+        return all(map(_shareable, data))
+    if type(data) is dict:
+        return all(map(_shareable, data.values()))
+    in_memory = isinstance(data, np.ndarray) and not isinstance(data, np.memmap) and not data.dtype.hasobject
+    return data is None or in_memory or isinstance(data, Rows)
 
 
 def _write_whole(loaded: Any, reads: Reads, home: Path) -> None:
@@ -170,7 +165,8 @@ def _described(data: Any, numbers: Iterator[int]) -> Any:
         case None:
             return None
         case dict() if all(isinstance(name, str) for name in data):
-            return {"dict": {name: _described(data[name], numbers) for name in sorted(data)}}
+            found = {name: _described(data[name], numbers) for name in sorted(data)}
+            return {"dict": {name: found[name] for name in data}}  # in the order that a model may go through it
         case dict():
             raise DataError(f"a dict with the keys {list(data)}, expected names")
         case list():

@@ -34,7 +34,7 @@ class Rows:
 class Buckets(NamedTuple):
     """Examples of different shapes in parts of one shape each: no batch is of more than one part."""
 
-    parts: tuple[Any, ...]  # (x, y) or (x, y, sample_weight) each
+    parts: tuple[Any, ...]  # (x,), (x, y) or (x, y, sample_weight) each
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,7 @@ class Visits:
         shuffle = hp.flag("shuffle", default=True)
         if "shuffle_buffer" not in hp:
             return cls(shuffle)
-        buffer = hp.integer("shuffle_buffer")
-        if buffer < 1:
-            raise ValueError(f"shuffle_buffer is {buffer}, expected at least 1")
+        buffer = hp.integer("shuffle_buffer", standard=True)
         if not shuffle:
             raise ValueError(
                 "shuffle is false and there is a shuffle_buffer, which would have no effect; leave out one"
@@ -110,8 +108,8 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY:
         raise DataError("an endless dataset, expected one pass over its examples; use take(n)")
-    if _is_batched(dataset):
-        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
+    if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
+        raise DataError(_unbatched(dataset))
     known = None if size == tf.data.UNKNOWN_CARDINALITY else size
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
@@ -120,6 +118,32 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
         return shuffled(dataset, min(known or buffer, buffer), mixed(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
+
+
+def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
+    """Whether the first axis of all parts of an element has no known length, as that of batches."""
+    specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
+    return bool(specs) and all(spec.shape.rank and spec.shape[0] is None for spec in specs)
+
+
+def _is_of_examples(dataset: tf.data.Dataset) -> bool:
+    """Whether nothing that its elements come from could have made batches: no `batch`, no Python, no inner dataset."""
+    kind = type(dataset).__name__.lower()
+    if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
+        return False
+    return all(map(_is_of_examples, dataset._inputs()))
+
+
+def _unbatched(dataset: tf.data.Dataset) -> str:
+    what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
+    first = next(iter(dataset.take(1)), None)
+    if first is None or _is_batched(dataset):
+        return what
+    shapes = ", ".join(str(tuple(leaf.shape)) for leaf in tf.nest.flatten(first))
+    return (
+        f"{what}. Where {shapes}, of the first element, are the shapes of one example, say so: "
+        "dataset.map(lambda x, y: (tf.ensure_shape(x, [...]), tf.ensure_shape(y, [...])))"
+    )
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:

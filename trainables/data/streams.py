@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainables.data import checks, residence, text
 from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
+from trainables.data.certainty import uncertainty
 from trainables.data.examples import Examples
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
@@ -22,15 +23,16 @@ class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
     def __init__(self, stream: Stream, strategy: tf.distribute.Strategy) -> None:
+        if checks.lack_targets(stream.read(None, 0).element_spec):
+            stream = stream.map(lambda x, *_: (x,))
         self._stream, self._strategy = stream, strategy
-        first = stream.read(None, 0)
-        checks.specs(first.element_spec)
+        checks.specs(stream.read(None, 0).element_spec)
         size = stream.size
         if size is None:
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
             raise DataError("an empty dataset, expected at least one example")
-        self.size = size
+        self.size, self.differs = size, uncertainty(stream.read(None, 0))
         self._ahead = Ahead(partial(_read, stream, self.size, strategy))
 
     def visit(self, visits: Visits) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,8 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     """
     record = Record(trial.assignment.seed)
     author.live = Settled(trial.hp)
-    with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
+    kept = _draws_kept(), keras_corrections.numbering_kept()
+    with kept[0], kept[1], precision.policy(trial.dtype), origins.recording(record):
         with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)
@@ -58,14 +59,8 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
 def averaged(trial: Trial) -> Iterator[None]:
     """The trial's model with its averaged weights inside the block, where it is validated with such."""
     average = getattr(trial.program, "average", None)
-    if average is None:
+    with average.swapped() if average else nullcontext():
         yield
-        return
-    average.swap()
-    try:
-        yield
-    finally:
-        average.swap()
 
 
 def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainables.data.examples import unpacked
 from trainables.data.words import gather
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
@@ -22,9 +23,8 @@ def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
 
 def take(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
-    """Gather rows of (x, y) or (x, y, sample_weight); x, y and no weight."""
-    taken = tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors)
-    return (*taken, None) if len(taken) == 2 else taken
+    """Gather rows of (x,), (x, y) or (x, y, sample_weight); None for what there is not."""
+    return unpacked(tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors))
 
 
 def cut(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:

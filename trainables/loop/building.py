@@ -26,7 +26,7 @@ from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import features, grouped, groups, layer_paths, optimizers, refusals
+from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
@@ -43,6 +43,7 @@ class Made:
     parts: Parts
     turns: tuple[Turn, ...]  # of the author's own training step
     keeps_rate: bool
+    by_fit: str  # why `Model.fit` alone can train the model, where it can
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
 
@@ -74,6 +75,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
     that an earlier trial has made.
     """
+    keras_corrections.let_variables_be_numbers()
     first = len(record.made)
     reads: Reads = {}
     with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
@@ -103,7 +105,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    return Made(parts, turns, keeps_rate, drew=_has_drawn(seed, seeds.given))
+    return Made(parts, turns, keeps_rate, stepping.by_fit(author, model), drew=_has_drawn(seed, seeds.given))
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -124,13 +126,13 @@ def recipe(
 ) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
     replicas = strategy.num_replicas_in_sync
-    micro_batches = hp.integer("micro_batches", 1)
+    micro_batches = hp.integer("micro_batches", 1, standard=True)
     if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
         raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
     if "swa_from" in hp and "ema_momentum" in hp:
         raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
-        clipping=optimizers.clipping(hp),
+        clipping=clipping.kinds(hp),
         micro_batches=micro_batches * accumulate,
         scale_loss=dtype == "mixed_float16",
         average="ema_momentum" in hp,
@@ -154,10 +156,11 @@ def build(
 ) -> Program | FitProgram | ServedProgram:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
-    ``present`` gives the hyperparameters at each trace; ``kept``: the author's attributes, which may hold other
-    networks and what hooks count in; ``jit_compile``: whether updates go through XLA.
+    ``fit``: the sweep file wants `Model.fit`, which also trains what our loop cannot. ``present`` gives the
+    hyperparameters at each trace; ``kept``: the author's attributes, which may hold other networks and what hooks count
+    in; ``jit_compile``: whether updates go through XLA.
     """
-    parts = made.parts
+    parts, fit = made.parts, fit or bool(made.by_fit)
     stepping.check_signatures(author)
     intake = Intake(author, present, Mixing.of(hp, author.live))
     seen = intake.seen(author.first_example, placement.strategy)
@@ -175,15 +178,16 @@ def build(
         if fit:
             example, must = author.first_example, jit_compile == "must"
             given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed, callbacks)
-            return FitProgram(*given, jit_compile=must)
+            return FitProgram(*given, jit_compile=must, because=made.by_fit)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
+    graph.made = parts.made
     graph.prepare(author.first_example)
     program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
-        first = author.live.number("swa_from")
+        first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, placement.strategy)
     return program
 
@@ -242,6 +246,8 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, i
         keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)
+    if parts.options.get("loss") is None:
+        keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
     scope.check(model, placement.strategy)
     momentum = optimizers.take_average(optimizer)

@@ -24,9 +24,10 @@ from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.update import Graph
 from trainables.numbers.draws import Draws
+from trainables.numbers.rows import on_host
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
-from trainables.replicas import slices
+from trainables.replicas import random_layers, slices
 
 Asked: TypeAlias = Literal["", "may", "must"]
 
@@ -104,8 +105,15 @@ class Xla:
             concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
             self._known.add((place, size))
 
+    def begin_anew(self) -> None:
+        """Know of no batch, for what is trained has changed."""
+        self._known.clear()
+        if self._way is not None:
+            self._one = self._way.into(self._graph)
+
     def _next(self) -> None:
         self._known.clear()
+        self._graph.seeds = random_layers.Seeds()
         self._graph.step, self._graph.own = self._graph.update, self._graph.own_gradients
         self._way = next(self._ways, None)
         if self._way is not None:
@@ -170,14 +178,19 @@ def _all(batch: Any) -> tf.Tensor:
     return tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
 
 
-def _jit(function: Callable[..., Any]) -> Any:
-    def traced(*given: Any) -> Any:
-        with compiling():
+def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
+    generators = random_layers.generators_of(graph.networks)
+
+    def traced(seeds: list[Any], *given: Any) -> Any:
+        states = {id(generator): state for generator, state in zip(generators, seeds, strict=True)}
+        with compiling(), random_layers.begun_with(states):
             return function(*given)
 
     compiled = tf.function(traced, autograph=False, jit_compile=True)
 
     def call(*given: Any) -> Any:
+        with on_host():
+            given = [tf.identity(generator.state.value) for generator in generators], *given
         arguments = compiled.get_concrete_function(*given).inputs  # what it has captured among them
         if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
             raise CannotCompile("XLA takes no texts")  # it would end the process
@@ -188,7 +201,7 @@ def _jit(function: Callable[..., Any]) -> Any:
 
 def _whole(graph: Graph) -> Callable[..., Any]:
     """All of an update of one replica."""
-    function = _jit(lambda batch, *rest: graph.update(batch, _all(batch), *rest))
+    function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
     def step(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         batch = graph.strategy.run(_batch, args=(tensors, rows))
@@ -206,14 +219,14 @@ def _without_intake(graph: Graph) -> Callable[..., Any]:
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         cut.draws = draws = Draws(seed, number, cut.size, cut.start, cut.stop)
-        taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws.calls)
-        known[:] = [taken.calls, taken.mixes]
+        taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws)
+        known[:] = [taken.draws, taken.mixes]
         return taken.tensors
 
     def update(given: Any, *rest: Any) -> Any:
         return graph.update(Taken(given, *known), _all(given[0]), *rest)
 
-    function = _jit(update)
+    function = _jit(graph, update)
 
     def step(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         taken = graph.strategy.run(take, args=(tensors, rows, seed, number))
@@ -227,7 +240,7 @@ def _without_intake(graph: Graph) -> Callable[..., Any]:
 def _own(graph: Graph) -> Callable[..., Any]:
     """The gradients of each replica."""
     once, twice = (
-        _jit(lambda batch, *rest, again=again: graph.own_gradients(batch, _all(batch), *rest, again=again))
+        _jit(graph, lambda batch, *rest, again=again: graph.own_gradients(batch, _all(batch), *rest, again=again))
         for again in (False, True)
     )
 

@@ -6,6 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,33 +19,36 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
-from trainables.data.words import gather
-from trainables.loop import profile
+from trainables.loop import batches, profile
 from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.xla_draws import compiling
-from trainables.recipe import grouped, optimizers, refusals
+from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
-READS = ("clipnorm", "global_clipnorm", "clipvalue")
-
 
 class NotInFit(Exception):
     """`Model.fit` would train something else than the sweep file asks for."""
 
 
+OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
+
+
 class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
+    spent = False  # no other trial is served by it anyway
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(
@@ -60,7 +64,10 @@ class FitProgram:
         callbacks: Sequence[keras.callbacks.Callback] = (),
         *,
         jit_compile: bool,
+        because: str = "",
     ) -> None:
+        """``because``: why it trains the trial, where the sweep file does not say so."""
+        self.because = because
         self.callbacks, self.jit_compile = callbacks, jit_compile
         model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
         _refuse(recipe, replicas, optimizer, jit_compile=jit_compile)
@@ -71,8 +78,8 @@ class FitProgram:
             )
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        for kind in recipe.clipping:
-            setattr(optimizer, kind, hp.number(kind))
+        for kind, bound in clipping.bounds(hp).items():
+            setattr(optimizer, kind, bound)
         if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
             model.built = True
         own = type(model).compile is not keras.Model.compile  # its optimizers are its own
@@ -87,9 +94,27 @@ class FitProgram:
             model.jit_compile = jit_compile
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
+        self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts = model, parts
         self._strategy = strategy
         self._intake = intake
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model."""
+        return [self.model]
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The model's optimizer, where it has one of this name."""
+        found = getattr(self.model, "optimizer", None)
+        return [found] if isinstance(found, keras.optimizers.Optimizer) else []
+
+    rated = optimizers
+
+    def trace_anew(self, train: Split) -> None:
+        """Let `fit` trace training once more: other layers are trainable."""
+        self.model.train_function = None
 
     def check_phases(self) -> None:
         """Raise Refused for what could not be made anew between phases."""
@@ -108,6 +133,10 @@ class FitProgram:
             if data is not None:
                 _refuse_data(data, replicas)
         refusals.check_fit(model, replicas, validates=validation is not None)
+        if self._losses_are_added:
+            for step, training in (("train_step", True), *([("test_step", False)] if validation is not None else [])):
+                if not refusals.own_methods(model, step):
+                    keras_corrections.check_added_losses(model, train.example(), training=training)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
@@ -119,7 +148,40 @@ class FitProgram:
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, strategy, self.parts.record)
         if replicas > 1:
-            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
+            tried = additivity.Tried(strategy, self.state, [model], self._metrics)
+            additivity.check(tried, self._modes(validates=validation is not None), train)
+
+    def _modes(self, *, validates: bool) -> list[Mode]:
+        totals = tuple(loss.name for loss in self._losses if loss.counts_first)
+        training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
+        modes = [Mode("training", training, totals=totals)]
+        if validates:
+            modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
+        return modes
+
+    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+        """This slice's shares of the losses; see `additivity`."""
+        if training:
+            x, y, weight = self._intake.take(tensors, rows, cut)
+        else:
+            x, y, weight = batches.take(tensors, rows[cut.start : cut.stop])
+        predicted = self.model(x, training=training)
+        added = keras_corrections.added_losses(self.model)
+        loss = self.model._compute_loss(x, y, predicted, weight, training=training)
+
+        def count() -> tf.Tensor:
+            self.model.compute_metrics(x, y, predicted, weight)
+            return tf.constant(0)
+
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
+        named = {f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()}
+        return {**named, "the loss of a batch": cut.share_of(loss)}
+
+    def _metrics(self, training: bool) -> dict[str, float]:
+        losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
+        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
+        self.model.reset_metrics()
+        return scalars({name: np.asarray(value) for name, value in found.items()})
 
     @go_with_owner
     def train_epoch(
@@ -140,6 +202,7 @@ class FitProgram:
         def source() -> Iterator[Any]:
             return self._batches(walk.anew(epoch), batch_size, walk.seed, first, seen)
 
+        setting = _Rates(rates, self.optimizers)
         made = self._dataset(walk.data, source, count, augment=True)
         with made as batches, profile.kept(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
@@ -148,11 +211,11 @@ class FitProgram:
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[_Rates(rates), *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
+                callbacks=[setting, *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
-        return Trained(metrics, finite, 0.0, sum(seen[:count]))
+        return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
 
     def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
         """Tell the callbacks of a finished epoch, its validation included; why they end the trial, or nothing."""
@@ -214,22 +277,23 @@ class FitProgram:
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 
-    def _example(self, data: Split, *, augment: bool = True) -> tuple[Any, ...]:
+    def _example(self, data: Split, *, augment: bool = True) -> Any:
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
-    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> tuple[Any, ...]:
+    def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return _as_fit_takes(tf.nest.map_structure(lambda t: gather(t, rows), tensors))
+            return _as_fit_takes(*batches.take(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
         x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))
-        return _as_fit_takes((x, y) if weight is None else (x, y, weight))
+        return _as_fit_takes(x, y, weight)
 
 
-def _as_fit_takes(batch: Any) -> tuple[Any, ...]:
-    """A batch without lists, which a `tf.data.Dataset` would take for tensors."""
-    return tuple(keras.tree.lists_to_tuples(batch))
+def _as_fit_takes(*parts: Any) -> Any:
+    """A batch as Keras hands it on, x alone where there are no targets; a `Dataset` would take lists for tensors."""
+    x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in parts)
+    return keras.utils.pack_x_y_sample_weight(x, y, weight)
 
 
 def _in_slices(
@@ -247,7 +311,7 @@ def _in_slices(
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws)
+        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws, seeds="keras")
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 
@@ -255,25 +319,29 @@ def _in_slices(
 
 
 class _Rates(keras.callbacks.Callback):
-    """Sets the learning rate of each update, and allows nobody else to."""
+    """Sets the learning rate of each update, until somebody else does."""
 
-    def __init__(self, rates: np.ndarray[Any, Any]) -> None:
+    def __init__(self, rates: np.ndarray[Any, Any], optimizers: Sequence[Any]) -> None:
         super().__init__()
-        self._rates = rates
+        current = optimizers[0]._learning_rate if optimizers else None
+        self._variable = current if isinstance(current, keras.Variable) else None
+        self._rates, self._seen = rates, self._present()
+        self._set: float | None = None
+
+    @property
+    def last_set(self) -> float | None:
+        """The rate that another callback has set, and that holds from then on."""
+        if self._present() != self._seen:
+            self._set = self._seen = self._present()
+        return self._set
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        current = self._variable()
-        if current is not None:
-            current.assign(self._rates[batch])
+        if self._variable is not None and self.last_set is None:
+            self._variable.assign(self._rates[batch])
+            self._seen = self._present()
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
-        current = self._variable()
-        if current is not None and float(current.numpy()) != float(self._rates[batch]):
-            raise NotInFit("a callback sets the learning rate, which the trial's parameters do; use lr_schedule")
-
-    def _variable(self) -> keras.Variable | None:
-        current = getattr(getattr(self.model, "optimizer", None), "learning_rate", None)
-        return current if isinstance(current, keras.Variable) else None
+    def _present(self) -> float | None:
+        return None if self._variable is None else float(self._variable.numpy())
 
 
 class _Passed(keras.callbacks.Callback):
@@ -315,7 +383,7 @@ def _refuse_data(data: Split, replicas: int) -> None:
 
 
 def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
-    clipped = recipe.clipping or (optimizer is not None and optimizers.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
@@ -331,4 +399,4 @@ def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer
     ]
     for applies, what in reasons:
         if applies:
-            raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot do {what}; use loop: own")
+            raise NotInFit(f"Model.fit trains this trial, which with {replicas} replicas cannot do {what}; {OWN}")

@@ -30,23 +30,23 @@ class Taken:
     """What `Intake.take` gave, for those who compute on without it."""
 
     tensors: Any  # x, y, sample_weight, and by its place in y the labels of each mixture
-    calls: int  # draws so far
+    draws: Draws  # so far
     mixes: bool
 
     @classmethod
-    def of(cls, example: Example, cut: Slice, calls: int) -> Taken:
+    def of(cls, example: Example, cut: Slice, draws: Draws) -> Taken:
         """The examples of a slice, with what it was told of them."""
-        flat = tf.nest.flatten(example[1])
+        flat = [] if example[1] is None else tf.nest.flatten(example[1])
         mixtures = {place: mixture for place, leaf in enumerate(flat) if (mixture := cut.mixture(leaf))}
         labels = {place: (mixture.own, mixture.other, mixture.share) for place, mixture in mixtures.items()}
-        return cls((*example, labels), calls, cut.mixes)
+        return cls((*example, labels), draws, cut.mixes)
 
     def into(self, cut: Slice) -> Example:
         """The same examples for another slice, which is told the same."""
         x, y, sample_weight, labels = self.tensors
         flat, cut.mixes = tf.nest.flatten(y), self.mixes
         if cut.draws is not None:
-            cut.draws.calls = self.calls
+            cut.draws.follow(self.draws)
         for place, mixed in labels.items():
             cut.mixtures[id(flat[place])] = flat[place], Mixture(*mixed)
         return x, y, sample_weight
@@ -89,7 +89,7 @@ class Intake:
             example = batches.take(tensors, own)
         with slices.entered(cut if draws is first else replace(cut, draws=draws)):
             example = self._augmented(example, draws)
-        first.calls = draws.calls
+        first.follow(draws)
         if partners is None:
             return example
         if cut.parts == 1:
@@ -175,9 +175,9 @@ class Intake:
 
         def on_each() -> None:
             rows, zero = tf.constant(ROWS), tf.constant(0)
-            cut = Slice(rows, zero, rows, draws=Draws(zero, zero, rows, zero, rows))
+            cut = Slice(rows, zero, rows, draws=Draws(zero, zero, rows, zero, rows), seeds="keras")
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
-            found = (x, y) if weight is None else (x, y, weight)
+            found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))
 
         tf.function(lambda: strategy.run(on_each), autograph=False).get_concrete_function()

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from trainables.loop import batches, sharpness
+from trainables.loop.finiteness import Before
 from trainables.loop.update import Graph
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import updates
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Batch, Turn, Update
-from trainables.replicas import additivity, by_example, slices
+from trainables.replicas import by_example, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 
 CALLS = 2**10
 """Where the draws of each further turn of a batch are counted from."""
+TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
+HINT = (
+    "Return one number for each example; a loss that compares examples takes those of the whole batch from "
+    "batch.gather()"
+)
 
 Step = Callable[[Batch], Mapping[str, Any]]
 
@@ -45,9 +51,10 @@ class StepGraph(Graph):
         """``networks``: all that take part, trained or not."""
         super().__init__(*given, **named)
         self._train_step, self._test_step, self._turns, self._others = train_step, test_step, turns, networks
-        self.optimizers = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
+        self.optimizer_of = {id(update): its for update, its in updates.optimizers(turns, self.model.optimizer)}
         self._names: tuple[tuple[str, ...], tuple[str, ...]] = (), ()  # of training and of evaluation
         self._changed: dict[int, list[keras.Variable]] = {}  # by update, known once traced
+        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
         self._measured: set[bool] = set()  # whether training, and whether evaluation, count metrics
 
     # ---- what others ask for
@@ -58,15 +65,31 @@ class StepGraph(Graph):
         return self._others
 
     @property
+    def seeds_from(self) -> slices.Seeds:
+        """All turns see the same examples, which are drawn for each of them."""
+        return super().seeds_from if len(self._turns) == 1 else "counted"
+
+    @property
     def trained(self) -> list[keras.Variable]:
         """The weights of all updates."""
         found = {id(v): v for turn in self._turns for update in turn for v in update.variables}
         return list(found.values())
 
     @property
+    def optimizers(self) -> Sequence[Any]:
+        """Those of all updates, each once."""
+        return [*{id(its): its for its in (self.model.optimizer, *self.optimizer_of.values())}.values()]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers that follow the trial's learning rate."""
+        updates = [update for turn in self._turns for update in turn]
+        return [self.optimizer_of[id(u)] for u in updates if u.optimizer is None or u.rate is not None]
+
+    @property
     def more_variables(self) -> list[keras.Variable]:
         """The variables of all networks and optimizers."""
-        parts = [*self.networks, *self.optimizers.values()]
+        parts = [*self.networks, *self.optimizer_of.values()]
         return list({id(v): v for part in parts for v in part.variables}.values())
 
     def prepare(self, example: Any) -> None:
@@ -97,18 +120,19 @@ class StepGraph(Graph):
         """All turns of one batch."""
         values: dict[str, tf.Tensor] = {}
         minimised: dict[str, tf.Tensor] = {}
-        finite = tf.constant(True)
+        finite = applied = tf.constant(True)
         found: list[tuple[Any, keras.Variable]] = []
         for place, turn in enumerate(self._turns):
             for update in turn:
                 self._rate(update, rate)
+            before = Before(self.strategy, self.state) if self.loss_scale else None
             again = functools.partial(self._of_turn, turn=turn, place=place, again=True)
             run = functools.partial(self._of_turn, turn=turn, place=place)
             gradients, means = self.strategy.run(run, args=(tensors, rows, seed, number))
             means = self.summed(means)
             if self.recipe.sharpness:
                 with ExitStack() as stack:
-                    others = [v for network in self.networks for v in network.non_trainable_variables]
+                    others = [*self.state, *self.counters]
                     for update, part in zip(turn, gradients, strict=True):
                         changed, rho = self._changed[id(update)], self.live.number("sam_rho")
                         stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
@@ -117,10 +141,12 @@ class StepGraph(Graph):
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self.are_finite(gradients, total)
-            optimizers = [self.optimizers[id(update)] for update in turn]
-            with self.skipped_unless(good, optimizers, [v for update in turn for v in self._changed[id(update)]]):
-                self._apply_turn(turn, gradients)
-            if self.loss_scale:
+            gradients = [self.clipped(part) for part in gradients]
+            self._apply_turn(turn, gradients)
+            if self.loss_scale and before:
+                self.loss_scale.update(good)
+                before.put_back(unless=good)
+                applied = tf.logical_and(applied, good)
                 good = tf.math.is_finite(total)
             finite = tf.logical_and(finite, good)
             values |= means
@@ -129,7 +155,10 @@ class StepGraph(Graph):
             variables = [v for update in turn for v in self._changed[id(update)]]
             found += list(zip(flat_ones, variables, strict=True))
         if self.average:
+            averaged = Before(self.strategy, self.average.state) if self.loss_scale else None
             self.average.update()
+            if averaged:
+                averaged.put_back(unless=applied)
         values |= minimised
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
@@ -137,7 +166,7 @@ class StepGraph(Graph):
         return values, finite
 
     def _rate(self, update: Update, rate: tf.Tensor) -> None:
-        optimizer = self.optimizers[id(update)]
+        optimizer = self.optimizer_of[id(update)]
         if update.optimizer is None:
             self.set_rate(rate)
         elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
@@ -146,7 +175,7 @@ class StepGraph(Graph):
     def _apply_turn(self, turn: Turn, gradients: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizers[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
         self.strategy.run(apply, args=(gradients,))
 
@@ -168,12 +197,13 @@ class StepGraph(Graph):
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
-            cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+            cut.draws, cut.seeds = Draws(seed, number, cut.size, cut.start, cut.stop), self.seeds_from
             known = [g for part in sums for g in part if g is not None]
             x, y, sample_weight = self.intake.take(tensors, rows, cut, after=known)
             with slices.entered(cut):
                 if place:
                     cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
+                    cut.draws.seeds = dict(self._drawn[place - 1])
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares = self._shares(cut, x, y, sample_weight, turn, counts=not again)
                     scale = self.loss_scale.scale if self.loss_scale else 1.0
@@ -183,12 +213,13 @@ class StepGraph(Graph):
                 [self.add(old, new) for old, new in zip(*parts, strict=True)] for parts in zip(sums, found, strict=True)
             ]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
+            self._drawn[place] = cut.draws.seeds
+            self.seeds.note(cut.draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             if not self._changed[id(update)]:
                 raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
-        clips = again or not self.recipe.sharpness
-        return [self.whole_batch([g for g in part if g is not None], clips=clips)[0] for part in sums], values
+        return [self.whole_batch([g for g in part if g is not None])[0] for part in sums], values
 
     def _shares(
         self, cut: Slice, x: Any, y: Any, sample_weight: Any, turn: Turn, *, counts: bool
@@ -233,7 +264,7 @@ class StepGraph(Graph):
             )
         if cut.parts == 1:
             return means
-        return {name: tf.where(cut.count > 0, mean * cut.share, 0.0) for name, mean in means.items()}
+        return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gathered(self, cut: Slice, values: Any) -> Any:
         """Values of all examples of the batch, in its order."""
@@ -250,8 +281,11 @@ class StepGraph(Graph):
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
         cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        cut.seeds = "keras" if cut.parts == 1 else "counted"
         with slices.entered(cut):
-            return self._shares(cut, x, y, sample_weight, (), counts=True) | by_example.shares(cut)
+            found = self._shares(cut, x, y, sample_weight, (), counts=True) | by_example.shares(cut)
+        self.seeds_of_evaluation.note(cut.draws)
+        return found
 
     def measures(self, *, training: bool) -> bool:
         """Whether training or evaluation counts the metrics."""
@@ -269,7 +303,7 @@ class StepGraph(Graph):
 
         def on_each() -> None:
             tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
-            cut = Slice(one, tf.constant(0), one)
+            cut = Slice(one, tf.constant(0), one, seeds="keras")
             cut.draws = Draws(one, one, one, cut.start, cut.stop, EVALUATION if place is None else 0)
             rows = tf.constant([0])
             x, y, weight = self.intake.take(tensors, rows, cut) if turn else batches.take(tensors, rows)
@@ -279,49 +313,28 @@ class StepGraph(Graph):
         _trace(lambda: self.strategy.run(on_each))
         return names
 
-    def check(self, examples: Any, put_back: Callable[[], None]) -> None:
-        """Raise Refused for a value that is another for the same examples in parts than in one."""
-        some = tf.nest.map_structure(lambda leaf: leaf[: additivity.EXAMPLES], examples)
-        size = len(tf.nest.flatten(some)[0])
-        if size < 2:
-            return
-        half = any(network.compute_dtype in ("float16", "bfloat16") for network in self.networks)
-        tolerance = additivity.TOLERANCE_OF_HALF if half else additivity.TOLERANCE
-        steps: list[Turn] = [*self._turns, *([()] if self._test_step else [])]
-        for turn in {id(turn): turn for turn in steps}.values():
-            whole, parts = (self._tried(some, size, turn, whole=whole) for whole in (True, False))
-            put_back()
-            for name, value in whole.items():
-                if np.isfinite(value) and abs(value - parts[name]) > tolerance * max(abs(value), 1e-3):
-                    raise Refused(
-                        f"{'train' if turn else 'test'}_step() gives {name!r} of {value:.6g} for {size} examples and "
-                        f"{parts[name]:.6g} as the mean of their parts: replicas and micro-batches, which each compute "
-                        "a part, would train another model. Return one number for each example; a loss that compares "
-                        "examples takes those of the whole batch from batch.gather()"
-                    )
+    def modes(self, *, validates: bool) -> list[Mode]:
+        """The turns of a batch, and the evaluation."""
+        turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self._turns)))}
+        steps: list[tuple[int, Turn]] = [*turns.values(), *([(0, ())] if validates and self._test_step else [])]
+        found = [
+            Mode(
+                "training" if turn else "evaluation",
+                functools.partial(self._tried_step, turn=turn),
+                training=bool(turn),
+                calls=place * CALLS if turn else EVALUATION,
+                totals=self.counted_first,
+                told=("train" if turn else "test") + TOLD,
+                hint=HINT,
+            )
+            for place, turn in steps
+        ]
+        return found + ([self.evaluation_mode] if validates and self.loses else [])
 
-    def _tried(self, examples: Any, size: int, turn: Turn, *, whole: bool) -> dict[str, float]:
-        def on_each(tensors: Any) -> dict[str, tf.Tensor]:
-            rows = tf.constant(size)
-            cuts = [Slice(rows, tf.constant(0), rows)] if whole else batches.cuts(rows, self.recipe.micro_batches)
-            sums: dict[str, tf.Tensor] = {}
-            for cut in cuts:
-                x, y, *weight = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once
-                cut.draws = Draws(tf.constant(0), tf.constant(0), cut.size, cut.start, cut.stop, EVALUATION)
-                with slices.entered(cut):
-                    shares = self._shares(cut, x, y, weight[0] if weight else None, turn, counts=False)
-                sums = {name: sums.get(name, 0.0) + share for name, share in shares.items()}
-            return sums
-
-        specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
-
-        def values(given: Any) -> dict[str, tf.Tensor]:
-            found = self.strategy.run(on_each, args=(given,))
-            return self.first(found) if whole else self.summed(found)
-
-        with _settled(self.networks):
-            found = tf.function(values, input_signature=[specs], autograph=False)(examples)
-        return {name: float(value) for name, value in found.items()}
+    def _tried_step(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> dict[str, tf.Tensor]:
+        take = functools.partial(self.intake.take, cut=cut) if turn else batches.take
+        x, y, sample_weight = take(tensors, rows if turn else rows[cut.start : cut.stop])
+        return self._shares(cut, x, y, sample_weight, turn, counts=True)
 
 
 def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
@@ -331,23 +344,6 @@ def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
     mixture.lost = True
     share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
     return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
-
-
-@contextmanager
-def _settled(networks: Sequence[keras.Layer]) -> Any:
-    """Let batch normalisation use its moving statistics: those of micro-batches are known to differ."""
-    with ExitStack() as stack:
-        for network in networks:
-            for layer in network._flatten_layers():
-                if isinstance(layer, keras.layers.BatchNormalization):
-                    before = layer._moments
-                    layer._moments = functools.partial(_moving, layer)
-                    stack.callback(setattr, layer, "_moments", before)
-        yield
-
-
-def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
 
 
 def _trace(function: Callable[[], Any]) -> None:

@@ -15,9 +15,12 @@ from trainables.state import checkpoint, shards
 from trainables.state.checkpoint import About, CheckpointError
 
 
-def save(folder: Path, trial: Trial, memory: dict[str, Any]) -> Callable[[], None]:
-    """Copy all that `restore` needs; the function returned writes it. What lies on servers they write at once."""
-    about = {**trial.state(), "memory": memory}
+def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
+    """Copy all that `restore` needs; the function returned writes it. What lies on servers they write at once.
+
+    ``data``: the fingerprint of the data that it is trained on.
+    """
+    about = {**trial.state(), "memory": memory, "data": data}
     if isinstance(trial.program, ServedProgram):
         about["tables"] = shards.save(folder, trial.program.tables)
     return checkpoint.save(folder, trial.program.state, about)

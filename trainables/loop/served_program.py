@@ -28,7 +28,7 @@ from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
-from trainables.recipe import optimizers, server_updates
+from trainables.recipe import clipping, grouped, optimizers, server_updates
 from trainables.recipe.refusals import Refused
 from trainables.recipe.server_updates import Rule, Weight
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
@@ -38,7 +38,6 @@ from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.shards import Shard
 
-READS = ("clipnorm", "global_clipnorm", "clipvalue")
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
 
@@ -49,6 +48,8 @@ class ServedProgram:
     """A model and where its weights lie; the same face as `trainables.loop.program.Program`."""
 
     sets_no_rate = False
+    spent = False  # no other trial is served by it anyway
+    differs = "workers take the weights as they are"  # why the same seed gives other numbers
     state: State  # there after `compile`: of what lies whole on one server
 
     def __init__(
@@ -74,7 +75,7 @@ class ServedProgram:
         self.model, self.parts = model, parts
         self._strategy, self._intake = strategy, intake
         self._coordinator = parameter_server.coordinator(strategy)
-        self._clipping = next(((kind, hp.number(kind)) for kind in recipe.clipping), (None, 0.0))
+        self._bounds = clipping.bounds(hp)
         self._whole = [
             Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
             for v in model.trainable_variables
@@ -98,6 +99,22 @@ class ServedProgram:
         slots = [slot for weight in self._whole for slot in weight.slots]
         self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
         self._check_metrics(validation)
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model."""
+        return [self.model]
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """What the model is compiled with, for servers have a rule of their own."""
+        return [self.model.optimizer]
+
+    rated = optimizers
+
+    def trace_anew(self, train: Split) -> None:
+        """Raise Refused: workers hold what was traced."""
+        raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
     def check_phases(self) -> NoReturn:
         """Raise Refused: weights cannot be handed on from one program to another yet."""
@@ -211,7 +228,7 @@ class ServedProgram:
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size))
+        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size), seeds="keyed")
         x, y, sample_weight = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
             with tf.GradientTape() as tape:
@@ -225,7 +242,8 @@ class ServedProgram:
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size, EVALUATION))
+        draws = Draws(seed, number, size, tf.constant(0), size, EVALUATION)
+        cut = Slice(size, tf.constant(0), size, draws=draws, seeds="keyed")
         x, y, sample_weight = batches.take(batch, tf.range(size))
         with slices.entered(cut):
             predicted = batches.as_float32(self.model(x, training=False))
@@ -242,9 +260,10 @@ class ServedProgram:
             groups.append([*range(start, start + len(weights))])
             start += len(weights)
         places = [[known.index(i) for i in group if i in known] for group in groups]
-        found = server_updates.clip([rows[i] for i in known], [group for group in places if group], *self._clipping)
+        found = [rows[i] for i in known]
         floats = [g.values if isinstance(g, tf.IndexedSlices) else g for g in found]
         finite = tf.reduce_all([tf.math.is_finite(loss), *(tf.reduce_all(tf.math.is_finite(g)) for g in floats)])
+        found = clipping.clip(found, self._bounds, [group for group in places if group])
 
         def update() -> tf.Tensor:
             for i, gradient in zip(known, found, strict=True):
@@ -293,14 +312,14 @@ def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Opt
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if optimizers.own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
-    clips = optimizers.clips(optimizer)
+    clips = grouped.clips(optimizer)
     reasons = [
         (recipe.micro_batches > 1, "micro_batches"),
         (recipe.scale_loss, "mixed_float16"),
         (recipe.sharpness, "sam_rho"),
         (recipe.by_epoch, "swa_from"),
         (recipe.average or optimizer.use_ema, "averages of the weights"),
-        (bool(clips), "an optimizer that clips by itself: use the parameters clipnorm, global_clipnorm, clipvalue"),
+        (bool(clips), "an optimizer that clips by itself: use the parameters " + ", ".join(clipping.KINDS)),
     ]
     for applies, what in reasons:
         if applies:

@@ -18,6 +18,7 @@ from trainables.loop.own_step import StepGraph
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import grouped, optimizers, refusals, updates
 from trainables.recipe.author import Author
+from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers
@@ -63,8 +64,35 @@ def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str
     """What the model is compiled with: losses and metrics, where anything asks for them."""
     whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
-        return {"loss": author.loss(hp, model), "metrics": author.metrics(hp, model)}
+        return {"loss": _loss(author, hp, model), "metrics": _metrics(author, hp, model)}
     return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
+
+
+def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """What the author says; else what follows from the targets, or None where the model brings its own loss."""
+    if overrides(author, "loss"):
+        return author.loss(hp, model)
+    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
+        return None
+    try:
+        return author.loss(hp, model)
+    except Undecided:
+        if refusals.own_methods(model, "train_step", "compute_loss"):
+            return None
+        raise
+
+
+def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """What the author says; by default none for a model that only its own steps call."""
+    if type(model).call is keras.Model.call and not overrides(author, "metrics"):
+        return None
+    return author.metrics(hp, model) or None
+
+
+def by_fit(author: Author, model: keras.Model) -> str:
+    """Why `Model.fit` alone can train a model; nothing where our loop can."""
+    own = [] if is_own(author) else refusals.own_methods(model, "train_step", "test_step")
+    return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
 def build(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,16 +16,17 @@ from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
-from trainables.loop import compiled
+from trainables.loop import compiled, steering
 from trainables.loop.cache import Structure
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
 from trainables.loop.served_program import ServedProgram
+from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
 from trainables.recipe.phases import Span
-from trainables.recipe.plateau import Plateau, Reduction, State
+from trainables.recipe.plateau import Plateau, Reduction
 from trainables.recipe.refusals import Refused
 from trainables.state import checkpoint
 
@@ -66,6 +67,8 @@ class Trial:
     compile_s: float = 0.0
     on_epoch_end: EpochHook | None = None
     rate_scale: float = 1.0
+    rate_set: float | None = None  # by a hook or a callback, in place of the schedule
+    frozen: list[bool] | None = None  # which layers are trainable, where a hook or a callback has said so
     stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
@@ -76,20 +79,32 @@ class Trial:
         self.waited = Plateau(self.assignment.maximize)
         self.held = {name: was for name, was in self.structure.reads.items() if name not in self.span.changes}
 
-    def compile_updates(self) -> None:
-        """Let XLA compile for this trial's batches, where its updates go through it."""
+    def prepare(self) -> None:
+        """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
         program = self.program
-        if isinstance(program, Program) and program.xla.wanted:
+        self.stopwatch.begin()
+        if self.held_out is not None and isinstance(program, FitProgram):
+            self.held_out = self.held_out.in_training_batches
+        elif self.held_out is not None and isinstance(program, Program):
+            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+                if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
+                    self.held_out = self.held_out.in_training_batches
+            self.stopwatch.lap("build")
+        self._compile_updates()
+
+    def _compile_updates(self) -> None:
+        if isinstance(self.program, Program) and self.program.xla.wanted:
             self.stopwatch.begin()
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                program.compile_updates(self.walk)
+                self.program.compile_updates(self.walk)
             self.stopwatch.lap("xla")
 
     @property
-    def xla(self) -> dict[str, str]:
-        """What goes through XLA, for its columns; nothing where nobody asked for that."""
+    def numerics(self) -> dict[str, str]:
+        """What goes through XLA and who trains, for their columns; nothing where that is what was asked for."""
         if isinstance(self.program, FitProgram):
-            return {"xla": compiled.ON} if self.program.jit_compile else {}
+            loop = {"loop": f"fit: {self.program.because}"} if self.program.because else {}
+            return loop | ({"xla": compiled.ON} if self.program.jit_compile else {})
         return self.program.xla.described if isinstance(self.program, Program) else {}
 
     @property
@@ -127,6 +142,8 @@ class Trial:
     def rates(self) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
         """The learning rate of each update of the next epoch; of an optimizer's own schedule the last one alone."""
         epoch = max(self.epoch - self.span.first, 0) + 1
+        if self.rate_set is not None:
+            return np.full(self.walk.per_epoch, self.rate_set, np.float32)
         if self.peak is None:
             rates = np.full(self.walk.per_epoch, np.nan, np.float32)
             last = epoch * self.walk.per_epoch - 1
@@ -144,6 +161,8 @@ class Trial:
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch; raises Diverged."""
         began, epoch, rates = time.perf_counter(), self.epoch + 1, self.rates()
+        steered = self.on_epoch_end is not None or bool(getattr(self.program, "callbacks", ()))
+        wheel = Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained = self._train(rates, epoch)
         train_s = time.perf_counter() - began
@@ -156,11 +175,9 @@ class Trial:
         self.epoch, self.train_s = epoch, self.train_s + time_s
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
-        if isinstance(self.program, FitProgram):
-            self.stopped = self.program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
-        if self.on_epoch_end:
-            with self.placement.strategy.scope():
-                metrics = self.on_epoch_end(epoch, metrics)
+        if wheel is not None:
+            self.rate_set = self.rate_set if trained.rate is None else trained.rate
+            metrics = self._steered(epoch, metrics, replace(wheel, rates=Wheel.of(self.program).rates))
         self._hear(metrics)
         return EpochReported(
             trial=self.assignment.trial,
@@ -168,7 +185,7 @@ class Trial:
             metrics=metrics,
             time=time.time(),
             time_s=time_s,
-            learning_rate=float(rates[-1]),
+            learning_rate=float(rates[-1]) if trained.rate is None else trained.rate,
             examples_per_s=trained.examples / train_s,
             measures={
                 "step_s": (train_s - trained.wait_s) / len(rates),
@@ -182,13 +199,43 @@ class Trial:
             },
         )
 
+    def _steered(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
+        """Tell hooks and callbacks of a finished epoch, and do what they set on the model and its optimizer."""
+        program = self.program
+        try:
+            if isinstance(program, FitProgram):
+                self.stopped = program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
+            if self.on_epoch_end:
+                with self.placement.strategy.scope():
+                    metrics = self.on_epoch_end(epoch, metrics)
+            if program.model.stop_training:
+                self.stopped = self.stopped or "on_epoch_end() has set model.stop_training"
+        finally:
+            program.spent = program.spent or steering.spoils(program, wheel)
+            program.model.stop_training = False
+        rate = steering.rate_set(program, wheel)
+        if rate is not None and self.reduction:
+            raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
+        self.rate_set = self.rate_set if rate is None else rate
+        if steering.were_frozen(program, wheel):
+            self._freeze(list(Wheel.of(program).layers))
+        return metrics
+
+    def _freeze(self, layers: list[bool]) -> None:
+        """Train on with these layers trainable, and no others."""
+        self.frozen = layers
+        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+            self.program.trace_anew(self.walk.data)
+        self._compile_updates()
+
     def scale_rate(self, factor: float) -> None:
         """Multiply all later rates; raises Refused where the loop sets none."""
         if self.peak is None or self.program.sets_no_rate:
             raise Refused("scale_rate() has no effect: the optimizer brings a schedule or a rate of its own")
         self.rate_scale *= float(factor)
+        self.rate_set = None if self.rate_set is None else self.rate_set * float(factor)
 
-    def state(self) -> dict[str, State | int | float | str]:
+    def state(self) -> dict[str, Any]:
         """What a checkpoint must hold beside the program's variables."""
         return {
             "epoch": self.epoch,
@@ -196,6 +243,8 @@ class Trial:
             "waited": self.waited.state(),
             "stopped": self.stopped,
             "rate_scale": self.rate_scale,
+            "rate_set": self.rate_set,
+            "frozen": self.frozen,
             **({"reduction": self.reduction.state()} if self.reduction else {}),
         }
 
@@ -205,6 +254,11 @@ class Trial:
             raise checkpoint.CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
+        self.rate_set = about.get("rate_set")
+        if about.get("frozen"):
+            self.program.spent = True
+            steering.freeze(self.program, about["frozen"])
+            self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
         if self.reduction:
             self.reduction.restore(about["reduction"])
@@ -251,11 +305,9 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) ->
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:
             raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size") * int(placement.strategy.num_replicas_in_sync)
+        size = hp.integer("per_replica_batch_size", standard=True) * int(placement.strategy.num_replicas_in_sync)
     else:
-        size = hp.integer("batch_size", 32)
-    if size < 1:
-        raise ValueError(f"the batch size is {size}, expected at least 1")
+        size = hp.integer("batch_size", 32, standard=True)
     if isinstance(data, BatchSplit):
         data.check(size)
     return size

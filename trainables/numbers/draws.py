@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops_v2
 
-from trainables.numbers.xla_draws import PHILOX, is_compiling
+from trainables.numbers.rows import drawn_for, on_host
+from trainables.numbers.xla_draws import PHILOX
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
-HOST = "on_host"
-"""In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
-
 Kind: TypeAlias = Literal["uniform", "normal"]
 
 
@@ -44,6 +41,7 @@ class Draws:
         self._size, self._start, self._stop = size, start, stop
         self.calls = calls
         self.places = places
+        self.seeds: dict[int, tuple[Any, int]] = {}  # the generators that were drawn from, by id, and how many times
 
     def uniform(self, shape: tuple[int, ...] = (), low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Uniform float32 draws of shape ``(examples, *shape)`` in [low, high)."""
@@ -72,12 +70,13 @@ class Draws:
         for size in shape:
             elements = elements * size
         counters = -(-elements // each)
-        with _on_host():
+        with on_host():
             key = tf.bitcast(tf.stack([[self._update, self._seed]]), tf.uint64)
             skipped = tf.cast(tf.cast(first, tf.int64) * tf.cast(counters, tf.int64), tf.uint64)
             counter = tf.stack([skipped, tf.constant(self.calls, tf.uint64)])
         draw = getattr(gen_stateless_random_ops_v2, f"stateless_random_{kind}_v2")
-        found = draw([count, counters * each], key, counter, PHILOX, dtype)
+        with drawn_for(None):
+            found = draw([count, counters * each], key, counter, PHILOX, dtype)
         if not isinstance(elements, int) or elements != counters * each:
             found = found[:, :elements]
         return found if len(shape) == 1 else tf.reshape(found, [count, *shape])
@@ -94,20 +93,26 @@ class Draws:
             gamma = tf.random.stateless_gamma([self._size], self.key(), alpha + 1.0)
             return tf.math.log(gamma) + tf.math.log(1.0 - tf.random.stateless_uniform([self._size], self.key())) / alpha
 
-        return self._kept(tf.sigmoid(of_gamma() - of_gamma()))
+        with drawn_for(None):
+            return self._kept(tf.sigmoid(of_gamma() - of_gamma()))
 
     def partners(self) -> tf.Tensor:
         """A row of the global batch for each example: those of all examples are a permutation."""
-        uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
+        with drawn_for(None):
+            uniform = tf.random.stateless_uniform([self._size], self.key(), alg="philox")
         # As int64, of which kernels of GPUs take and give what lies there.
         return self._kept(tf.cast(tf.argsort(uniform, stable=True), tf.int64))
 
     def key(self) -> tf.Tensor:
         """The seed of the next draw, for `tf.random.stateless_*`: another one at each call."""
         self.calls += 1
-        with _on_host():
+        with on_host():
             of_call = tf.random.fold_in(tf.stack([self._seed, self.calls]), 0, alg="philox")[0]
             return tf.stack([of_call, self._update])
+
+    def follow(self, other: Draws) -> None:
+        """Go on where another one of the same batch has ended."""
+        self.calls, self.seeds = other.calls, dict(other.seeds)
 
     def from_call(self, calls: int) -> Draws:
         """Other draws for the same examples."""
@@ -119,10 +124,3 @@ class Draws:
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
-
-
-@contextmanager
-def _on_host() -> Iterator[None]:
-    # In a program of XLA's there is no other place.
-    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
-        yield

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
 
+from sweep import standard as table
 from sweep.hyperparameters import Hyperparameters, Mark
 
 
@@ -91,7 +93,7 @@ class _Entry:
     number: LiveNumber
     default: float | None
     meaning: Mapping[str, float] | None
-    bounds: tuple[float, float] | None
+    bounds: table.Bounds | None
 
 
 def settle(model: Any) -> None:
@@ -116,16 +118,19 @@ class Live:
         *,
         default: float | None = None,
         bounds: tuple[float, float] | None = None,
+        standard: bool = False,
     ) -> LiveNumber:
         """The number of a parameter; ``meaning`` maps the choices of a text parameter to numbers.
 
         Raises KeyError for an absent parameter without default, TypeError for a value that is no number,
-        ValueError for one that has no meaning or lies outside of ``bounds``.
+        ValueError for one that has no meaning or lies outside of ``bounds``, or of those that the ``standard``
+        hyperparameter of this name has.
         """
         if name not in self._entries:
-            value = _number(self._hp, name, default, meaning, bounds)
+            within = _within(name, bounds, standard=standard)
+            value = _number(self._hp, name, default, meaning, within)
             with tf.init_scope():
-                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, bounds)
+                self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
         return self._entries[name].number
 
     @property
@@ -138,6 +143,18 @@ class Live:
         self._hp = hp
         for name, entry in self._entries.items():
             entry.number.variable.assign(_number(hp, name, entry.default, entry.meaning, entry.bounds))
+
+    @contextmanager
+    def turned_on(self) -> Iterator[None]:
+        """Inside the block, have other values than the trial's: none is 0, and the others are nearer to it."""
+        before = [float(variable.numpy()) for variable in self.variables]
+        try:
+            for variable, value in zip(self.variables, before, strict=True):
+                variable.assign(value * 0.75 or 0.5)  # a rate stays below 1
+            yield
+        finally:
+            for variable, value in zip(self.variables, before, strict=True):
+                variable.assign(value)
 
     def accepts(self, hp: Hyperparameters) -> bool:
         """Whether a trial has a value for each of these parameters."""
@@ -156,9 +173,16 @@ class Settled(Live):
         *,
         default: float | None = None,
         bounds: tuple[float, float] | None = None,
+        standard: bool = False,
     ) -> float:
         """The trial's value of a parameter; raises as `Live.number` does."""
-        return _number(self._hp, name, default, meaning, bounds)
+        return _number(self._hp, name, default, meaning, _within(name, bounds, standard=standard))
+
+
+def _within(name: str, bounds: tuple[float, float] | None, *, standard: bool) -> table.Bounds | None:
+    if standard:
+        return table.bounds(name)
+    return None if bounds is None else table.Number(*bounds)
 
 
 def _number(
@@ -166,7 +190,7 @@ def _number(
     name: str,
     default: float | None,
     meaning: Mapping[str, float] | None,
-    bounds: tuple[float, float] | None,
+    within: table.Bounds | None,
 ) -> float:
     value = hp.peek(name)  # not a plain read: the structure does not depend on it
     if value is Mark.ABSENT:
@@ -179,6 +203,6 @@ def _number(
         return meaning[value]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, expected a number")
-    if bounds is not None and not bounds[0] <= value <= bounds[1]:
-        raise ValueError(f"{name} is {value}, expected a number from {bounds[0]:g} to {bounds[1]:g}")
+    if within is not None:
+        table.check(name, value, within)
     return float(value)

@@ -1,12 +1,25 @@
-"""The generators of Python and NumPy that code of others draws from."""
+"""The generators that code of others draws from: Python's, NumPy's, Keras's and TensorFlow's."""
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import tensorflow as tf
+from keras.src.backend.common import global_state
+from tensorflow.python import pywrap_tfe
+from tensorflow.python.eager import context
+from tensorflow.python.ops import stateful_random_ops
+
+from trainables.numbers import lines
+
+_OF_KERAS = ("global_seed_generator", "global_random_seed")
+_kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
 
 
 @contextmanager
@@ -20,3 +33,100 @@ def seeded(seed: int) -> Iterator[None]:
     finally:
         random.setstate(kept[0])
         np.random.set_state(kept[1])
+
+
+@contextmanager
+def seeded_throughout(seed: int) -> Iterator[None]:
+    """As `seeded`, for every generator that can be drawn from without a seed of one's own.
+
+    These are also those of `keras.random` and `tf.random`, and what `np.random.default_rng()` takes from the machine.
+    """
+    with seeded(seed % 2**32), _numpy_entropy(seed), _keras_seeded(), _tensorflow_seeded(seed):
+        yield
+
+
+@dataclass
+class Entropy:
+    """What code of others has taken from the machine."""
+
+    seeds: int = 0  # of NumPy's generators that are made without one: they follow the trial's instead
+    line: str = ""  # that took anything else, which is another number each time
+
+
+@contextmanager
+def entropy_taken(seed: int) -> Iterator[Entropy]:
+    """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
+    taken = Entropy()
+    machine: Any = random  # which `random` draws from by a name of its own
+    kind: Any = random.Random
+    urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
+
+    def count() -> None:
+        taken.seeds += 1
+
+    def noticed(size: int) -> bytes:
+        taken.line = taken.line or lines.of_the_caller()
+        return urandom(size)
+
+    def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            taken.line = taken.line or lines.of_the_caller()
+        begin(self, a, version)
+
+    with _numpy_entropy(seed, count):
+        os.urandom = machine._urandom = noticed
+        kind.seed = begun
+        try:
+            yield taken
+        finally:
+            os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
+
+
+@contextmanager
+def _numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """NumPy's generators that are made without a seed take theirs from this one; ``taken`` hears of each."""
+    source: Any = np.random.bit_generator
+    given = random.Random(f"numpy {seed}")
+
+    def bits(count: int) -> int:
+        taken()
+        return given.getrandbits(count)
+
+    kept, source.randbits = source.randbits, bits
+    try:
+        yield
+    finally:
+        source.randbits = kept
+
+
+@contextmanager
+def _keras_seeded() -> Iterator[None]:
+    """Keras makes its global generator anew, from `random`."""
+    kept = [global_state.get_global_attribute(name) for name in _OF_KERAS]
+    global_state.set_global_attribute(_OF_KERAS[0], None)
+    try:
+        yield
+    finally:
+        for name, value in zip(_OF_KERAS, kept, strict=True):
+            global_state.set_global_attribute(name, value)
+
+
+@contextmanager
+def _tensorflow_seeded(seed: int) -> Iterator[None]:
+    """`tf.random.set_seed`, without emptying the cache of kernels unless they have drawn under this seed before."""
+    number = random.Random(f"tensorflow {seed}").getrandbits(31)  # nobody else's, who may have drawn already
+    eager = context.context()
+    kept, generator = (eager._seed, getattr(eager, "_rng", None)), stateful_random_ops.global_generator  # none yet
+    eager._seed, eager._rng = number, random.Random(number)
+    if number in _kernels:
+        eager.ensure_initialized()
+        pywrap_tfe.TFE_ContextClearCaches(eager._context_handle)
+    with tf.device("/cpu:0"):
+        stateful_random_ops.global_generator = tf.random.Generator.from_seed(number)
+    try:
+        yield
+    finally:
+        if eager._seed != number or eager._rng.getstate() != random.Random(number).getstate():
+            _kernels.add(number)
+        eager._seed, eager._rng = kept
+        stateful_random_ops.global_generator = generator

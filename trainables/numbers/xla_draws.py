@@ -1,7 +1,8 @@
-"""TensorFlow's stateless draws inside of what XLA compiles: the same numbers as outside.
+"""TensorFlow's stateless draws, for the rows of a part of a batch, and inside of what XLA compiles the same as outside.
 
-XLA's own kernels draw the same random bits (Philox), but make other real numbers of them. Inside of `compiling`, bits
-are drawn and made into numbers as TensorFlow's kernels do; outside, nothing changes.
+All of `keras.random` and of `tf.random.stateless_*` reaches these kernels. XLA's own draw the same random bits
+(Philox), but make other real numbers of them: inside of `compiling`, bits are drawn and made into numbers as
+TensorFlow's kernels do. For a whole batch outside of XLA, nothing changes.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
+
+from trainables.numbers.rows import current, for_xla, have_a_batch, is_compiling, of_the_whole
 
 PHILOX = 1
 """TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
@@ -26,32 +28,25 @@ class CannotCompile(Exception):
     """Something of an update cannot go through XLA, or would give other numbers there."""
 
 
-_present = threading.local()
-
-
 @contextmanager
 def compiling() -> Iterator[None]:
     """Trace for XLA inside the block; in this thread."""
     install()
-    before, _present.on = is_compiling(), True
-    try:
+    with for_xla():
         yield
-    finally:
-        _present.on = before
-
-
-def is_compiling() -> bool:
-    """Whether what is traced now goes through XLA."""
-    return getattr(_present, "on", False)
 
 
 def install() -> None:
-    """Take part in TensorFlow's stateless draws; once per process, without effect outside of `compiling`."""
+    """Take part in TensorFlow's stateless draws; once per process, without effect on a whole batch outside of XLA."""
+    v2 = gen_stateless_random_ops_v2
     _replace(random_ops_util, "get_key_counter_alg", _pinned)
-    _replace(gen_stateless_random_ops_v2, "stateless_random_uniform_v2", _uniform)
-    _replace(gen_stateless_random_ops_v2, "stateless_random_normal_v2", _normal)
-    for name in ("stateless_truncated_normal_v2", "stateless_random_gamma_v3", "stateless_shuffle"):
-        _replace(gen_stateless_random_ops_v2, name, _refused)
+    _replace(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
+    _replace(v2, "stateless_random_normal_v2", _normal, rows="counted")
+    _replace(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
+    _replace(v2, "stateless_random_uniform_full_int_v2", _as_outside, rows="counted")
+    _replace(v2, "stateless_truncated_normal_v2", _refused, rows="cut")
+    for name in ("stateless_random_gamma_v3", "stateless_shuffle"):
+        _replace(v2, name, _refused)
     for name in (
         "stateless_multinomial",
         "stateless_random_binomial",
@@ -61,19 +56,37 @@ def install() -> None:
         _replace(gen_stateless_random_ops, name, _refused)
 
 
-def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
+def _replace(module: Any, name: str, inside: Callable[..., Any], *, rows: Literal["", "counted", "cut"] = "") -> None:
+    """``inside``: what takes its place within XLA; ``rows``: how those of a part of a batch are drawn."""
     original = getattr(module, name)
     if hasattr(original, "__wrapped__"):
         return
     signature = inspect.signature(original)
 
+    def draw(**given: Any) -> Any:
+        return inside(original, given) if is_compiling() else original(**given)
+
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        if not is_compiling():
+        part = current() if rows else None
+        if part is None and not is_compiling():
             return original(*args, **kwargs)
-        return inside(original, signature.bind(*args, **kwargs).arguments)
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        if part is None or not have_a_batch(tf.convert_to_tensor(given["shape"])):
+            return draw(**given)
+        return of_the_whole(part, draw, given, group=_group(given) if rows == "counted" else None)
 
     setattr(module, name, function)
+
+
+def _group(given: Mapping[str, Any]) -> int:
+    """How many numbers TensorFlow's kernels make of one step of the counter, 16 bytes."""
+    kind = tf.convert_to_tensor(given["minval"]).dtype if "minval" in given else given.get("dtype", tf.float32)
+    return 4 if tf.as_dtype(kind).size <= 4 else 2
+
+
+def _as_outside(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    return original(**given)
 
 
 def _pinned(original: Callable[..., Any], given: dict[str, Any]) -> Any:

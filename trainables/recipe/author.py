@@ -26,8 +26,13 @@ class Author:
     first_example: tuple[Any, ...]
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
-    """The targets of the first training examples, some megabytes of them; of a stream those of one."""
+    """The targets of the first training examples, some megabytes of them; of a stream those of one, None without.
 
+    A program whose making has read them is made for them alone.
+    """
+
+    target_traits: losses.Targets | None
+    """What of the targets decides about the default loss; None for nested ones, and without targets."""
     validates: bool
     """Whether `data` has returned validation data."""
     memory: dict[str, Any]
@@ -67,12 +72,12 @@ class Author:
 
         Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
         """
-        smoothing = self.live.number("label_smoothing", bounds=(0, 1)) if "label_smoothing" in hp else None
-        return losses.default_loss(self.some_targets, model, smoothing)
+        smoothing = self.live.number("label_smoothing", standard=True) if "label_smoothing" in hp else None
+        return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
-        return losses.default_metrics(self.some_targets, model)
+        return losses.default_metrics(self.target_traits, model)
 
     def weighted_metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Metrics that take the sample weights, as the argument of `Model.compile`; by default none."""
@@ -80,7 +85,7 @@ class Author:
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
-        return {name: self.live.number(f"loss_weights.{name}") for name in hp.below("loss_weights")}
+        return {name: self.live.number(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Weights of the training examples by label; ``class_weights`` may be balanced."""
@@ -116,7 +121,9 @@ class Author:
         if "dropout" not in hp:
             return 0.0
         inside_a_trial = hasattr(self, "live")  # else somebody looks at the model by itself
-        return self.live.number("dropout", bounds=(0, 1)) if inside_a_trial else hp.number("dropout")
+        if inside_a_trial:
+            return self.live.number("dropout", standard=True)
+        return hp.number("dropout", standard=True)
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Change the inputs of a training batch, inside the graph; by default not at all.

@@ -18,7 +18,6 @@ from trainables.recipe.refusals import Refused
 from trainables.state import weights
 
 BATCH = 256
-PARTS_WITH_TEST = 3
 AUGMENTING = tuple(
     getattr(keras.layers, name)
     for name in dir(keras.layers)
@@ -110,26 +109,3 @@ class _Frozen(keras.layers.Layer):
     def call(self, inputs: Any) -> Any:
         """The features."""
         return self.front(inputs, training=False)
-
-
-def in_place(author: Author, hp: Hyperparameters, device: str) -> Any:
-    """What `data` returns, with the features of its inputs in their place where these are kept.
-
-    A third part is for the test and is not looked at.
-    """
-    data = author.data(hp)
-    if isinstance(data, tuple) and len(data) == PARTS_WITH_TEST:
-        data = data[:2]
-    front = in_front(author, hp) if are_cached(author, hp) else None
-    if front is None or not isinstance(data, tuple):
-        return data
-    return tuple(of(front, part, device) for part in data)
-
-
-def test_data(author: Author, hp: Hyperparameters, device: str) -> Any:
-    """The third part of what `data` returns, in the same way; None where there is none."""
-    data: Any = author.data(hp)
-    if not isinstance(data, tuple) or len(data) != PARTS_WITH_TEST:
-        return None
-    front = in_front(author, hp) if are_cached(author, hp) else None
-    return data[2] if front is None else of(front, data[2], device)

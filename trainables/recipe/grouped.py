@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainables.numbers.live import LiveNumber
+from trainables.recipe import clipping
 from trainables.recipe.refusals import Refused
 
 Rate = LiveNumber | float
@@ -42,10 +43,10 @@ class Grouped(keras.optimizers.Optimizer):
         self.parts = tuple(parts)
         self._place = {id(v): part for part in parts for v in part.variables}
         own = [part for part in parts if part.is_the_trials]
-        kinds = ("clipnorm", "global_clipnorm", "clipvalue")
-        self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in kinds if own}
+        self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own}
         for part in own:
-            part.optimizer.clipnorm = part.optimizer.global_clipnorm = part.optimizer.clipvalue = None
+            for kind in clipping.KINDS:
+                setattr(part.optimizer, kind, None)
 
     @property
     def variables(self) -> list[keras.Variable]:
@@ -102,6 +103,12 @@ class Grouped(keras.optimizers.Optimizer):
 def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
     """An optimizer, and those that it is made of."""
     return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+
+
+def clips(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer, or one that it is made of, clips by itself."""
+    joint = optimizer.bounds.values() if isinstance(optimizer, Grouped) else ()
+    return any([*joint, *(getattr(part, kind, None) for part in parts(optimizer) for kind in clipping.KINDS)])
 
 
 def standing_for_the_trials(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:

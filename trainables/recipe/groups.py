@@ -53,12 +53,12 @@ def by_layers(hp: Hyperparameters, live: Live, model: keras.Model) -> list[Rated
     for (height, name), weights in found.items():
         factors: list[tuple[Rate, int]] = []
         if height:
-            factors.append((live.number("layer_decay", bounds=(0, 1)), int(height)))
+            factors.append((live.number("layer_decay", standard=True), int(height)))
         if name:
-            factors.append((live.number(f"layer_rates.{name}", bounds=(0, float("inf"))), 1))
+            factors.append((live.number(f"layer_rates.{name}", standard=True), 1))
         rated.append(Rated(weights, factors))
     if decays:
-        live.number("layer_decay", bounds=(0, 1))  # also of a model of one layer
+        live.number("layer_decay", standard=True)  # also of a model of one layer
     return rated
 
 

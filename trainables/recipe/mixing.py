@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables.data.examples import unpacked
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import augmentation
@@ -22,7 +23,6 @@ from trainables.recipe.refusals import Refused
 MIXING, ERASING = 2**18, 2**19
 """Where their draws are counted from, so that those of the author and of the layers stay the same."""
 OWN_GEOMETRY = ("boxes", "bounding_boxes", "points", "keypoints", "key_points")
-LARGEST = 1e6
 ONE_HOT = "return one-hot targets from data(), as keras.utils.to_categorical(y), with a loss for them"
 
 
@@ -43,9 +43,9 @@ class Mixing:
     def of(cls, hp: Hyperparameters, live: Live) -> Mixing:
         """What the trial asks for."""
         return cls(
-            live.number("mixup", bounds=(0, LARGEST)) if "mixup" in hp else None,
-            live.number("cutmix", bounds=(0, LARGEST)) if "cutmix" in hp else None,
-            live.number("random_erasing", bounds=(0, 1)) if "random_erasing" in hp else None,
+            live.number("mixup", standard=True) if "mixup" in hp else None,
+            live.number("cutmix", standard=True) if "cutmix" in hp else None,
+            live.number("random_erasing", standard=True) if "random_erasing" in hp else None,
         )
 
     @property
@@ -55,8 +55,10 @@ class Mixing:
 
     def check(self, example: tuple[Any, ...]) -> None:
         """Raise Refused for inputs and targets that cannot be mixed or erased."""
-        x, y, *_ = example
+        x, y, _ = unpacked(example)
         inputs, names = tf.nest.flatten(x), " and ".join(self._names())
+        if self.mixes and y is None:
+            raise Refused(f"{names} mixes targets with the inputs, and the data has none; leave it out")
         for leaf in inputs:
             if self.mixes and not (leaf.dtype.is_floating or leaf.dtype == tf.uint8):
                 raise Refused(

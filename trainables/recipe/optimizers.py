@@ -11,9 +11,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from sweep import standard
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
-from trainables.recipe import grouped
+from trainables.recipe import clipping, grouped
 
 _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
 
@@ -27,26 +28,26 @@ def _named() -> dict[str, Callable[..., keras.optimizers.Optimizer]]:
 
 _NAMES = _named()
 OPTIMIZERS = tuple(sorted(_NAMES))
-CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
-LIVE: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum"), (0, 1)),
-    **dict.fromkeys(("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), (0, float("inf"))),
-    **dict.fromkeys((f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), (0, float("inf"))),
-    **dict.fromkeys(("beta_2_decay", "learning_rate_power"), (-float("inf"), 0)),
-    **dict.fromkeys(("beta", "muon_a", "muon_b", "muon_c", "rms_rate"), (-float("inf"), float("inf"))),
-}
-"""What Keras's optimizers compute with in each update, and its bounds; their other arguments decide what a graph is."""
+LIVE = frozenset(
+    {
+        *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
+        *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
+        *(f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")),
+        *("muon_a", "muon_b", "muon_c", "rms_rate"),
+    }
+)
+"""What Keras's optimizers compute with in each update; their other arguments decide what a graph is."""
 DECAYS = ("weight_decay", "adam_weight_decay")
 NOT_THEIRS = frozenset(
     {
         *("learning_rate", "warmup_steps"),  # the loop's, for all optimizers alike
         *("name", "use_ema", "ema_momentum", "ema_overwrite_frequency"),
-        *("loss_scale_factor", "gradient_accumulation_steps", *CLIPPING),
+        *("loss_scale_factor", "gradient_accumulation_steps", *clipping.KINDS),
         "weight_decay",  # of all
     }
 )
 READS = (
-    *("clipnorm", "global_clipnorm", "clipvalue", "weight_decay", "adam_weight_decay"),
+    *("weight_decay", "adam_weight_decay"),
     *("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho", "momentum", "beta", "beta_2_decay"),
     *("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio", "learning_rate_power"),
     *("l1_regularization_strength", "l2_regularization_strength", "l2_shrinkage_regularization_strength"),
@@ -68,14 +69,19 @@ def build(hp: Hyperparameters, live: Live) -> keras.optimizers.Optimizer:
     kind = next((kind for known, kind in _NAMES.items() if _bare(known) == _bare(name)), None)
     if kind is None:
         raise ValueError(f"optimizer is {name!r}, expected one of {', '.join(OPTIMIZERS)}, or module:Name")
-    optimizer = _made(name, kind, _given(hp, kind, but=(*LIVE, *DECAYS)))
+    given = _given(hp, kind, but=(*LIVE, *DECAYS))
+    for arg, value in given.items():
+        standard.check(arg, value)
+    optimizer = _made(name, kind, given)
     for arg in arguments(kind):
         if arg in LIVE and arg in hp:
-            setattr(optimizer, arg, live.number(arg, bounds=LIVE[arg]))
-    decay = live.number("weight_decay") if "weight_decay" in hp else None
+            setattr(optimizer, arg, live.number(arg, standard=True))
+    decay = live.number("weight_decay", standard=True) if "weight_decay" in hp else None
     optimizer.weight_decay = decay  # Keras's own defaults would be hidden hyperparameters
     if hasattr(optimizer, "adam_weight_decay"):
-        optimizer.adam_weight_decay = live.number("adam_weight_decay") if "adam_weight_decay" in hp else decay
+        optimizer.adam_weight_decay = (
+            live.number("adam_weight_decay", standard=True) if "adam_weight_decay" in hp else decay
+        )
     return optimizer
 
 
@@ -109,7 +115,7 @@ def _own(name: str, hp: Hyperparameters, live: Live) -> keras.optimizers.Optimiz
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         raise ValueError(f"optimizer is {name!r}, expected a class or function that makes a keras.optimizers.Optimizer")
     if "weight_decay" in hp:
-        optimizer.weight_decay = live.number("weight_decay")
+        optimizer.weight_decay = live.number("weight_decay", standard=True)
     return optimizer
 
 
@@ -168,40 +174,3 @@ def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
     for part in grouped.parts(optimizer):
         part.use_ema = False
     return max(momenta, default=None)
-
-
-def clip(gradients: list[tf.Tensor], bounds: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
-    """Clip the gradients of the global batch, as Keras defines the three kinds; ``bounds`` by kind."""
-    if "clipnorm" in bounds:
-        return [tf.clip_by_norm(g, tf.cast(bounds["clipnorm"], g.dtype)) for g in gradients]
-    if "global_clipnorm" in bounds:
-        return _clipped_together(gradients, bounds["global_clipnorm"])
-    if "clipvalue" in bounds:
-        bound = bounds["clipvalue"]
-        return [tf.clip_by_value(g, -tf.cast(bound, g.dtype), tf.cast(bound, g.dtype)) for g in gradients]
-    return gradients
-
-
-def _clipped_together(gradients: list[tf.Tensor], bound: tf.Tensor) -> list[tf.Tensor]:
-    """As `tf.clip_by_global_norm`, in products that TensorFlow's graph optimizer leaves as they are.
-
-    Of those in (gradient * scale) * rate it multiplies the numbers first, or not, by where the rate comes from: with
-    several processes the last digit would be another one.
-    """
-    norm = tf.linalg.global_norm(gradients)
-    scale = bound * tf.minimum(1.0 / norm, 1.0 / bound) + (norm - norm)  # NaN where the norm is not finite
-    return [tf.math.multiply_no_nan(g, tf.cast(scale, g.dtype)) for g in gradients]
-
-
-def clips(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Whether an optimizer clips by itself."""
-    joint = optimizer.bounds.values() if isinstance(optimizer, grouped.Grouped) else ()
-    return any([*joint, *(getattr(part, kind, None) for part in grouped.parts(optimizer) for kind in CLIPPING)])
-
-
-def clipping(hp: Hyperparameters) -> tuple[str, ...]:
-    """Which clipping a trial asks for; raises ValueError for more than one kind."""
-    kinds = tuple(kind for kind in CLIPPING if kind in hp)
-    if len(kinds) > 1:
-        raise ValueError(f"{' and '.join(kinds)} are set, expected at most one kind of clipping")
-    return kinds

@@ -43,8 +43,8 @@ def standard(hp: Hyperparameters) -> list[Phase]:
         raise ValueError("frozen_epochs is set, expected frozen_layers beside it: what is frozen in these epochs")
     tuned: dict[str, Any] = {"frozen_layers": None}
     if "fine_tune_learning_rate" in hp:
-        tuned["learning_rate"] = hp.number("fine_tune_learning_rate")
-    return [Phase(hp.integer("frozen_epochs")), Phase(None, tuned)]
+        tuned["learning_rate"] = hp.number("fine_tune_learning_rate", standard=True)
+    return [Phase(hp.integer("frozen_epochs", standard=True)), Phase(None, tuned)]
 
 
 def spans(given: Any, epochs: int, data: Mapping[str, object]) -> tuple[Span, ...]:

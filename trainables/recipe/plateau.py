@@ -74,7 +74,7 @@ def reduction(hp: Hyperparameters, *, maximize: bool) -> Reduction | None:
         return None
     return Reduction(
         Plateau(maximize),
-        factor=hp.number("lr_drop_factor", 0.1),
-        patience=hp.integer("lr_patience", 5),
-        final=hp.number("lr_final", 0.0),
+        factor=hp.number("lr_drop_factor", 0.1, standard=True),
+        patience=hp.integer("lr_patience", 5, standard=True),
+        final=hp.number("lr_final", 0.0, standard=True),
     )

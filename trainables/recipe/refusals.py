@@ -16,6 +16,8 @@ FIT = "set `training: {loop: fit}` in the sweep file"
 TRACED = ("train_step", "test_step", "updates", "on_train_batch_end")
 """Methods of a trainable that are a part of our loop's graph."""
 
+OF_TESTS = ("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end")
+
 INSTEAD = {
     "EarlyStopping": "`training: {patience: N}`, or early_terminate",
     "ReduceLROnPlateau": "`lr_schedule: plateau`",
@@ -34,16 +36,19 @@ class Refused(Exception):
     """The author's code asks for what this loop would silently leave out."""
 
 
+def own_methods(model: keras.Model, *names: str) -> list[str]:
+    """Which of these methods a model has instead of Keras's."""
+    return [name for name in names if getattr(type(model), name) is not getattr(keras.Model, name)]
+
+
 def check_model(model: keras.Model, *, fit: bool) -> None:
     """Steps and a `compile` of the model's own, a fixed batch size, a state from batch to batch."""
     kind = type(model)
-    if not fit:
-        for step in ("train_step", "test_step"):
-            if getattr(kind, step) is not getattr(keras.Model, step):
-                raise Refused(
-                    f"{kind.__name__} has its own {step}, which only Model.fit calls; {FIT}, "
-                    "or write train_step() on the trainable, which returns the losses (docs/steps.md)"
-                )
+    for step in () if fit else own_methods(model, "train_step", "test_step"):
+        raise Refused(
+            f"{kind.__name__} has its own {step}, which would not be called where the trainable has a train_step(); "
+            "let that return the losses (docs/steps.md), or leave it out"
+        )
     if kind.compile is not keras.Model.compile and not (fit and model.compiled):
         raise Refused(
             f"{kind.__name__}.compile() takes arguments of its own; call it inside model(), "
@@ -70,27 +75,42 @@ def check_methods(own: Sequence[str], callbacks: Sequence[type], *, fit: bool) -
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
             "`training: {loop: fit}`"
         )
-    setting = [kind.__name__ for kind in callbacks if kind.__name__ in ("LearningRateScheduler", "ReduceLROnPlateau")]
-    if fit and setting:
-        named = "; ".join(f"{name}: {INSTEAD[name]}" for name in setting)
-        raise Refused(f"callbacks() sets the learning rate, which the trial's parameters do. Use instead of {named}")
-    if callbacks and not fit:
-        named = "; ".join(
-            f"{kind.__name__}: {INSTEAD.get(kind.__name__, 'on_epoch_end() or on_train_batch_end()')}"
-            for kind in callbacks
-        )
+    if fit:
+        _check_callbacks(callbacks)
+    elif callbacks:
+        named = "; ".join(f"{kind.__name__}: {_instead(kind)}" for kind in callbacks)
         raise Refused(
             "callbacks() returns what only Model.fit calls, whose Python state no checkpoint holds. Use instead of "
             f"{named}; or {FIT}"
         )
 
 
+def _check_callbacks(callbacks: Sequence[type]) -> None:
+    """What `fit` itself would do, and one `fit` for each epoch cannot."""
+    for kind in callbacks:
+        unheard = [name for name in OF_TESTS if getattr(kind, name) is not getattr(keras.callbacks.Callback, name)]
+        if issubclass(kind, keras.callbacks.BackupAndRestore):
+            raise Refused(
+                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
+                f"leave it out, for what does its work is {_instead(kind)}"
+            )
+        if unheard:
+            raise Refused(
+                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
+                "validation is no part of the fit of an epoch; use on_epoch_end(), whose logs have its values"
+            )
+
+
+def _instead(callback: type) -> str:
+    """What does the work of a callback, or of the one of Keras's that it derives from."""
+    kinds = (name for name in INSTEAD if issubclass(callback, getattr(keras.callbacks, name)))
+    return INSTEAD.get(next(kinds, ""), "on_epoch_end() or on_train_batch_end()")
+
+
 def check_fit(model: keras.Model, replicas: int, *, validates: bool) -> None:
     """Steps of a model's own in `fit`: on several replicas nobody knows whether they scale their loss by them."""
     kind = type(model)
-    own = [
-        name for name in ("train_step", "test_step", "compile") if getattr(kind, name) is not getattr(keras.Model, name)
-    ]
+    own = own_methods(model, "train_step", "test_step", "compile")
     if own and replicas > 1:
         raise Refused(
             f"{kind.__name__} has its own {' and '.join(own)}, and there are {replicas} replicas: whether losses and "

@@ -87,21 +87,10 @@ def piecewise(epochs: Sequence[float], factor: float) -> Schedule:
     return lambda now: float(factor ** bisect.bisect_right(ends, now.epoch))
 
 
-SCHEDULES = (
-    "constant",
-    "step",
-    "piecewise",
-    "linear",
-    "polynomial",
-    "exponential",
-    "cosine",
-    "cosine_restarts",
-    "one_cycle",
-    "plateau",
-)
 SHAPING = ("lr_schedule", "lr_scaling", "warmup_epochs", "warmup_steps")
 """The parameters that make of a peak rate the rate of each update."""
 READS = (
+    "learning_rate",
     "lr_schedule",
     "lr_scaling",
     "warmup_epochs",
@@ -122,36 +111,34 @@ def build(hp: Hyperparameters) -> Schedule:
     ``lr_drops``, ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``,
     ``lr_initial``. What ``plateau`` reads is with `trainables.recipe.plateau`.
     """
-    name = hp.text("lr_schedule", "constant")
+    name = hp.text("lr_schedule", "constant", standard=True)
     match name:
         case "constant" | "plateau":
             return constant()
         case "cosine":
-            return cosine(_share(hp, "lr_final", 0.0))
+            return cosine(_number(hp, "lr_final", 0.0))
         case "cosine_restarts":
             return cosine_restarts(
-                _share(hp, "lr_final", 0.0), hp.integer("lr_restarts", 2), _positive(hp, "lr_lengthening", 1.0)
+                _number(hp, "lr_final", 0.0),
+                hp.integer("lr_restarts", 2, standard=True),
+                _number(hp, "lr_lengthening", 1.0),
             )
         case "one_cycle":
-            rise = _share(hp, "lr_rise", 0.3)
-            if not 0 < rise < 1:
-                raise ValueError(f"lr_rise is {rise}, expected a share of the training between 0 and 1")
-            return one_cycle(rise, _share(hp, "lr_initial", 0.04), _share(hp, "lr_final", 4e-6))
+            rise = _number(hp, "lr_rise", 0.3)
+            return one_cycle(rise, _number(hp, "lr_initial", 0.04), _number(hp, "lr_final", 4e-6))
         case "linear":
-            return polynomial(_share(hp, "lr_final", 0.0), 1.0)
+            return polynomial(_number(hp, "lr_final", 0.0), 1.0)
         case "polynomial":
-            return polynomial(_share(hp, "lr_final", 0.0), _positive(hp, "lr_power", 1.0))
+            return polynomial(_number(hp, "lr_final", 0.0), _number(hp, "lr_power", 1.0))
         case "exponential":
-            final = _share(hp, "lr_final", 0.01)
+            final = _number(hp, "lr_final", 0.01)
             if final == 0:
                 raise ValueError("lr_final is 0, an exponential schedule needs a share above 0")
             return exponential(final)
         case "step":
-            return step(hp.integer("lr_drops", 2), _positive(hp, "lr_drop_factor", 0.1))
-        case "piecewise":
-            return piecewise(_epochs(hp), _positive(hp, "lr_drop_factor", 0.1))
-        case _:
-            raise ValueError(f"lr_schedule is {name!r}, expected one of {', '.join(SCHEDULES)}")
+            return step(hp.integer("lr_drops", 2, standard=True), _number(hp, "lr_drop_factor", 0.1))
+        case _:  # piecewise, the last of `SCHEDULES`
+            return piecewise(_epochs(hp), _number(hp, "lr_drop_factor", 0.1))
 
 
 def rates(
@@ -201,8 +188,8 @@ def warmup_updates(hp: Hyperparameters, updates_per_epoch: int) -> int:
     if epochs is not None and steps is not None:
         raise ValueError("warmup_epochs and warmup_steps are both set, expected one of them")
     if steps is not None:
-        return hp.integer("warmup_steps")
-    return round(hp.number("warmup_epochs", 0.0) * updates_per_epoch)
+        return hp.integer("warmup_steps", standard=True)
+    return round(hp.number("warmup_epochs", 0.0, standard=True) * updates_per_epoch)
 
 
 def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) -> float:
@@ -212,14 +199,13 @@ def peak_rate(hp: Hyperparameters, batch_size: int, own: float | None = None) ->
     linearly (Goyal et al., Accurate, Large Minibatch SGD, section 2.1) or by the square root (Krizhevsky, One
     Weird Trick, section 5), against ``reference_batch_size``, the batch for which the rate was chosen.
     """
-    rate, scaling = hp.number("learning_rate", 1e-3) if own is None else own, hp.text("lr_scaling", "none")
+    rate = _number(hp, "learning_rate", 1e-3) if own is None else own
+    scaling = hp.text("lr_scaling", "none", standard=True)
     if scaling == "none":
         return rate
-    if scaling not in ("linear", "sqrt"):
-        raise ValueError(f"lr_scaling is {scaling!r}, expected one of none, linear, sqrt")
     if "reference_batch_size" not in hp:
         raise ValueError(f"lr_scaling is {scaling}, expected reference_batch_size beside it")
-    ratio = batch_size / hp.integer("reference_batch_size")
+    ratio = batch_size / hp.integer("reference_batch_size", standard=True)
     return rate * (ratio if scaling == "linear" else math.sqrt(ratio))
 
 
@@ -227,18 +213,8 @@ def _cosine(start: float, end: float, share: float) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
-def _share(hp: Hyperparameters, name: str, default: float) -> float:
-    share = hp.number(name, default)
-    if not 0 <= share <= 1:
-        raise ValueError(f"{name} is {share}, expected a share from 0 to 1")
-    return share
-
-
-def _positive(hp: Hyperparameters, name: str, default: float) -> float:
-    number = hp.number(name, default)
-    if number <= 0:
-        raise ValueError(f"{name} is {number}, expected a number above 0")
-    return number
+def _number(hp: Hyperparameters, name: str, default: float) -> float:
+    return hp.number(name, default, standard=True)
 
 
 def _epochs(hp: Hyperparameters) -> list[float]:

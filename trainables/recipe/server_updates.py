@@ -120,28 +120,3 @@ def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
     rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return tf.IndexedSlices(values, rows, gradient.dense_shape)
-
-
-def clip(
-    gradients: list[Any], groups: Sequence[Sequence[int]], kind: str | None, bound: float
-) -> list[tf.Tensor | tf.IndexedSlices]:
-    """As `optimizers.clip`; ``groups`` are the places of gradients that are parts of one weight's."""
-    if kind == "clipvalue":
-        return [_each(gradient, lambda g: tf.clip_by_value(g, -bound, bound)) for gradient in gradients]
-    squares = [tf.reduce_sum(tf.square(_values(gradient))) for gradient in gradients]
-    for group in [range(len(gradients))] if kind == "global_clipnorm" else groups if kind else []:
-        norm = tf.sqrt(tf.add_n([squares[i] for i in group]))
-        scale = bound / tf.maximum(norm, bound)
-        for i in group:
-            gradients[i] = _each(gradients[i], lambda g, scale=scale: g * scale)
-    return gradients
-
-
-def _values(gradient: Any) -> tf.Tensor:
-    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
-
-
-def _each(gradient: Any, change: Any) -> Any:
-    if isinstance(gradient, tf.IndexedSlices):
-        return tf.IndexedSlices(change(gradient.values), gradient.indices, gradient.dense_shape)
-    return change(gradient)

@@ -1,10 +1,12 @@
-"""Keras's random layers and TensorFlow's random functions, drawing per example of the global batch.
+"""Keras's and TensorFlow's random functions inside of a slice: what the whole batch draws, cut.
 
-Keras draws for the part of the batch that a replica has, from seeds that are the same on all replicas: dropout
-masks would repeat on each of them and depend on how the batch was cut. Inside `slices.entered` its draws are
-those that the rows of the slice have in the global batch; every layer and `keras.random` follow. So does what
-`tf.random` draws, which otherwise would follow no seed of ours: there, and while a model is made, its kernels with a
-state of their own are replaced by stateless ones.
+The kernels (`numbers/xla_draws.py`) draw the rows of a slice. What is left is where their seeds come from. Keras's
+generators advance with each draw; slices of one batch, and passes over it, draw from the same seeds, so the generators
+stay as they are until the batch is done and are then counted on. A batch that is one slice and passed once is Keras's
+own, loops of random steps included. Seeds lie in the host's memory, where kernels want them: a GPU would be waited for.
+
+What has no seed (`tf.random`, whose kernels have a state of their own, and `keras.random` without one) follows the
+trial: there, and while a model is made, stateless kernels take their place.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import functools
 import inspect
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,34 +24,34 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
-from trainables.numbers.draws import Draws, Kind
+from trainables.numbers import xla_draws
+from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
+from trainables.numbers.rows import is_compiling, on_host
+from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 
-BY_ROWS: dict[str, Kind] = {"uniform": "uniform", "normal": "normal"}
-SHAPED = ("truncated_normal", "randint")
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
+"""Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
 
 
 class NotPerExample(Exception):
     """A layer draws random numbers for a batch as a whole, which replicas cannot do alike."""
 
 
-_making = threading.local()
+_here = threading.local()
 
 
 def install() -> None:
     """Take part in all draws; once per process, without effect outside of a slice and of `following_the_trial`."""
-    for name, kind in BY_ROWS.items():
-        _wrap(name, functools.partial(_by_rows, kind))
-    for name in SHAPED:
-        _wrap(name, _shaped)
+    xla_draws.install()
+    _replace(keras_random, "draw_seed", _seed)
+    _replace(keras_random, "dropout", _dropout)
     for name in WHOLE:
-        _wrap(name, _whole)
-    _wrap("dropout", _dropout)
+        _replace(keras_random, name, _whole)
     for name, stateless in STATELESS.items():
-        _wrap_kernel(name, stateless, shaped=name in SHAPED_KERNELS)
+        _replace(gen_random_ops, name, functools.partial(_without_state, stateless))
 
 
 @contextmanager
@@ -59,15 +61,54 @@ def following_the_trial() -> Iterator[None]:
     The trial has seeded it; Keras would go on with a generator that lives as long as the process.
     """
     install()
-    _making.on = True
+    _here.making = True
     try:
         yield
     finally:
-        _making.on = False
+        _here.making = False
 
 
-def _wrap(name: str, inside: Callable[[Slice, Draws, Callable[..., Any], dict[str, Any]], Any]) -> None:
-    original = getattr(keras_random, name)
+class Seeds:
+    """The generators that one step draws from, and how often a batch does: what Keras would have left them at."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[int, tuple[Any, int]] = {}
+
+    def note(self, draws: Draws) -> None:
+        """Take in what a slice has drawn; all slices of a batch draw as often."""
+        for key, (generator, times) in draws.seeds.items():
+            self._drawn[key] = generator, max(times, self.times(key))
+
+    def times(self, key: int) -> int:
+        """How often a batch draws from a generator, as far as is known."""
+        return self._drawn.get(key, (None, 0))[1]
+
+    def go_on(self) -> None:
+        """A batch is done; called across replicas."""
+        for generator, times in self._drawn.values():
+            with on_host():
+                generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))
+
+
+def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
+    """The seed generators of these networks' layers."""
+    found = [seed for network in networks for layer in network._flatten_layers() for seed in layer._seed_generators]
+    return list({id(generator): generator for generator in found}.values())
+
+
+@contextmanager
+def begun_with(seeds: Mapping[int, tf.Tensor]) -> Iterator[None]:
+    """Inside of what XLA compiles: the states of generators, by id, which it cannot read in the host's memory."""
+    before = getattr(_here, "seeds", None)
+    _here.seeds = seeds
+    try:
+        yield
+    finally:
+        _here.seeds = before
+
+
+def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
+    original = getattr(module, name)
     if hasattr(original, "__wrapped__"):
         return
     signature = inspect.signature(original)
@@ -76,47 +117,78 @@ def _wrap(name: str, inside: Callable[[Slice, Draws, Callable[..., Any], dict[st
     def function(*args: Any, **kwargs: Any) -> Any:
         cut = slices.current()
         within = cut is not None and cut.draws is not None
-        if not within and not getattr(_making, "on", False):
+        if not within and not getattr(_here, "making", False):
             return original(*args, **kwargs)
-        given = dict(signature.bind(*args, **kwargs).arguments)
-        if cut is None or cut.draws is None:
-            return original(**given if given.get("seed") is not None else {**given, "seed": random.getrandbits(31)})
-        return inside(cut, cut.draws, original, given)
+        return inside(cut if within else None, original, dict(signature.bind(*args, **kwargs).arguments))
 
-    setattr(keras_random, name, function)
+    setattr(module, name, function)
 
 
-def _wrap_kernel(name: str, stateless: Callable[..., Any], *, shaped: bool) -> None:
+def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """What `keras.random` draws with."""
+    seed = given["seed"]
+    if cut is None or cut.draws is None:
+        return original(random.getrandbits(31) if seed is None else seed)
+    if not isinstance(seed, keras.random.SeedGenerator):
+        return cut.draws.key() if seed is None else original(seed)
+    if cut.seeds == "keyed":
+        return cut.draws.key()
+    with on_host():
+        return keras_random._cast_seed(original(seed) if cut.seeds == "keras" else _counted(cut, cut.draws, seed))
+
+
+def _counted(cut: Slice, draws: Draws, generator: keras.random.SeedGenerator) -> tf.Tensor:
+    _refuse_loops(cut)
+    begun = (getattr(_here, "seeds", None) or {}).get(id(generator)) if is_compiling() else generator.state.value
+    if begun is None:
+        raise CannotCompile("a keras.random.SeedGenerator belongs to no layer of the model")
+    _, times = draws.seeds.get(id(generator), (None, 0))
+    draws.seeds[id(generator)] = generator, times + 1
+    return begun + tf.constant([0, times], begun.dtype)
+
+
+def _refuse_loops(cut: Slice) -> None:
+    """Each turn of a loop would draw the same."""
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not cut.graph and graph is not None:
+        if type(graph).__name__ == "WhileBodyFuncGraph":
+            if is_compiling():
+                raise CannotCompile("random numbers are drawn in a loop")
+            raise NotPerExample(
+                f"a layer draws random numbers in a loop (over time steps, say), which {cut.parts} parts of a batch, "
+                "or two passes over it, cannot do alike; draw them for all steps before it"
+            )
+        graph = getattr(graph, "outer_graph", None)
+
+
+def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """As Keras's, at a rate that another trial may change."""
+    inputs, rate = given["inputs"], given["rate"]
+    if not isinstance(rate, LiveNumber):
+        return original(**given)
+    seed = keras_random._cast_seed(keras_random.draw_seed(given.get("seed")))
+    shape = keras_random._get_concrete_noise_shape(inputs, given.get("noise_shape"))
+    uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
+    scale = tf.where(rate.variable < 1, 1 / (1 - rate.variable), 0)
+    return inputs * tf.where(uniform >= tf.cast(rate.variable, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
+
+
+def _whole(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    if cut is not None and cut.parts > 1:
+        raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
+    return original(**given)
+
+
+def _without_state(
+    stateless: Callable[..., Any], cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
+) -> Any:
     """Replace a kernel with a state of its own, which no seed sets once it runs."""
-    original = getattr(gen_random_ops, name)
-    if hasattr(original, "__wrapped__"):
-        return
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def function(*args: Any, **kwargs: Any) -> Any:
-        cut = slices.current()
-        within = cut is not None and cut.draws is not None
-        if not within and not getattr(_making, "on", False):
-            return original(*args, **kwargs)
-        given = {
-            k: v for k, v in signature.bind(*args, **kwargs).arguments.items() if k not in ("seed", "seed2", "name")
-        }
-        if cut is None or cut.draws is None:
-            return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)
-        if name in BY_ROWS_KERNELS:
-            return _by_rows(BY_ROWS_KERNELS[name], cut, cut.draws, functools.partial(_with_key, stateless), given)
-        if shaped:
-            return _shaped(cut, cut.draws, functools.partial(_with_key, stateless), given)
-        if cut.parts > 1:
-            raise NotPerExample(_MESSAGE.format(f"tf.random ({name})", cut.parts))
-        return stateless(cut.draws.key(), **given)
-
-    setattr(gen_random_ops, name, function)
-
-
-def _with_key(stateless: Callable[..., Any], seed: keras.random.SeedGenerator, **given: Any) -> Any:
-    return stateless(seed.next(), **given)
+    given = {k: v for k, v in given.items() if k not in ("seed", "seed2", "name")}
+    if cut is None or cut.draws is None:
+        return stateless(tf.constant([random.getrandbits(31), random.getrandbits(31)]), **given)
+    if original.__name__ not in BY_EXAMPLE and cut.parts > 1:
+        raise NotPerExample(_MESSAGE.format(f"tf.random ({original.__name__})", cut.parts))
+    return stateless(cut.draws.key(), **given)
 
 
 def _normal(key: Any, shape: Any, dtype: Any) -> Any:
@@ -163,95 +235,8 @@ STATELESS: dict[str, Callable[..., Any]] = {
     "random_gamma": _gamma,
     "random_poisson_v2": _poisson,
 }
-BY_ROWS_KERNELS: dict[str, Kind] = {"random_uniform": "uniform", "random_standard_normal": "normal"}
-SHAPED_KERNELS = ("random_uniform_int", "truncated_normal")
+BY_EXAMPLE = ("random_uniform", "random_uniform_int", "random_standard_normal", "truncated_normal")
 _MESSAGE = (
     "a layer of the model calls {}, which draws for the batch as a whole: in {} parts it would train another model; "
     "draw per example in augment() instead, or set the parameters mixup and cutmix"
 )
-
-
-class _Key(keras.random.SeedGenerator):
-    """A seed generator that gives one key and has no state."""
-
-    def __init__(self, key: tf.Tensor) -> None:
-        self._key = key
-
-    def next(self, ordered: bool = True) -> tf.Tensor:
-        return self._key
-
-
-def _keyed(draws: Draws, given: dict[str, Any]) -> dict[str, Any]:
-    if isinstance(given.get("seed"), int):
-        return given  # the author wants the same numbers at each call
-    return {**given, "seed": _Key(draws.key())}
-
-
-def _by_rows(kind: Kind, cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
-    """Draws of a slice's rows alone."""
-    static = _static(given["shape"])
-    if not static or static[0] is not None or isinstance(given.get("seed"), int):
-        return _shaped(cut, draws, original, given)
-    dtype = tf.as_dtype(given.get("dtype") or keras.config.floatx())
-    shape = tf.convert_to_tensor(given["shape"])
-    sizes = [shape[i + 1] if n is None else n for i, n in enumerate(static[1:])]
-    drawn = draws.rows(kind, sizes, dtype, _times(cut, draws, shape))
-    if kind == "uniform":
-        low, high = (tf.cast(given.get(name, usual), dtype) for name, usual in (("minval", 0.0), ("maxval", 1.0)))
-        drawn = drawn * (high - low) + low if {"minval", "maxval"} & set(given) else drawn
-    elif {"mean", "stddev"} & set(given):
-        drawn = drawn * tf.cast(given.get("stddev", 1.0), dtype) + tf.cast(given.get("mean", 0.0), dtype)
-    return tf.ensure_shape(drawn, static)
-
-
-def _times(cut: Slice, draws: Draws, shape: tf.Tensor) -> tf.Tensor:
-    """A reshaped batch (of time steps, of heads) has a multiple of its rows, example by example."""
-    count = cut.stop - cut.start if draws.places is None else tf.size(draws.places)
-    return shape[0] // tf.maximum(count, 1)
-
-
-def _shaped(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    static = _static(given["shape"])
-    given = _keyed(draws, given)
-    if not static or static[0] is not None:
-        return original(**given)  # no batch in it: the same on all replicas
-    shape = tf.convert_to_tensor(given["shape"])
-    times = _times(cut, draws, shape)
-    given["shape"] = tf.concat([[cut.size * times], shape[1:]], 0)
-    full = original(**given)
-    if draws.places is None:
-        rows = full[cut.start * times : cut.stop * times]
-    else:
-        apart = tf.reshape(full, tf.concat([[cut.size, times], shape[1:]], 0))
-        rows = tf.reshape(tf.gather(apart, draws.places), shape)
-    return tf.ensure_shape(rows, static)
-
-
-def _dropout(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    inputs, rate = given["inputs"], given["rate"]
-    if not isinstance(rate, LiveNumber) and rate in (0, 1):
-        return original(**given)
-    noise = given.get("noise_shape") or [None] * inputs.shape.rank
-    actual, static = tf.shape(inputs), _static(inputs.shape)
-    shape = [(actual[i] if static[i] is None else static[i]) if n is None else n for i, n in enumerate(noise)]
-    uniform = _by_rows("uniform", cut, draws, _uniform, {"shape": shape, "seed": given.get("seed")})
-    share = tf.convert_to_tensor(rate, tf.float32)
-    return inputs * tf.cast(tf.where(uniform >= share, 1 / (1 - share), 0.0), inputs.dtype)
-
-
-def _uniform(shape: tf.Tensor, seed: keras.random.SeedGenerator) -> tf.Tensor:
-    key = tf.constant([seed, 0]) if isinstance(seed, int) else seed.next()
-    return tf.random.stateless_uniform(shape, key)
-
-
-def _whole(cut: Slice, draws: Draws, original: Callable[..., Any], given: dict[str, Any]) -> Any:
-    if cut.parts > 1:
-        raise NotPerExample(_MESSAGE.format(f"keras.random.{original.__name__}", cut.parts))
-    return original(**_keyed(draws, given))
-
-
-def _static(shape: Any) -> list[int | None]:
-    """The sizes that are known while tracing."""
-    if tf.is_tensor(shape):
-        shape = tf.fill(shape, 0).shape  # as far as TensorFlow can infer it
-    return [None if n is None or tf.is_tensor(n) else int(n) for n in shape]

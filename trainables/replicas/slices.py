@@ -10,17 +10,22 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
 from trainables.numbers.draws import Draws
-from trainables.numbers.xla_draws import CannotCompile, is_compiling
+from trainables.numbers.rows import Rows, drawn_for, is_compiling
+from trainables.numbers.xla_draws import CannotCompile
 
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 
 BUCKET = 32 * 2**20
 """Bytes of gradients that are summed at a time, while others are still computed."""
+
+Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
+"""Where a slice's draws get their seeds: from Keras's generators, which stay as they are and are counted on when the
+whole batch is done; from these as Keras does it, which each draw changes; from a key of the update."""
 
 _present = threading.local()
 
@@ -51,11 +56,13 @@ class Slice:
     own: tf.Tensor | None = None  # how many they are: 0 where a row stands in
     in_fit: bool = False  # whether Keras sums what the replicas compute, after a division by their number
     draws: Draws | None = None  # None: nothing is random (evaluation)
+    seeds: Seeds = "counted"
     totals: Mapping[str, tf.Tensor] | None = None  # of the global batch, counted beforehand
     counts: dict[str, tf.Tensor] = field(default_factory=dict)  # of this slice
     losses: dict[str, tf.Tensor] = field(default_factory=dict)  # each loss's share of its global mean
     examples: list[tf.Tensor | None] | None = None  # what each adds to each loss, where that is asked for
     mixes: bool = False  # whether its examples are mixed with others
+    graph: Any = None  # in which it is computed
     mixtures: dict[int, tuple[tf.Tensor, Mixture]] = field(default_factory=dict)  # by id, with what stands for them
 
     @property
@@ -67,6 +74,10 @@ class Slice:
     def share(self) -> tf.Tensor:
         """Examples of this slice by those of the global batch."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
+
+    def share_of(self, mean: Any) -> tf.Tensor:
+        """What this slice's mean adds to that of the global batch; a row that stands in adds nothing."""
+        return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
     def mixture(self, target: Any) -> Mixture | None:
         """What this tensor of targets stands for, where examples are mixed."""
@@ -93,12 +104,22 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
 @contextmanager
 def entered(piece: Slice) -> Iterator[Slice]:
     """Compute this slice inside the block."""
-    before = current()
+    before, piece.graph = current(), tf.compat.v1.get_default_graph()
     _present.slice = piece
     try:
-        yield piece
+        with drawn_for(_rows(piece)):
+            yield piece
     finally:
         _present.slice = before
+
+
+def _rows(piece: Slice) -> Rows | None:
+    """The rows that are drawn for; None for those of the whole batch."""
+    draws = piece.draws
+    if draws is None or (draws.places is None and piece.stop is piece.size):
+        return None
+    count = piece.stop - piece.start if draws.places is None else tf.size(draws.places)
+    return Rows(piece.size, piece.start, count, draws.places)
 
 
 def current() -> Slice | None:

@@ -11,60 +11,70 @@ import sys
 import types
 import weakref
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables.state import generators
+from trainables.state.modules import Home
+
 Traces: TypeAlias = "dict[str, object]"
 """Digests by name, equal where the values are."""
 
 LARGEST_BYTES = 256 * 2**20  # larger arrays are told apart by identity, which is safe and only slower
 _DEEPEST, _MOST = 8, 20_000
-_HISTORY = frozenset({"In", "Out"})  # of a notebook
+_SAMPLED = 2**16  # elements of a larger one, by which it is told whether it was changed in place
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_PLAIN = ("types", "collections", "argparse")  # modules of Python's own whose objects hold what their owner puts in
 
 
-def of(author: object, own: frozenset[str]) -> Traces:
-    """The state of a trainable: its attributes but ``own``, and the data among its classes' and modules' globals."""
-    found = {f"self.{name}": value for name, value in vars(author).items() if name not in own}
-    for kind in type(author).__mro__:
-        around = _globals(kind)
-        if (
-            kind is object
-            or around is None
-            or kind.__module__.startswith(("trainables.keras_trainable", "trainables.recipe.author"))
-        ):
-            continue
-        for home, names in ((kind.__qualname__, vars(kind)), (kind.__module__, around)):
-            found |= {f"{home}.{name}": value for name, value in names.items() if _is_data(name, value)}
-    return {name: digest(value) for name, value in found.items()}
-
-
-def _globals(kind: type) -> Mapping[str, object] | None:
-    """What surrounds a class; of one that was defined in a notebook, as its own methods see it, here or in a worker."""
-    if kind.__module__ == "__main__":
-        methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
-        around: Mapping[str, object] = next((method.__globals__ for method in methods), {})
-        return {name: value for name, value in around.items() if name[0] != "_" and name not in _HISTORY}
-    module = sys.modules.get(kind.__module__)
-    return None if module is None else vars(module)
+def of(homes: Sequence[Home], names: Container[str] | None = None) -> Traces:
+    """The data in these homes; of these names alone."""
+    found = {}
+    for home in homes:
+        for name, value in home.data().items():
+            full = f"{home.name}.{name}"
+            if names is None or full in names:
+                found[full] = digest(value)
+    return found
 
 
 def changed(before: Traces, after: Traces) -> set[str]:
-    """The names whose values differ, or that are there only afterwards."""
-    return {name for name, value in after.items() if name not in before or before[name] != value}
+    """The names whose values differ, or that are there only before or only afterwards."""
+    missing = object()
+    return {name for name in {**before, **after} if before.get(name, missing) != after.get(name, missing)}
+
+
+def kept(author: object, own: frozenset[str]) -> dict[str, object]:
+    """The attributes of a trainable but ``own``."""
+    return {name: value for name, value in vars(author).items() if name not in own}
+
+
+def put(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> None:
+    """Be what the author's methods have made of the trainable: what they keep on it belongs to one program."""
+    for name in kept(author, own):
+        delattr(author, name)
+    vars(author).update(attributes)
+
+
+@contextmanager
+def as_left(author: object, own: frozenset[str], attributes: Mapping[str, object]) -> Iterator[None]:
+    """Have these attributes inside the block, and those of before after it."""
+    before = kept(author, own)
+    put(author, own, attributes)
+    try:
+        yield
+    finally:
+        put(author, own, before)
 
 
 def digest(value: Any) -> object:
     """Equal for equal values; of what cannot be compared, for the same object alone."""
-    return _Digester().digest(value)
-
-
-def _is_data(name: str, value: object) -> bool:
-    return not name.startswith("__") and not isinstance(value, _CODE) and not callable(value)
+    return Digester().digest(value)
 
 
 class _Same:
@@ -87,19 +97,25 @@ class _Same:
         return self._identity
 
 
-class _Digester:
-    """Digests one value; too large and too deep ones count as themselves."""
+class Digester:
+    """Digests one value; too large and too deep ones count as themselves.
+
+    ``nbytes``: what its arrays and texts take; ``whole``: whether all of it was looked at, so that a copy is the same.
+    """
 
     def __init__(self) -> None:
         self._path: list[int] = []
         self._left = _MOST
+        self.nbytes = 0
+        self.whole = True
 
     def digest(self, value: Any) -> object:
         self._left -= 1
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            self.nbytes += len(value) if isinstance(value, str | bytes) else 8
             return type(value).__name__, repr(value) if isinstance(value, float) else value
         if id(value) in self._path or len(self._path) > _DEEPEST or self._left < 0:
-            return _Same(value)
+            return self._same(value)
         self._path.append(id(value))
         try:
             return self._of_parts(value)
@@ -107,9 +123,14 @@ class _Digester:
             self._path.pop()
 
     def _of_parts(self, value: Any) -> object:
+        if (state := generators.state_of(value)) is not None:
+            return type(value).__name__, zlib.crc32(pickle.dumps(state))
         match value:
-            case np.ndarray() | np.generic() | tf.Tensor() | tf.Variable() | keras.Variable():
-                return _of_array(value)
+            case np.ndarray() | np.generic():
+                return self._of_array(value)
+            case tf.Tensor() | tf.Variable() | keras.Variable():
+                self.whole = False
+                return self._of_array(value)
             case Mapping():
                 return "mapping", tuple((self.digest(k), self.digest(v)) for k, v in value.items())
             case list() | tuple():
@@ -117,29 +138,57 @@ class _Digester:
             case set() | frozenset():
                 return "set", frozenset(self.digest(part) for part in value)
             case keras.Layer():
-                return _Same(value), tuple(map(_of_array, value.variables))
+                return self._same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
             case type() | types.FunctionType() | types.ModuleType():
                 return _Same(value)
             case _ if type(value).__module__.startswith(("tensorflow", "keras")):
-                return _Same(value)
-            case _ if hasattr(value, "__dict__"):
+                return self._same(value)
+            case _ if type(value).__module__.startswith("pandas"):  # frames count what was looked at
+                return self._pickled(value)
+            case _ if hasattr(value, "__dict__") and _is_open(type(value)):
                 return type(value).__qualname__, self.digest(vars(value))
             case _:
-                return _pickled(value)
+                return self._pickled(value)
 
-
-def _of_array(value: Any) -> object:
-    array = np.asarray(value)
-    if array.dtype.hasobject or array.nbytes > LARGEST_BYTES:
+    def _same(self, value: object) -> object:
+        self.whole = False
         return _Same(value)
-    return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+    def _of_array(self, value: Any) -> object:
+        array = np.asarray(value)
+        self.nbytes += array.nbytes
+        if array.dtype.hasobject:
+            return self._same(value)
+        if array.nbytes > LARGEST_BYTES:
+            some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
+            return self._same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
+        return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def _pickled(self, value: object) -> object:
+        try:
+            content = pickle.dumps(value)
+        except Exception:  # whatever an object's own code raises: it cannot be compared by value
+            return self._same(value)
+        self.nbytes += len(content)
+        return type(value).__qualname__, zlib.crc32(content)
 
 
-def _pickled(value: object) -> object:
-    try:
-        return type(value).__qualname__, zlib.crc32(pickle.dumps(value))
-    except Exception:  # whatever an object's own code raises: it cannot be compared by value
-        return _Same(value)
+def _is_open(kind: type) -> bool:
+    """Whether objects of a class hold what their owner puts in; Python's own ones count what they do (loggers)."""
+    top = kind.__module__.partition(".")[0]
+    return top not in sys.stdlib_module_names or top in _PLAIN
+
+
+def _vocabularies(layer: keras.Layer) -> tuple[int, ...]:
+    """Those of lookup layers, whose tables are no variables."""
+    found = []
+    for part in layer._flatten_layers():
+        try:
+            vocabulary = part.get_vocabulary() if hasattr(part, "get_vocabulary") else ()
+        except Exception:  # nothing was adapted yet
+            vocabulary = ()
+        found.append(zlib.crc32(repr(vocabulary).encode()))
+    return tuple(found)
 
 
 def kept_by(author: object, own: frozenset[str]) -> Traces:
@@ -147,10 +196,10 @@ def kept_by(author: object, own: frozenset[str]) -> Traces:
     return {name: _Held().digest(value) for name, value in vars(author).items() if name not in own}
 
 
-class _Held(_Digester):
+class _Held(Digester):
     """Digests a value as it is apart from its variables."""
 
     def _of_parts(self, value: Any) -> object:
         if isinstance(value, tf.Variable | keras.Variable | keras.Layer):
-            return _Same(value)
+            return self._same(value)
         return super()._of_parts(value)

@@ -46,12 +46,16 @@ def save(folder: Path, state: State, about: About) -> Callable[[], None]:
     return write
 
 
-def phase(folder: Path) -> int:
-    """The phase that a checkpoint was saved in, from 0; the first where that cannot be read."""
+def before(folder: Path) -> tuple[int, str | None]:
+    """What must be known of a checkpoint before it is restored: its phase, from 0, and the fingerprint of its data.
+
+    The first phase and None where that cannot be read.
+    """
     try:
-        return int(json.loads((folder / _ABOUT).read_text()).get("phase", 0))
+        about = json.loads((folder / _ABOUT).read_text())
+        return int(about.get("phase", 0)), about.get("data")
     except (OSError, ValueError, AttributeError, TypeError):
-        return 0  # `restore` says what is wrong
+        return 0, None  # `restore` says what is wrong
 
 
 def restore(folder: Path, state: State) -> About:

@@ -8,22 +8,22 @@ that the trial would be another one than in a fresh process.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import numpy_dataset
 
-_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parents[1]), "<")
+from trainables.numbers import lines
+
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
 _HOST = "/cpu:0"
+SEED = "seed_generator_state"
+"""What Keras calls the variable of a seed generator."""
 
 
 class Kept(Exception):
@@ -46,11 +46,12 @@ class Record:
 
 
 @contextmanager
-def recording(record: Record, *, to_copy: bool = False) -> Iterator[None]:
+def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = False) -> Iterator[None]:
     """Remember what is made inside the block; enter it inside of the strategy's scope.
 
     Initial values are drawn on the host, whatever the device: rounding may differ between them. ``to_copy``: the
-    variables stay there as well, one for all replicas, for those of a program to take their values.
+    variables stay there as well, one for all replicas, for those of a program to take their values. ``seeds_on_host``:
+    so do those of seed generators alone.
     """
     shards = isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
 
@@ -58,11 +59,11 @@ def recording(record: Record, *, to_copy: bool = False) -> Iterator[None]:
         initial = arguments.get("initial_value")
         if callable(initial) and not shards:  # a shard's tells by its signature that it makes a part
             arguments["initial_value"] = lambda: _on_host(initial)
-        if to_copy:
+        if to_copy or (seeds_on_host and arguments.get("name") == SEED):
             arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, _place()))
+        setattr(variable, _NAME, _Origin(record.number, lines.of_the_author()))
         return variable
 
     with tf.variable_creator_scope(create):
@@ -91,14 +92,3 @@ def is_constant(value: np.ndarray[Any, Any]) -> bool:
 def _on_host(initial: Callable[[], Any]) -> Any:
     with tf.device(_HOST):
         return initial()
-
-
-def _place() -> str:
-    """The author's line that is being executed."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
-            return f"{Path(file).name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown line"

@@ -7,6 +7,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -157,6 +158,50 @@ def test_datasets() -> None:
     assert _seen(split, 0, 1) != _seen(split, 0, 2)
     assert _seen(chunks.split(_dataset(), ONE, "again"), 0, 2) == _seen(split, 0, 2)
     assert _seen(chunks.split(_dataset(), _two(), "mirrored"), 0, 2) == _seen(split, 0, 2)
+
+
+def windows(**options: Any) -> tf.data.Dataset:
+    return keras.utils.timeseries_dataset_from_array(
+        np.arange(60, dtype=np.float32).reshape(20, 3), None, sequence_length=6, batch_size=None, **options
+    )
+
+
+def test_single_examples_of_unknown_length_are_examples() -> None:
+    """As Keras makes them: windows, whose targets are cut from them."""
+    split = chunks.split(windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data")
+    assert split.size == 15
+    assert [leaf.shape for leaf in split.example()] == [(1, 5, 3), (1, 1)]
+    assert sum(len(chunk.order) for chunk in split.chunks(4, 3, 1)) == 15
+    alone = chunks.split(windows(), ONE, "training data")
+    assert [leaf.shape for leaf in alone.example()] == [(1, 6, 3)]
+
+
+def test_what_may_be_batches_says_how_to_tell_them_from_examples() -> None:
+    with pytest.raises(DataError, match=r"dataset of batches, expected single examples; leave out batch\(\)"):
+        chunks.split(windows().batch(4).map(lambda w: (w, w)), ONE, "training data")
+    signature = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.float32)
+    made = tf.data.Dataset.from_generator(lambda: iter([(np.ones((6, 3)), np.ones(6))] * 3), output_signature=signature)
+    with pytest.raises(DataError, match=r"Where \(6, 3\), \(6,\), of the first element, are the shapes of one example"):
+        chunks.split(made, ONE, "training data")
+    told = made.map(lambda x, y: (tf.ensure_shape(x, [6, 3]), tf.ensure_shape(y, [6])))
+    assert chunks.split(told, ONE, "training data").size == 3
+
+
+class Many:
+    """More examples than there are numbers of 32 bits."""
+
+    shape, dtype = (2**31, 2), np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise AssertionError("nobody reads it")
+
+
+def test_more_examples_than_can_be_numbered_are_refused() -> None:
+    with pytest.raises(DataError, match="training data: arrays of 2,147,483,648 examples, expected at most 2,147,483"):
+        chunks.split((Many(), Many()), ONE, "training data")
 
 
 def test_datasets_of_unknown_size_are_counted() -> None:

@@ -4,7 +4,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from sweep.hyperparameters import Hyperparameters, Mark
 from trainables.data import chunks, node_cache
 from trainables.data.node_cache import shared
 from trainables.data.sources import DataError, Rows
-from trainables.state import attributes
+from trainables.state.pristine import Surroundings
 
 pytestmark = pytest.mark.keras
 
@@ -118,9 +118,27 @@ def test_each_worker_loads_where_that_sets_attributes(tmp_path: Path) -> None:
 
     workers = [Author(), Author()]
     for worker in workers:
-        before = attributes.of(worker, frozenset())
-        shared(tmp_path, NONE, worker.data, lambda: attributes.changed(before, attributes.of(worker, frozenset())))  # noqa: B023 - used at once
+        with Surroundings(frozenset()).watched(worker) as left:
+            shared(tmp_path, NONE, worker.data, left)
     assert [worker.classes for worker in workers] == [("cats", "dogs")] * 2
+
+
+class Pair(NamedTuple):
+    x: Any
+    more: Any
+
+
+def test_what_workers_share_has_the_structure_that_data_gave_it(tmp_path: Path) -> None:
+    ordered = {"b": X, "a": X + 1}
+    for _ in range(2):
+        (x, _), _ = _shared(tmp_path / "dict", lambda: ((ordered, Y), None))
+        assert [*x] == ["b", "a"]
+        assert x["a"].tolist() == (X + 1).tolist()
+    load = Loads(((Pair(X, X), Y), None))
+    for _ in range(2):
+        (x, _), _ = _shared(tmp_path / "named", load)
+        assert isinstance(x, Pair)
+    assert load.count == 2
 
 
 def test_a_failed_load_is_tried_again(tmp_path: Path) -> None:

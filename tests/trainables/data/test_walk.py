@@ -181,11 +181,11 @@ def test_parts_of_batches_are_the_same_examples() -> None:
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"steps_per_epoch": 0}, "steps_per_epoch is 0, expected at least 1"),
-        ({"steps_per_epoch": None}, "'steps_per_epoch' is None, expected a number"),
-        ({"steps_per_epoch": True}, "'steps_per_epoch' is True"),
+        ({"steps_per_epoch": 0}, "steps_per_epoch is 0, expected a whole number from 1"),
+        ({"steps_per_epoch": None}, "steps_per_epoch is None, expected a whole number"),
+        ({"steps_per_epoch": True}, "steps_per_epoch is True"),
         ({"steps_per_epoch": 2.5}, "2.5, expected a whole number"),
-        ({"validation_steps": -1}, "validation_steps is -1, expected at least 1"),
+        ({"validation_steps": -1}, "validation_steps is -1, expected a whole number from 1"),
         ({"validation_steps": 2}, r"validation_steps is 2, but .* 1 batches of 256 \(validation_batch_size\); leave"),
     ],
 )

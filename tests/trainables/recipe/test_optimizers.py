@@ -29,7 +29,7 @@ def test_the_table_has_every_argument_of_every_optimizer() -> None:
 
 def test_the_names_that_are_read_are_those_of_kerass_optimizers() -> None:
     theirs = {name for numbers in NUMBERS.values() for name in numbers} | set(OFF)
-    assert set(optimizers.READS) == theirs | {*optimizers.CLIPPING, "weight_decay"}
+    assert set(optimizers.READS) == theirs | {"weight_decay"}
 
 
 @pytest.mark.parametrize("name", optimizers.OPTIMIZERS)
@@ -98,8 +98,6 @@ def test_wrong_names() -> None:
     hp = Hyperparameters({"optimizer": "adamm"})
     with pytest.raises(ValueError, match=r"expected one of adadelta, adafactor, .*, sgd, or module:Name"):
         optimizers.build(hp, Live(hp))
-    with pytest.raises(ValueError, match="at most one kind"):
-        optimizers.clipping(Hyperparameters({"clipnorm": 1, "clipvalue": 1}))
 
 
 class Own(keras.optimizers.SGD):
@@ -127,7 +125,7 @@ def test_one_of_your_own_by_its_place() -> None:
         ({"optimizer": f"{__name__}:Own", "steps": 1.5}, "expected a whole number"),
         ({"optimizer": "adam", "amsgrad": "yes"}, "expected true or false"),
         ({"optimizer": "sgd", "momentum": 1.5}, "momentum is 1.5, expected a number from 0 to 1"),
-        ({"optimizer": "lamb", "epsilon": -1.0}, "epsilon is -1.0, expected a number from 0 to inf"),
+        ({"optimizer": "lamb", "epsilon": -1.0}, "epsilon is -1.0, expected a number from 0"),
         ({"optimizer": "adagrad", "initial_accumulator_value": "much"}, "expected a number"),
         ({"optimizer": "lossscaleoptimizer"}, "expected one of adadelta"),
     ],

@@ -60,8 +60,6 @@ def stateful() -> keras.Model:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (functional(OwnTrainStep), "OwnTrainStep has its own train_step, which only Model.fit calls; set `training:"),
-        (functional(OwnTestStep), "OwnTestStep has its own test_step"),
         (functional(OwnCompile), r"OwnCompile\.compile\(\) takes arguments of its own; call it inside model\(\)"),
         (functional(ExtraKey), "ExtraKey returns largest, which no metric object holds"),
         (static, r"fixed batch of 16, .* leave out batch_size and batch_shape in keras\.Input"),

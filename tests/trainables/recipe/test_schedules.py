@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
+from sweep.standard import SCHEDULES
 from trainables.recipe import schedules
 
 DROPS = {"lr_drop_epochs": [1, 3]}
-FALLING = sorted(set(schedules.SCHEDULES) - {"constant", "plateau", "cosine_restarts", "one_cycle"})
+FALLING = sorted(set(SCHEDULES) - {"constant", "plateau", "cosine_restarts", "one_cycle"})
 
 
 def _rates(name: str, epochs: int = 4, count: int = 5, warmup: int = 0, **params: object) -> list[float]:
@@ -32,14 +33,14 @@ def test_never_rises_after_the_peak(name: str) -> None:
     assert rates[-1] < 1.0
 
 
-@pytest.mark.parametrize("name", sorted(set(schedules.SCHEDULES) - {"piecewise"}))
+@pytest.mark.parametrize("name", sorted(set(SCHEDULES) - {"piecewise"}))
 @given(count=st.integers(1, 7), warmup=st.integers(0, 8))
 def test_only_the_updates_count(name: str, count: int, warmup: int) -> None:
     """Epochs join without a seam: six of ``count`` updates have the rates of one of six times as many."""
     assert _rates(name, 6, count, warmup) == pytest.approx(_rates(name, 1, 6 * count, warmup))
 
 
-@pytest.mark.parametrize("name", schedules.SCHEDULES)
+@pytest.mark.parametrize("name", SCHEDULES)
 @given(warmup=st.integers(0, 8))
 def test_rates_are_shares_of_the_peak(name: str, warmup: int) -> None:
     assert all(0 <= rate <= 2.0 for rate in _rates(name, warmup=warmup))
@@ -76,10 +77,10 @@ def test_restarts_begin_at_the_peak_and_get_longer() -> None:
     ("params", "message"),
     [
         ({"lr_schedule": "cosinus"}, "lr_schedule is 'cosinus', expected one of constant"),
-        ({"lr_schedule": "cosine", "lr_final": 2.0}, "expected a share"),
+        ({"lr_schedule": "cosine", "lr_final": 2.0}, "lr_final is 2.0, expected a number from 0 to 1"),
         ({"lr_schedule": "exponential", "lr_final": 0.0}, "share above 0"),
         ({"lr_schedule": "piecewise"}, "lr_drop_epochs is None, expected a list of epochs"),
-        ({"lr_schedule": "one_cycle", "lr_rise": 1.0}, "between 0 and 1"),
+        ({"lr_schedule": "one_cycle", "lr_rise": 1.0}, "lr_rise is 1.0, expected a number above 0 and below 1"),
         ({"lr_schedule": "polynomial", "lr_power": 0}, "above 0"),
     ],
 )
@@ -108,7 +109,7 @@ def test_the_peak_follows_the_batch() -> None:
         peak(lr_scaling="log", reference_batch_size=64)
 
 
-@pytest.mark.parametrize("name", schedules.SCHEDULES)
+@pytest.mark.parametrize("name", SCHEDULES)
 def test_a_schedule_that_foresees_is_another_one_in_a_longer_training(name: str) -> None:
     schedule = schedules.build(Hyperparameters({"lr_schedule": name, **DROPS}))
     foresees = schedules.foresees(schedule, updates=20, count=5, warmup=3)

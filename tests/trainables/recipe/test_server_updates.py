@@ -66,21 +66,6 @@ def test_lazy_updates_leave_all_other_rows_and_move_these_as_keras_would(name: s
     np.testing.assert_allclose(found[places], of_keras(name, [rows(places, 1), rows(places, 2)])[places], atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["clipnorm", "global_clipnorm", "clipvalue", None])
-def test_clipping_sees_the_parts_of_a_table_as_one(kind: str | None) -> None:
-    whole, dense = begin(), begin()[:2]
-    parts = [
-        tf.IndexedSlices(tf.constant(whole[:4]), tf.range(4), tf.constant([4, WIDTH])),
-        tf.IndexedSlices(tf.constant(whole[4:]), tf.range(3), tf.constant([3, WIDTH])),
-    ]
-    found = server_updates.clip([tf.constant(dense), *parts], [[0], [1, 2]], kind, 0.5)
-    table, other = np.concatenate([part.values for part in found[1:]]), np.asarray(found[0])
-    optimizer = keras.optimizers.SGD(**{kind: 0.5} if kind else {})
-    expect = optimizer._clip_gradients([tf.constant(dense), tf.constant(whole)])
-    np.testing.assert_allclose(other, expect[0], atol=1e-6)
-    np.testing.assert_allclose(table, expect[1], atol=1e-6)
-
-
 def test_an_optimizer_without_a_rule_is_refused() -> None:
     for optimizer, name in (
         (keras.optimizers.Lamb(), "Lamb"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import random
 import threading
 from typing import Any
 
@@ -11,10 +10,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small import Small, assignment, train
 
 from trainables.devices import kernels
-from trainables.numbers.draws import Draws
-from trainables.replicas import keras_corrections, random_layers, slices
+from trainables.replicas import keras_corrections, slices
 from trainables.replicas.slices import Slice
 
 pytestmark = pytest.mark.keras
@@ -139,23 +138,6 @@ def test_a_compiled_loss_is_called_from_the_list_we_replace() -> None:
     assert float(model.compute_loss(None, tf.ones((3, 1)), tf.ones((3, 1)), None)) == 5.0
 
 
-def test_all_draws_of_keras_go_through_the_functions_we_wrap() -> None:
-    random_layers.install()
-    for name in (*random_layers.SHAPED, *random_layers.WHOLE, "dropout"):
-        assert hasattr(getattr(keras.src.backend.random, name), "__wrapped__"), name
-        assert "seed" in inspect.signature(getattr(keras.src.backend.random, name)).parameters
-    size, start, stop = tf.constant(4), tf.constant(1), tf.constant(3)
-    layer = keras.layers.Dropout(0.5)
-    full = Slice(size, tf.constant(0), size, 2, draws=Draws(1, 2, size, tf.constant(0), size))
-    part = Slice(size, start, stop, 2, draws=Draws(1, 2, size, start, stop))
-
-    with slices.entered(full):
-        whole = tf.function(lambda x: layer(x, training=True)).get_concrete_function(tf.TensorSpec((None, 3)))
-    with slices.entered(part):
-        rows = tf.function(lambda x: layer(x, training=True)).get_concrete_function(tf.TensorSpec((None, 3)))
-    np.testing.assert_array_equal(whole(tf.ones((4, 3)))[1:3], rows(tf.ones((2, 3))))
-
-
 def test_outputs_of_a_mixed_model_compute_in_float32() -> None:
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, dtype="mixed_bfloat16")])
     keras_corrections.outputs_in_float32(model)
@@ -238,21 +220,8 @@ def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -
     assert (float(whole), float(theirs)) == (1.0, 0.5)
 
 
-def test_what_tf_random_draws_goes_through_the_kernels_we_wrap() -> None:
-    def drawn() -> list[Any]:
-        random.seed(3)
-        with random_layers.following_the_trial():
-            made = [
-                tf.random.uniform((2,)),
-                tf.random.uniform((2,), 0, 99, tf.int32),
-                tf.random.normal((2,)),
-                tf.random.truncated_normal((2,)),
-                tf.random.shuffle(tf.range(9)),
-                tf.random.categorical(tf.zeros((1, 9)), 4),
-                tf.random.gamma((2,), 1.5),
-                tf.random.poisson((2,), 5.0),
-            ]
-        return [value.numpy().tolist() for value in made]
-
-    assert drawn() == drawn()
-    assert all(hasattr(getattr(random_layers.gen_random_ops, name), "__wrapped__") for name in random_layers.STATELESS)
+def test_the_layers_of_a_notebook_are_numbered_on_after_a_trial() -> None:
+    first = keras.layers.Dense(1).name
+    train(Small(), assignment(epochs=1))
+    number = int(first.partition("_")[2] or 0)
+    assert keras.layers.Dense(1).name == f"dense_{number + 1}"

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainables.state import attributes
+from trainables.state import attributes, modules
+from trainables.state.modules import Home
 
 pytestmark = pytest.mark.keras
 
@@ -28,9 +29,9 @@ class Author:
 
 
 def left(author: Author, change: Any) -> set[str]:
-    before = attributes.of(author, frozenset({"live"}))
+    before = attributes.of([Home("self", author, frozenset({"live"})), *modules.of(author)])
     change(author)
-    return attributes.changed(before, attributes.of(author, frozenset({"live"})))
+    return attributes.changed(before, attributes.of([Home("self", author, frozenset({"live"})), *modules.of(author)]))
 
 
 def test_the_same_values_leave_nothing() -> None:

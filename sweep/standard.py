@@ -1,0 +1,182 @@
+"""The standard hyperparameters of a `KerasTrainable`: what each may be, what its 0 means, what is refused.
+
+The one table of it. The service checks a file by it before anything starts, the training each value that it reads;
+a trainable of another kind that reads a parameter of the same name is not bound by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from sweep.events import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite number between two bounds, both included unless ``above`` or ``below`` excludes one."""
+
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+    above: bool = False
+    below: bool = False
+    zero: str = ""  # what 0 means, where it is special
+
+    def takes(self, value: Value) -> bool:
+        """Whether a value is one of these numbers; 2.0 counts as whole."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return False
+        if self.whole and value != int(value):
+            return False
+        low = value > self.low if self.above else value >= self.low
+        return low and (value < self.high if self.below else value <= self.high)
+
+    def __str__(self) -> str:
+        words = ["a whole number" if self.whole else "a number"]
+        if math.isfinite(self.low):
+            words.append(f"{'above' if self.above else 'from'} {self.low:g}")
+        if math.isfinite(self.high):
+            to = "to" if math.isfinite(self.low) else "up to"
+            words.append(f"{'and below' if self.below else to} {self.high:g}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """True or false."""
+
+    zero: str = ""
+
+    def takes(self, value: Value) -> bool:
+        return isinstance(value, bool)
+
+    def __str__(self) -> str:
+        return "true or false"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """One of some texts."""
+
+    words: tuple[str, ...]
+    zero: str = ""
+
+    def takes(self, value: Value) -> bool:
+        return isinstance(value, str) and value in self.words
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """A number as another entry bounds it, or names, one or a list; what they may name is the model's or Keras's."""
+
+    number: Number | None
+    said: str
+    zero: str = ""
+
+    def takes(self, value: Value) -> bool:
+        if isinstance(value, str) or (isinstance(value, list) and value):
+            return True
+        return self.number is not None and self.number.takes(value)
+
+    def __str__(self) -> str:
+        return self.said
+
+
+Bounds: TypeAlias = Number | Flag | Words | Names
+
+SCHEDULES = (
+    "constant",
+    "step",
+    "piecewise",
+    "linear",
+    "polynomial",
+    "exponential",
+    "cosine",
+    "cosine_restarts",
+    "one_cycle",
+    "plateau",
+)
+_COUNT = Number(1, whole=True)
+_FROM_0 = Number(0)
+_SHARE = Number(0, 1)
+_ABOVE_0 = Number(0, above=True)
+_OFF = Number(0, zero="off")
+_SHARE_OFF = replace(_SHARE, zero="off")
+
+FRAME: Mapping[str, Bounds] = {
+    **dict.fromkeys(("batch_size", "per_replica_batch_size", "validation_batch_size", "micro_batches"), _COUNT),
+    **dict.fromkeys(("steps_per_epoch", "validation_steps", "shuffle_buffer", "swa_from"), _COUNT),
+    **dict.fromkeys(("clipnorm", "global_clipnorm", "clipvalue", "sam_rho"), _OFF),
+    **dict.fromkeys(("mixup", "cutmix"), Number(0, 1e6, zero="off")),
+    "ema_momentum": _SHARE_OFF,
+    "random_erasing": _SHARE_OFF,
+    "frozen_layers": Names(Number(0, whole=True), "a whole number from 0, or names of layers", zero="none"),
+    **dict.fromkeys(("shuffle", "cache_features", "gradient_checkpointing"), Flag()),
+}
+"""What every `KerasTrainable` reads, whatever its methods do."""
+
+OVERRIDABLE: Mapping[str, Bounds] = {
+    "learning_rate": Number(0, zero="nothing is trained"),
+    "fine_tune_learning_rate": Number(0, zero="nothing is trained"),
+    "lr_scaling": Words(("none", "linear", "sqrt")),
+    "reference_batch_size": _COUNT,
+    "warmup_epochs": _OFF,
+    "warmup_steps": Number(0, whole=True, zero="off"),
+    "lr_schedule": Words(SCHEDULES),
+    **dict.fromkeys(("lr_final", "lr_initial"), _SHARE),
+    **dict.fromkeys(("lr_power", "lr_lengthening", "lr_drop_factor"), _ABOVE_0),
+    "lr_rise": Number(0, 1, above=True, below=True),
+    **dict.fromkeys(("lr_restarts", "lr_drops"), Number(0, whole=True, zero="none")),
+    "lr_patience": Number(0, whole=True),
+    "lr_drop_epochs": Names(None, "a list of epochs such as [30, 60]"),
+    "optimizer": Names(None, "an optimizer of Keras by name, or module:Name"),
+    **dict.fromkeys(("weight_decay", "adam_weight_decay"), _OFF),
+    **dict.fromkeys(("beta_1", "beta_2", "adam_beta_1", "adam_beta_2", "rho"), _SHARE),
+    "momentum": _SHARE_OFF,
+    **dict.fromkeys(("epsilon", "epsilon_1", "epsilon_2", "clip_threshold", "adam_lr_ratio"), _FROM_0),
+    "initial_accumulator_value": _FROM_0,
+    **dict.fromkeys((f"{kind}_regularization_strength" for kind in ("l1", "l2", "l2_shrinkage")), _OFF),
+    **dict.fromkeys(("beta_2_decay", "learning_rate_power"), Number(high=0)),
+    **dict.fromkeys(("beta", "muon_a", "muon_b", "muon_c", "rms_rate"), Number()),
+    "ns_steps": _COUNT,
+    **dict.fromkeys(("amsgrad", "nesterov", "centered", "relative_step", "exclude_embeddings"), Flag()),
+    "exclude_layers": Names(None, "names of layers"),
+    "layer_decay": _SHARE,
+    "layer_rates.*": Number(0, zero="these layers are not trained"),
+    "label_smoothing": _SHARE_OFF,
+    "loss_weights.*": Number(zero="this loss does not count"),
+    "class_weights": Words(("none", "balanced")),
+    "frozen_epochs": Number(0, whole=True, zero="off"),
+    "dropout": _SHARE_OFF,
+}
+"""What a method of `KerasTrainable` reads that an author may override, and then read the same name in another sense."""
+
+STANDARD: Mapping[str, Bounds] = {**FRAME, **OVERRIDABLE}
+
+
+def bounds(name: str) -> Bounds:
+    """The bounds of a standard hyperparameter, also of one below a name: ``loss_weights.depth``."""
+    return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
+
+
+def is_standard(name: str) -> bool:
+    """Whether a parameter has the name of a standard hyperparameter."""
+    return name in STANDARD or ("." in name and f"{name.partition('.')[0]}.*" in STANDARD)
+
+
+def expected(of: Bounds) -> str:
+    """What a value must be, in words: ``a number from 0 (0: off)``."""
+    return f"{of} (0: {of.zero})" if of.zero else str(of)
+
+
+def check(name: str, value: Value, of: Bounds | None = None) -> None:
+    """Raise ValueError for a value outside of these bounds, by default those of the standard hyperparameter."""
+    of = of or bounds(name)
+    if not of.takes(value):
+        raise ValueError(f"{name} is {value!r}, expected {expected(of)}")

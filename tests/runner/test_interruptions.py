@@ -1,0 +1,235 @@
+"""Signals at every point of a run: it ends, says how to go on, and leaves a folder that resume takes, or none."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sweep
+from sweep.store.folder import ResultsFolder
+
+HERE = Path(__file__).parent
+INT, TERM = signal.SIGINT, signal.SIGTERM
+SIGNALS = {"first": [INT], "term": [TERM], "second": [INT, INT]}
+
+TRAINABLE = """
+import json
+from sweep.contract import EpochReported, Facts
+
+class Walk:
+    def begin(self, assignment):
+        self.given, self.done = assignment, 0
+    def train(self, report):
+        while self.done < self.given.epochs:
+            self.epoch()
+            loss = self.given.params["a"] / self.done
+            if not report(EpochReported(trial=0, epoch=self.done, metrics={"loss": loss}, time=0.0, time_s=0.1)):
+                return
+    def epoch(self):
+        self.done += 1
+    def save(self, folder):
+        (folder / "done.json").write_text(json.dumps(self.done))
+    def restore(self, folder):
+        self.done = json.loads((folder / "done.json").read_text())
+        return self.done
+    def facts(self):
+        return Facts()
+"""
+FILE = """
+trainable: walk:Walk
+method: grid
+metric: {name: loss}
+parameters: {a: {values: [3, 1, 2]}}
+epochs: 4
+"""
+
+NONE = {  # nothing is left
+    "reading the file": "spec/parser.py:load_with_text",
+    "checking": "runner/planning.py:check",
+    "what it runs on": "store/provenance.py:collect",
+    "before the folder": "store/folder.py:ResultsFolder.create",
+    "making the folder": "store/folder.py:ResultsFolder.write_info",
+    "making the view": "cli/running.py:_Viewer.__call__",
+    "connecting": "runner/connecting.py:backend",
+    "the searcher": "runner/choosing.py:searcher",
+    "opening the log": "store/log.py:Log.__init__",
+    "earlier sweeps": "runner/memo.py:Memo.__init__",
+    "tables": "store/writer.py:TableWriter.__enter__",
+}
+BEGUN = {  # the sweep goes on with resume
+    "opening": "runner/coordinator.py:Coordinator.open",
+    "the first line of the log": "store/log.py:Log.append",
+    "the first ask": "runner/coordinator.py:Coordinator.next",
+    "the first draw": "runner/upcoming.py:Upcoming.choose",
+    "mid-epoch": "walk.py:Walk.epoch 2",
+    "while an event is shown": "analysis/standing.py:Standing.observe 5",
+    "while an event is logged": "store/log.py:Log.append 4",
+    "while a checkpoint is saved": "walk.py:Walk.save",
+    "between trials": "runner/coordinator.py:Coordinator.next 2",
+    "the last epoch": "walk.py:Walk.epoch 12",
+    "after the last trial": "runner/coordinator.py:Coordinator.next 4",
+    "closing the log": "runner/coordinator.py:Coordinator.close",
+    "final tables": "runner/summary.py:Summary.__exit__",
+    "cleaning up": "runner/session.py:_clean 2",
+    "rendering": "cli/running.py:conclude",
+    "the last table": "render/tables.py:show",
+    "the last lines": "analysis/verdict.py:sentence",
+}
+
+ON_RAY = {
+    "Ray is about to start": "ray_tune/cluster.py:_started",
+    "Ray has started": "ray_tune/cluster.py:_watch",
+    "workers are about to start": "ray_tune/backend.py:run",
+    "the first ask": "ray_tune/adapters.py:DriverSearcher.suggest",
+    "the first result": "runner/coordinator.py:Coordinator.take",
+    "between trials": "runner/coordinator.py:Coordinator.next 3",
+    "closing the log": "runner/coordinator.py:Coordinator.close",
+    "Ray ends": "ray_tune/cluster.py:_end",
+}
+ALWAYS = {("Ray has started", "term"), ("the first result", "first"), ("Ray is about to start", "second")}
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, str(HERE / "interrupting.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.fixture
+def run(server: subprocess.Popen[str], tmp_path: Path) -> Run:
+    """A command in a folder of its own: its exit code, and its last line of errors."""
+    (tmp_path / "walk.py").write_text(TRAINABLE)
+    (tmp_path / "it.yaml").write_text(FILE)
+
+    def command(*argv: str, **how: Any) -> tuple[int, str]:
+        streams = [str(tmp_path / "out"), str(tmp_path / "err")]
+        request = {"folder": str(tmp_path), "argv": argv, "streams": streams, "terminal": False, **how}
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        errors = Path(streams[1]).read_text()
+        assert "Traceback" not in errors
+        return code, (errors.splitlines() or [""])[-1]
+
+    return command
+
+
+def check(run: Run, tmp_path: Path, ended: tuple[int, str], *, may_be_gone: bool, may_be_left: bool) -> None:
+    """It was interrupted and says how to go on; who does so has all trials, and each epoch once."""
+    folder, (code, last) = ResultsFolder(tmp_path / "results" / "it"), ended
+    assert code == 130
+    if not folder.path.exists():
+        assert may_be_gone
+        assert last.endswith(("start it again", "run the command again"))
+        assert run("run", "it.yaml", "--inline", "-q")[0] == 0
+    else:
+        assert may_be_left
+        assert last.endswith("go on with: python -m sweep resume it")
+        assert run("resume", "it", "--inline", "-q")[0] == 0
+    found = sweep.load(folder.path)
+    assert found.trials["status"].tolist() == ["completed"] * 3
+    assert found.metrics.groupby("trial").size().tolist() == [4] * 3
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+@pytest.mark.parametrize("where", [*NONE, *BEGUN])
+def test_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
+    point = NONE.get(where) or BEGUN[where]
+    ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals])
+    check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where in BEGUN or signals == "second")
+
+
+@pytest.mark.parametrize("where", ["reading the file", "making the view", "mid-epoch", "final tables"])
+def test_sigterm_is_as_ctrl_c(run: Run, tmp_path: Path, where: str) -> None:
+    ended = run("run", "it.yaml", "--inline", point=NONE.get(where) or BEGUN[where], signals=SIGNALS["term"])
+    check(run, tmp_path, ended, may_be_gone=where in NONE, may_be_left=where in BEGUN)
+
+
+@pytest.mark.parametrize("signals", SIGNALS)
+def test_while_the_program_is_imported_nothing_is_left(run: Run, tmp_path: Path, signals: str) -> None:
+    point = "sweep/cli/running.py:<module>"
+    ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals], fresh=True)
+    check(run, tmp_path, ended, may_be_gone=True, may_be_left=False)
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+def test_a_view_that_holds_its_lock_does_not_hang(run: Run, tmp_path: Path, signals: str) -> None:
+    point = "analysis/standing.py:Standing.observe 5"
+    ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals], terminal=True)
+    check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
+
+
+def test_output_that_nobody_reads_keeps_nobody_from_ending(run: Run, tmp_path: Path) -> None:
+    ended = run("run", "it.yaml", "--inline", point=BEGUN["mid-epoch"], signals=SIGNALS["second"], full=True)
+    check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
+
+
+@pytest.mark.parametrize("where", ["making the view", "tables"])
+def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path: Path, where: str) -> None:
+    assert run("run", "it.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
+    log = ResultsFolder(tmp_path / "results" / "it").log
+    before = log.read_bytes()
+    again = ("resume", "it", "--inline", "--run-cap", "3")
+    code, last = run(*again, point=NONE[where], signals=[INT])
+    assert (code, last) == (130, "interrupted before it went on; go on with: python -m sweep resume it")
+    assert log.read_bytes() == before
+    assert run(*again, "-q")[0] == 0
+
+
+def test_a_command_that_trains_nothing_ends_as_any_program(run: Run) -> None:
+    assert run("list", point="cli/analysis.py:list_sweeps", signals=[INT]) == (130, "interrupted")
+
+
+SCRIPT = """
+import sweep
+try:
+    sweep.run("it.yaml", inline=True)
+except KeyboardInterrupt as error:
+    told = str(error)
+begun = "start it again" not in told
+done = sweep.resume("it", inline=True) if begun else sweep.run("it.yaml", inline=True)
+print(told)
+print(done.trials["status"].tolist(), len(done.metrics), flush=True)
+"""
+EMBEDDED = ("connecting", "tables", "opening", "mid-epoch", "while an event is shown", "closing the log")
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+@pytest.mark.parametrize("where", [*EMBEDDED, "final tables"])
+def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
+    run: Run, tmp_path: Path, where: str, signals: str
+) -> None:
+    point = NONE.get(where) or BEGUN[where]
+    assert run(point=point, signals=SIGNALS[signals], script=SCRIPT)[0] == 0
+    told, done = (tmp_path / "out").read_text().splitlines()[-2:]
+    assert told.endswith(("start it again", "go on with sweep.resume('it')"))
+    assert done == "['completed', 'completed', 'completed'] 12"
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize(
+    ("where", "signals"),
+    [
+        pytest.param(where, signals, marks=() if (where, signals) in ALWAYS else pytest.mark.exhaustive)
+        for where in ON_RAY
+        for signals in SIGNALS
+    ],
+)
+def test_on_ray_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
+    ended = run("run", "it.yaml", point=ON_RAY[where], signals=SIGNALS[signals])
+    begun = where not in ("Ray is about to start", "Ray has started", "workers are about to start")
+    check(run, tmp_path, ended, may_be_gone=not begun, may_be_left=begun or signals == "second")

@@ -1,0 +1,32 @@
+"""The fuzz of random trials runs, on three; its recipes say what they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.insert(0, str(BENCHMARKS))
+
+
+def test_a_recipe_is_a_function_of_its_number() -> None:
+    import fuzz_recipes
+
+    recipes = [fuzz_recipes.draw(number) for number in range(400)]
+    assert recipes == [fuzz_recipes.draw(number) for number in range(400)]
+    assert {recipe.params["optimizer"] for recipe in recipes} == set(fuzz_recipes.RATES)
+    assert {layer for recipe in recipes for layer in recipe.params["layers"].split("+")} == set(fuzz_recipes.BODIES)
+    assert {recipe.replicas for recipe in recipes} == set(range(9))
+
+
+@pytest.mark.keras
+def test_three_trials() -> None:
+    command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--trials", "3", "--seed", "12"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=dict(os.environ))
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("3 trials, 0 different, "), done.stdout

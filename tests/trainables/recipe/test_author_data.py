@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from small import Small, assignment, go_on, metrics, train
+
+from sweep.contract import Fold, OtherData
+from sweep.hyperparameters import Hyperparameters
+from trainables.data.sources import DataError
+from trainables.keras_trainable import KerasTrainable
+from trainables.recipe import author_data
+
+pytestmark = pytest.mark.keras
+
+SIZE = 90
+
+
+def by_python() -> Any:
+    return random.sample(range(SIZE), SIZE)
+
+
+def by_numpy() -> Any:
+    return np.random.permutation(SIZE)
+
+
+def by_a_generator_without_a_seed() -> Any:
+    return np.random.default_rng().permutation(SIZE)
+
+
+def by_a_state_without_a_seed() -> Any:
+    return np.random.RandomState().permutation(SIZE)
+
+
+def by_keras() -> Any:
+    return np.argsort(keras.random.uniform((SIZE,)))
+
+
+def by_tensorflow() -> Any:
+    return tf.random.shuffle(tf.range(SIZE)).numpy()
+
+
+def by_tensorflow_s_generator() -> Any:
+    return np.argsort(tf.random.get_global_generator().uniform((SIZE,)))
+
+
+def by_a_pipeline() -> Any:
+    return np.array(list(tf.data.Dataset.range(SIZE).shuffle(SIZE).as_numpy_iterator()))
+
+
+def by_keras_with_a_seed() -> Any:
+    keras.utils.set_random_seed(3)
+    return np.argsort(keras.random.uniform((SIZE,))) if random.random() < 2 else None
+
+
+DRAWS: tuple[Callable[[], Any], ...] = (
+    by_python, by_numpy, by_a_generator_without_a_seed, by_a_state_without_a_seed, by_keras, by_tensorflow,
+    by_tensorflow_s_generator, by_a_pipeline, by_keras_with_a_seed,
+)  # fmt: skip
+
+
+class Split(Small):
+    """Points of which chance decides which are trained on; the first number of each says which point it is."""
+
+    order: Callable[[], Any] = staticmethod(by_numpy)
+
+    def data(self, hp: Hyperparameters) -> Any:
+        (x, y), (x_more, y_more) = super().data(hp)
+        x, y = np.concatenate([x, x_more]), np.concatenate([y, y_more])
+        x[:, 0] = np.arange(len(x))
+        order = type(self).order()
+        cuts = [order[:60], order[60:75], order[75:]]
+        self.calls = [*getattr(self, "calls", []), cuts]
+        return tuple((x[rows], y[rows]) for rows in cuts)
+
+
+def ids(split: Any) -> set[int]:
+    return {int(number) for number in split.arrays[0][:, 0]}
+
+
+def drawn(seed: int) -> list[Any]:
+    found = []
+
+    class Author:
+        def data(self, hp: Any) -> Any:
+            found.extend(np.asarray(draw()).tolist() for draw in DRAWS)
+            return None, None
+
+    author_data.returned(Author(), Hyperparameters({}), seed)  # type: ignore[arg-type]  # all that it needs
+    return found
+
+
+def test_every_generator_gives_the_same_wherever_data_runs_and_another_under_another_seed() -> None:
+    first = drawn(1)
+    tf.random.uniform((3,)), keras.random.uniform((3,)), np.random.random()  # what other trials draw
+    assert drawn(1) == first
+    others = drawn(2)
+    for draw, one, other in zip(DRAWS, first, others, strict=True):
+        assert sorted(one) == list(range(SIZE)), draw
+        assert (one == other) == (draw is by_keras_with_a_seed), draw
+
+
+def test_what_is_drawn_later_does_not_depend_on_whether_data_ran() -> None:
+    def later() -> list[Any]:
+        return [np.asarray(draw()).tolist() for draw in (by_python, by_numpy, by_keras, by_tensorflow)]
+
+    keras.utils.set_random_seed(7)
+    expected = later()
+    keras.utils.set_random_seed(7)
+    drawn(1)
+    assert later() == expected
+    keras.utils.set_random_seed(7)
+    tf.random.get_global_generator().reset_from_seed(1)
+    first = tf.random.get_global_generator().uniform(()).numpy()
+    tf.random.get_global_generator().reset_from_seed(1)
+    drawn(1)
+    assert tf.random.get_global_generator().uniform(()).numpy() == first
+
+
+@pytest.mark.parametrize("cut", ["parts", "fold", "all data"])
+def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: Path) -> None:
+    given = assignment(epochs=2, training={"all_data": True} if cut == "all data" else None)
+    if cut == "fold":
+        given = replace(given, fold=Fold(0, 3, 0))
+    trainable = Split()
+    trainable.begin(given)
+    go_on(trainable, pause_after=1)
+    trained, held_out = ids(trainable._begun().walk.data), trainable._begun().held_out
+    (tmp_path / "saved").mkdir()
+    (trainable.save(tmp_path / "saved") or (lambda: None))()
+
+    used = Split()  # has had another trial of another seed before
+    train(used, replace(given, seed=5))
+    for again in (used, Split()):
+        np.random.seed(99)
+        again.begin(given)
+        assert again.restore(tmp_path / "saved") == 1
+        assert ids(again._begun().walk.data) == trained
+        if cut == "parts":
+            assert held_out is not None
+            assert not trained & ids(held_out.split)
+        tested: list[set[int]] = []
+        data = again._data.test(again, again._begun().hp, again._begun().placement, given)
+        tested.append({int(number) for number in data[0][:, 0]})
+        assert not trained & tested[0]
+        assert again.test() is not None
+
+
+OTHER_PROCESS = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2)
+from small import assignment
+from test_author_data import Split, ids
+again = Split()
+again.begin(assignment())
+print(again.restore(Path(sys.argv[3])), sorted(ids(again._begun().walk.data)), again.test() is not None)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_goes_on_with_the_same_examples(tmp_path: Path) -> None:
+    trainable = Split()
+    train(trainable, assignment())
+    (trainable.save(tmp_path) or (lambda: None))()
+    here = Path(__file__).parent
+    command = [sys.executable, "-c", OTHER_PROCESS, str(here), str(here.parent), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == f"2 {sorted(ids(trainable._begun().walk.data))} True", done.stderr
+
+
+class Unsteady(Split):
+    """Draws from where no seed reaches."""
+
+    order = staticmethod(lambda: random.SystemRandom().sample(range(SIZE), SIZE))
+
+
+def test_a_trial_goes_on_and_is_tested_with_no_other_data(tmp_path: Path) -> None:
+    trainable = Unsteady()
+    train(trainable, assignment())
+    (trainable.save(tmp_path) or (lambda: None))()
+    with pytest.raises(OtherData, match=r"expected \w{8}, that the model was trained and validated on; data\(\) must"):
+        trainable.test()
+    again = Unsteady()
+    again.begin(assignment())
+    expected = rf"the data are \w{{8}} .*expected \w{{8}}, that {tmp_path.name} was trained on"
+    with pytest.raises(OtherData, match=expected):
+        again.restore(tmp_path)
+
+
+class Streamed(Split):
+    """A stream that augments what it reads, another way each time."""
+
+    def data(self, hp: Hyperparameters) -> Any:
+        x, y = super().data(hp)[0]
+
+        def noisy(x: Any, y: Any) -> Any:
+            return x + tf.random.stateless_normal(tf.shape(x), [tf.cast(tf.timestamp() * 1e6, tf.int64), 0]), y
+
+        return tf.data.Dataset.from_tensor_slices((x, y)).map(noisy), None
+
+
+def test_a_stream_that_draws_goes_on() -> None:
+    trainable = Streamed()
+    train(trainable, assignment())
+    trainable._data.check("another one", "epoch-000001")
+
+
+def test_it_is_the_data_s_own_seed_that_decides() -> None:
+    kinds = [replace(assignment(), data_seed=1), replace(assignment(), data_seed=1, seed=4), assignment()]
+    found = []
+    trainable = Split()
+    for given in kinds:
+        trainable.begin(given)
+        found.append(trainable.facts().data)
+    assert found[0] == found[1] != found[2]
+
+
+class FourArrays(KerasTrainable):
+    def data(self, hp: Any) -> Any:
+        return np.zeros(3), np.zeros(3), np.zeros(2), np.zeros(2)
+
+
+class TwoArrays(KerasTrainable):
+    def data(self, hp: Any) -> Any:
+        return np.zeros(3), np.zeros(3)
+
+
+class OneDataset(KerasTrainable):
+    def data(self, hp: Any) -> Any:
+        return tf.data.Dataset.range(3)
+
+
+class Nothing(KerasTrainable):
+    def data(self, hp: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (FourArrays, r"a tuple of 4 \(ndarray, ndarray, ndarray, ndarray\)"),
+        (TwoArrays, r"a tuple of 2 \(ndarray, ndarray\)"),
+        (OneDataset, "a _RangeDataset"),
+        (Nothing, "a NoneType"),
+    ],
+)
+def test_what_is_no_training_and_validation_data_is_refused_with_their_order(kind: Any, found: str) -> None:
+    expected = rf"data\(\) returned {found}, expected a tuple of two or three, in this order: training data, validation"
+    with pytest.raises(DataError, match=expected):
+        kind().begin(assignment())
+
+
+def test_what_a_trainable_itself_keeps_is_known_to_be_no_author_s() -> None:
+    trainable = Small()
+    assert author_data.attributes.kept(trainable, trainable._data._own) == {}
+    train(trainable, assignment(epochs=1))
+    assert author_data.attributes.kept(trainable, trainable._data._own) == {}
+
+
+WORDS = """
+import numpy as np
+STATE = {}
+X = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+
+def fit(size):
+    STATE["size"] = size
+    STATE["scale"] = 1.0 / size
+    X[:] *= size
+    return X
+"""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "trial_words.py").write_text(WORDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import trial_words
+
+    return trial_words
+
+
+class ByWords(Small):
+    """Reads in model() what data() has left in a module."""
+
+    def data(self, hp: Hyperparameters) -> Any:
+        import trial_words
+
+        x = trial_words.fit(hp.integer("words")).copy()
+        y = (x[:, :3].argmax(axis=1)).astype(np.int32)
+        return (x[:70], y[:70]), (x[70:], y[70:])
+
+    def model(self, hp: Hyperparameters) -> keras.Model:
+        import trial_words
+
+        inputs = keras.Input((6,))
+        x = keras.layers.Rescaling(trial_words.STATE["scale"])(inputs)
+        return keras.Model(inputs, keras.layers.Dense(3)(keras.layers.Dense(trial_words.STATE["size"])(x)))
+
+
+def test_what_data_leaves_in_a_module_is_of_its_trial_in_a_used_worker(words: Any, tmp_path: Path) -> None:
+    sizes = (4, 7, 4)
+    fresh = []
+    for size in sizes[:2]:
+        words.STATE.clear()
+        words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+        fresh.append(metrics(train(type("Fresh", (ByWords,), {})(), assignment(words=size))))
+    words.STATE.clear()
+    words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+    used, other = ByWords(), ByWords()
+    for size in sizes:
+        given = replace(assignment(words=size), shared=tmp_path / "node")
+        assert metrics(train(used, given)) == fresh[sizes.index(size)]
+        assert used.facts().structures == min(1 + sizes.index(size), 2) or size == 4
+        words.STATE.clear()  # another worker's process, in which `data` never ran
+        words.X[:] = np.random.default_rng(0).normal(size=(90, 6)).astype("float32")
+        assert metrics(train(other, given)) == fresh[sizes.index(size)]

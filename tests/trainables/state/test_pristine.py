@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import random
+import sys
+import types
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainables.state import pristine
+from trainables.state.pristine import NotPutBack, Surroundings
+
+pytestmark = pytest.mark.keras
+
+WORDS = """
+from collections import Counter, deque
+import random
+import numpy as np
+import tensorflow as tf
+import keras
+
+class Scaler:
+    means = {}
+    def __init__(self):
+        self.scale = 1.0
+
+STATE = {}
+LIMIT = 3
+NAMES = ["a"]
+SEEN = set()
+COUNTS = Counter()
+LAST = deque([1], 3)
+PAIR = (1, [2])
+X = np.arange(6.0)
+SCALER = Scaler()
+RANDOM = random.Random(0)
+RNG = np.random.default_rng(0)
+OLD = np.random.RandomState(0)
+TF = tf.random.Generator.from_seed(0)
+SEED = keras.random.SeedGenerator(0)
+LOOKUP = keras.layers.StringLookup()
+LAYER = keras.layers.Normalization()
+BIG = np.zeros(2**22)
+CODE = None
+"""
+GENERATORS = {"RANDOM", "RNG", "OLD", "TF", "SEED"}
+
+
+class Author:
+    """Stands for a trainable: all that is watched is its object, its class and the modules around."""
+
+
+@pytest.fixture
+def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "some_words.py").write_text(WORDS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import some_words
+
+    yield some_words
+    del sys.modules["some_words"]
+
+
+def fit(words: Any, author: Any) -> None:
+    words.STATE["vocabulary"] = ["a", "b"]
+    words.LIMIT += 1
+    words.NAMES.append("b")
+    words.SEEN.add("b")
+    words.COUNTS["b"] += 1
+    words.LAST.append(len(words.LAST))
+    words.PAIR[1].append(3)
+    words.X *= 2
+    words.SCALER.scale *= 3
+    words.Scaler.means["a"] = len(words.Scaler.means)
+    words.NEW = 1
+    words.CODE = lambda: 1
+    words.LOOKUP.adapt(["a", "b"])
+    words.LAYER.adapt(np.arange(3.0))
+    author.mean = len(vars(author))
+
+
+CHANGED = {
+    "STATE", "LIMIT", "NAMES", "SEEN", "COUNTS", "LAST", "PAIR", "X", "SCALER", "Scaler.means", "NEW", "CODE",
+    "LOOKUP", "LAYER",
+}  # fmt: skip
+
+
+def run(surroundings: Surroundings, author: object, words: Any) -> set[str]:
+    with surroundings.watched(author) as left:
+        fit(words, author)
+        found = left()
+    return {name.removeprefix("some_words.") for name in found if "some_words" in name or name.startswith("self")}
+
+
+def described(words: Any, author: Any) -> str:
+    return str((
+        words.STATE, words.LIMIT, words.NAMES, words.SEEN, words.COUNTS, words.LAST, words.PAIR, words.X.tolist(),
+        words.SCALER.scale, words.Scaler.means, words.NEW, words.LOOKUP.get_vocabulary(), vars(author),
+    ))  # fmt: skip
+
+
+def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(words: Any) -> None:
+    surroundings, author = Surroundings(frozenset()), Author()
+    objects = words.STATE, words.X, words.SCALER
+    assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
+    first = described(words, author), surroundings.traces(author)
+    assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
+    assert described(words, author) == first[0]
+    assert all(a is b for a, b in zip(objects, (words.STATE, words.X, words.SCALER), strict=True))
+    same = {name for name, value in surroundings.traces(author).items() if value == first[1][name]}
+    assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
+
+    another = Surroundings(frozenset())  # of another object, in a process where `data` has run before
+    with another.watched(Author()) as left:
+        assert words.STATE == {}
+        assert {"some_words.STATE", "some_words.X"} <= left()
+    assert words.X.tolist() == np.arange(6.0).tolist()
+    assert words.Scaler.means == {}
+    assert not hasattr(words, "NEW")
+
+
+def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
+    def draws() -> list[float]:
+        return [
+            words.RANDOM.random(), float(words.RNG.random()), float(words.OLD.rand()),
+            float(words.TF.uniform(())), float(keras.random.uniform((), seed=words.SEED)),
+        ]  # fmt: skip
+
+    surroundings, author, found = Surroundings(frozenset()), Author(), []
+    for _ in range(2):
+        with surroundings.watched(author) as left:
+            found.append(draws())
+            found.append(draws())
+            assert left() == set()
+    found += [draws(), draws()]
+    assert found[:2] == found[2:4] == found[4:]
+    assert found[0] != found[1]
+
+
+def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words: Any) -> None:
+    surroundings, author, big = Surroundings(frozenset()), Author(), words.BIG
+    with surroundings.watched(author) as left:
+        words.BIG = words.BIG + 1
+        assert left() == {"some_words.BIG"}
+    with surroundings.watched(author):
+        assert words.BIG is big
+    with pytest.raises(NotPutBack, match=r"changed some_words.BIG in place \(32 MiB\), .* compute on a copy"):
+        change_in_place(surroundings, author, words)
+
+
+def change_in_place(surroundings: Surroundings, author: object, words: Any) -> None:
+    with surroundings.watched(author):
+        words.BIG += 1
+
+
+def test_arrays_too_large_to_be_read_are_seen_to_change(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
+    monkeypatch.setattr(pristine.attributes, "LARGEST_BYTES", 2**20)
+    with pytest.raises(NotPutBack, match="BIG"):
+        change_in_place(Surroundings(frozenset()), Author(), words)
+
+
+def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "later_words.py").write_text("STATE = {}\nLIMIT = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for expected in (set(), {"later_words.STATE"}):
+        with Surroundings(frozenset()).watched(Author()) as left:
+            import later_words
+
+            later_words.STATE.update({"a": 1} if expected else {})
+            assert left() == expected
+    del sys.modules["later_words"]
+
+
+def test_what_is_installed_and_what_logs_is_no_author_s(words: Any) -> None:
+    import logging
+
+    words.LOG = logging.getLogger("words")
+    with Surroundings(frozenset()).watched(Author()) as left:
+        words.LOG.info("loading")
+        np.some_attribute = 1  # type: ignore[attr-defined]
+        assert left() == set()
+    del np.some_attribute  # type: ignore[attr-defined]
+
+
+def test_each_kind_of_value_is_put_back_as_it_was() -> None:
+    for value, change in (
+        (Counter("a"), lambda v: v.update("b")),
+        (deque([1], 2), lambda v: v.append(2)),
+        (types.SimpleNamespace(a=1), lambda v: setattr(v, "b", 2)),
+        (random.Random(1), lambda v: v.random()),
+        (tf.random.Generator.from_seed(1), lambda v: v.uniform(())),
+    ):
+        kept, before = pristine._Value(value), pristine.attributes.digest(value)
+        change(value)
+        assert pristine.attributes.digest(value) != before
+        assert kept.as_it_was() is value
+        assert pristine.attributes.digest(value) == before

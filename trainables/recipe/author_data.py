@@ -1,0 +1,216 @@
+"""An author's `data`: run under the sweep's seed wherever it runs, loaded where it must be, held between trials."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from sweep.contract import Assignment, Fold, OtherData
+from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.data import checks, class_weights, fingerprint, folds, joining, node_cache, text
+from trainables.data.chunks import ArraySplit, Split, StreamSplit, split
+from trainables.devices.placement import Placement
+from trainables.numbers.seeds import seeded_throughout
+from trainables.recipe import features, losses, refusals
+from trainables.recipe.author import Author
+from trainables.state import attributes
+from trainables.state.pristine import Surroundings
+
+SHOWN = 8  # digits of a fingerprint in a message
+
+
+class Parts(NamedTuple):
+    """What `data` returns."""
+
+    train: Any
+    validation: Any
+    test: Any = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The data of trials that agree on what was read to load them."""
+
+    placement: Placement  # where they lie
+    cut: str  # as `data` did, into folds, not at all
+    seed: int
+    reads: Reads
+    train: Split
+    validation: Split | None
+    fingerprint: str | None
+
+    def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
+        """Whether loading for this trial would give the same."""
+        return (self.placement, self.cut, self.seed) == (placement, cut, seed) and hp.agree(self.reads)
+
+
+class AuthorData:
+    """The data of one trainable's trials. ``own``: the names of its attributes that are not the author's."""
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        self._loaded: Loaded | None = None
+        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # for the present fold
+        self._surroundings = Surroundings(own)
+        self._first: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
+        self.seen: attributes.Traces = {}  # what `data` has left on the author or in modules, for methods to see
+        self.key: tuple[attributes.Traces, object, object] = (
+            {},
+            None,
+            None,
+        )  # with digests of an example and of targets
+        self.bare: Mapping[str, object] = {}  # the author's attributes as `data` has left them
+
+    @property
+    def reads(self) -> Reads:
+        """What was read to load the present data."""
+        return self._loaded.reads if self._loaded else {}
+
+    @property
+    def fingerprint(self) -> str | None:
+        """That of the present data; None where they have none that could be trusted."""
+        return self._loaded.fingerprint if self._loaded else None
+
+    @property
+    def left(self) -> frozenset[str]:
+        """The attributes that `data` has ever left on the author."""
+        return self._surroundings.attributes
+
+    def splits(
+        self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
+    ) -> tuple[Split, Split | None]:
+        """The data of a trial, which are those of the last one unless it reads other parameters."""
+        cut, held = folds.cut_of(assignment), self._loaded
+        fold = assignment.fold if cut == folds.FOLDS else None
+        if cut == folds.WHOLE:
+            refusals.check_unjudged(hp)
+        if held is None or not held.serves(hp, placement, cut, assignment.data_seed):
+            del held  # two data sets at once may not fit
+            held = self._loaded = self._load(author, hp, placement, assignment)
+            self._tell(author, held.train, validates=held.validation is not None or cut == folds.FOLDS)
+        if fold is None:
+            return held.train, held.validation
+        whole = _arrays(held.train)
+        rows = folds.cut(whole.targets, whole.size, fold.number, fold.of, fold.seed)
+        if self._weighted is None or self._weighted[:2] != (id(held), fold):
+            self._weighted = id(held), fold, self._weighted_for(author, hp, whole, rows[0])
+            self._tell(author, self._weighted[2], validates=True)
+        return self._weighted[2].part(rows[0]), whole.part(rows[1])
+
+    def _tell(self, author: Author, train: Split, *, validates: bool) -> None:
+        """Let the author's methods, and the keys of programs, know the data."""
+        author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
+        targets = author.some_targets
+        author.target_traits = losses.Targets.of(targets)
+        self.key = self.seen, attributes.digest(author.first_example), attributes.digest(targets)
+
+    def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
+        """The data with the class weights of a fold's training examples: those that validate have no say in them."""
+        if self._loaded is None:
+            raise RuntimeError("nothing is loaded")
+        targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
+        with hp.recording(self._loaded.reads):
+            weights = author.class_weights(hp, class_weights.labels_of((None, *targets)))
+        if not weights:
+            return whole
+        return ArraySplit(class_weights.apply(whole.arrays, weights), self._loaded.placement.strategy)
+
+    def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
+        """The third part of what `data` returns, for which it runs again; None without such.
+
+        Raises `OtherData` where the first two parts are not those that the trial has.
+        """
+        with attributes.as_left(author, self._own, self.bare), self._surroundings.watched(author):
+            parts = _with_features(author, hp, placement, returned(author, hp, assignment.data_seed))
+            if parts.test is not None and self.fingerprint is not None:
+                again = _cut(author, hp, placement, parts, folds.cut_of(assignment))
+                self._check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
+        return parts.test
+
+    def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
+        """The raw inputs of the split that exports are compared on, where a trial has features in their place."""
+        with self._surroundings.watched(author):
+            train, validation, _ = returned(author, hp, assignment.data_seed)
+        whole = assignment.fold is not None or assignment.training.get("all_data", False)
+        data = train if validation is None else joining.joined(train, validation) if whole else validation
+        return tf.nest.map_structure(text.as_tensor, checks.arrays_of(node_cache.written(data))[0])
+
+    def check(self, expected: str | None, checkpoint: str) -> None:
+        """Raise `OtherData` for a checkpoint of a trial on data with another fingerprint."""
+        self._check(self.fingerprint, expected, f"that {checkpoint} was trained on")
+
+    def _check(self, found: str | None, expected: str | None, which: str) -> None:
+        """Raise `OtherData` where two fingerprints differ; None is that of data which have none.
+
+        A stream that draws (random maps, unseeded shuffles) is another one whenever it is read, and has none.
+        """
+        held = self._loaded
+        if None in (found, expected) or found == expected or held is None:
+            return
+        streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
+        if streams and fingerprint.of(held.train, held.validation) != held.fingerprint:
+            return
+        raise OtherData(
+            f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
+            "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
+            "generators that take their seed from elsewhere; for new data begin a new sweep"
+        )
+
+    def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
+        """Run the author's `data`, or map what another worker of the node has got from it."""
+        self._loaded = self._weighted = None
+        cut, seed = folds.cut_of(assignment), assignment.data_seed
+        if self._first is None:
+            self._first = attributes.kept(author, self._own)
+        attributes.put(author, self._own, self._first)
+
+        def load() -> tuple[Any, Any]:
+            parts = returned(author, hp, seed)._replace(test=None)  # which is not looked at
+            return _with_features(author, hp, placement, parts)[:2]
+
+        with self._surroundings.watched(author) as left:
+            data, reads = node_cache.shared(assignment.shared, hp, load, left)
+            with hp.recording(reads):
+                train, validation = _cut(author, hp, placement, Parts(*data), cut)
+        self.seen = self._surroundings.traces(author)
+        self.bare = attributes.kept(author, self._own)
+        return Loaded(placement, cut, seed, reads, train, validation, fingerprint.of(train, validation))
+
+
+def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
+    """What the author's `data` returns under this seed, the same wherever it runs; leaves all generators as they were.
+
+    Every call of `data` is this one. Raises DataError for what is not training and validation data.
+    """
+    with seeded_throughout(seed):
+        data: Any = author.data(hp)
+    return Parts(*checks.parts(data))
+
+
+def _arrays(data: Split) -> ArraySplit:
+    if not isinstance(data, ArraySplit):
+        raise TypeError("folds are cut from arrays")
+    return data
+
+
+def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: Parts) -> Parts:
+    """The parts with the features of their inputs in place of these, where they are kept."""
+    front = features.in_front(author, hp) if features.are_cached(author, hp) else None
+    return parts if front is None else Parts(*(features.of(front, part, placement.devices[0]) for part in parts))
+
+
+def _cut(
+    author: Author, hp: Hyperparameters, placement: Placement, parts: Parts, cut: str
+) -> tuple[Split, Split | None]:
+    """The training and the validation data; both are all there are where folds are cut from them."""
+    data, held_out, strategy = parts.train, parts.validation, placement.strategy
+    if cut == folds.FOLDS:  # each weighs the classes of its own
+        return split(folds.whole(data, held_out), strategy, "training data"), None
+    if cut == folds.WHOLE:  # one set, of which nothing is held out
+        data, held_out = joining.joined(data, held_out), None
+    weights = author.class_weights(hp, class_weights.labels_of(data))
+    train = split(class_weights.apply(data, weights), strategy, "training data")
+    return train, None if held_out is None else split(held_out, strategy, "validation data")

@@ -1,0 +1,155 @@
+"""The author's modules: the trainable's own, and all others of this process that nobody has installed.
+
+Their data, and that of their classes, is what `data` may leave elsewhere than in what it returns.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import sys
+import sysconfig
+import types
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+OURS = ("trainables", "sweep")
+_MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
+_HISTORY = frozenset({"In", "Out"})  # of a notebook
+
+
+@dataclass(frozen=True)
+class Home:
+    """What has names: a module, a class, or the globals of a notebook."""
+
+    name: str
+    owner: Any
+    without: frozenset[str] = frozenset()  # names that are not the author's
+
+    def data(self) -> dict[str, object]:
+        """The values in it that are no modules."""
+        hidden = "_" if isinstance(self.owner, Mapping) else "__"  # a notebook keeps its history in names of its own
+        return {
+            name: value
+            for name, value in self._names().items()
+            if not name.startswith(hidden)
+            and name not in _HISTORY
+            and name not in self.without
+            and not isinstance(value, types.ModuleType)  # importing a part of a package sets one
+        }
+
+    def set(self, name: str, value: object) -> None:
+        """Give a name this value."""
+        if isinstance(self.owner, MutableMapping):
+            self.owner[name] = value
+        else:
+            setattr(self.owner, name, value)
+
+    def remove(self, name: str) -> None:
+        """Forget a name."""
+        if isinstance(self.owner, MutableMapping):
+            self.owner.pop(name, None)
+        elif name in vars(self.owner):
+            delattr(self.owner, name)
+
+    def classes(self) -> list[Home]:
+        """The classes that were defined in it."""
+        found = [value for value in self._names().values() if isinstance(value, type)]
+        return [Home(f"{self.name}.{kind.__qualname__}", kind) for kind in found if kind.__module__ == self.name]
+
+    def _names(self) -> Mapping[str, object]:
+        names: Mapping[str, object] = self.owner if isinstance(self.owner, Mapping) else vars(self.owner)
+        return dict(names)
+
+
+def of(author: object) -> list[Home]:
+    """Where this author may keep data; the classes and modules of the trainable first."""
+    found: dict[int, Home] = {}
+    for kind in _kinds(author):
+        around = _around(kind)
+        for home in (Home(kind.__qualname__, kind), Home(kind.__module__, around)):
+            found.setdefault(id(home.owner), home)
+    own = tops(author)
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, types.ModuleType) and is_author_s(name, getattr(module, "__file__", None), own):
+            home = Home(name, module)
+            for one in (home, *home.classes()):
+                found.setdefault(id(one.owner), one)
+    return [*found.values()]
+
+
+def tops(author: object) -> set[str]:
+    """The packages of the trainable's classes."""
+    return {kind.__module__.partition(".")[0] for kind in _kinds(author)}
+
+
+def _kinds(author: object) -> list[type]:
+    return [
+        kind
+        for kind in type(author).__mro__
+        if kind is not object and _around(kind) is not None and not kind.__module__.startswith(_MACHINE)
+    ]
+
+
+def is_author_s(name: str, file: str | None, tops: set[str]) -> bool:
+    """Whether a module is the author's: in a package of the trainable's (``tops``), or where nothing is installed."""
+    top = name.partition(".")[0]
+    if file is None or top in OURS or top == "__main__":
+        return False
+    return top in tops or not _is_installed(file)
+
+
+@contextmanager
+def imported(heard: Callable[[types.ModuleType], None]) -> Iterator[None]:
+    """Hear of each module that is imported inside the block, once its own code has run."""
+    finder = _Finder(heard)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _Finder:
+    """Finds what Python's own would, and tells of it."""
+
+    def __init__(self, heard: Callable[[types.ModuleType], None]) -> None:
+        self._heard = heard
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        """The module that the others would find, which is told of when it has run."""
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        loader: Any = None if spec is None else spec.loader
+        if not isinstance(loader, importlib.machinery.SourceFileLoader):
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: types.ModuleType) -> None:
+            run(module)
+            self._heard(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one loader, for this one module
+        return spec
+
+
+def _around(kind: type) -> Any:
+    """What surrounds a class; of one that was defined in a notebook, as its own methods see it, here or in a worker."""
+    if kind.__module__ != "__main__":
+        return sys.modules.get(kind.__module__)
+    methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
+    return next((method.__globals__ for method in methods), {})
+
+
+@functools.cache
+def _is_installed(file: str) -> bool:
+    return str(Path(file).resolve()).startswith(_installed()) or file.startswith(("<", *_installed()))
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {Path(folder) for folder in map(sysconfig.get_path, names)}
+    return tuple({f"{path}/" for folder in folders for path in (folder, folder.resolve())})

@@ -1,0 +1,202 @@
+"""What an author keeps, as it was before `data` ran: put back before it runs again, so that each run begins alike.
+
+It is kept on the trainable, in the author's modules or in their classes. What `data` has left there is known by name.
+"""
+
+from __future__ import annotations
+
+import copy
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, MutableMapping, MutableSet, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from trainables.state import attributes, generators, modules
+from trainables.state.attributes import Traces
+from trainables.state.modules import Home
+
+COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
+
+
+class NotPutBack(Exception):
+    """`data` has changed something in place that is too large to be put back."""
+
+
+class Pristine:
+    """The values in some homes, each as it was when its home was first seen."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, _Value]] = {}  # by home and name
+        self._owners: dict[str, Callable[[], object]] = {}
+
+    def take(self, homes: Sequence[Home]) -> None:
+        """Look at the homes that were not seen before."""
+        for home in homes:
+            if home.name not in self._owners or self._owners[home.name]() is not home.owner:
+                self._owners[home.name] = _held(home.owner)
+                self._values[home.name] = {name: _Value(value) for name, value in home.data().items()}
+
+    def put_back(self, homes: Sequence[Home], names: set[str]) -> None:
+        """Give these names the values that they had; those that were not there are forgotten."""
+        for home in homes:
+            values = self._values.get(home.name, {})
+            for name in {*home.data(), *values}:
+                if f"{home.name}.{name}" in names:
+                    if name in values:
+                        home.set(name, values[name].as_it_was())
+                    else:
+                        home.remove(name)
+
+    def unmoved(self, homes: Sequence[Home], names: set[str]) -> set[str]:
+        """Those of these names that are generators of random numbers, now as far as they were before."""
+        found = set()
+        for home, name, value in self._same(homes, names):
+            if value.is_generator:
+                value.as_it_was()
+                found.add(f"{home.name}.{name}")
+        return found
+
+    def check(self, homes: Sequence[Home], names: set[str]) -> None:
+        """Raise `NotPutBack` for what was changed in place and is not known as it was."""
+        for home, name, value in self._same(homes, names):
+            if value.too_large:
+                raise NotPutBack(
+                    f"data() has changed {home.name}.{name} in place ({value.nbytes / 2**20:,.0f} MiB), expected that "
+                    "it leaves it as it is: data() runs again for other trials and for the test, and would begin with "
+                    "the changed values; compute on a copy, and return that"
+                )
+
+    def _same(self, homes: Sequence[Home], names: set[str]) -> Iterator[tuple[Home, str, _Value]]:
+        """The names that are of the same object as before."""
+        for home in homes:
+            values = self._values.get(home.name, {})
+            for name, present in home.data().items():
+                if f"{home.name}.{name}" in names and name in values and values[name].given is present:
+                    yield home, name, values[name]
+
+
+class _Value:
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        digester = attributes.Digester()
+        digester.digest(given)
+        self.nbytes, state = digester.nbytes, generators.state_of(given)
+        self.is_generator = state is not None
+        self.too_large = not self.is_generator and self.nbytes > COPIED_BYTES
+        self._copy, self._is_copied = state, self.is_generator
+        if not self.is_generator and digester.whole and not self.too_large:
+            self._copy, self._is_copied = _copied(given)
+
+    def as_it_was(self) -> Any:
+        """The same object with the content that it had; as it is, where no copy could be made."""
+        given = self.given
+        if not self._is_copied:
+            return given
+        if self.is_generator:
+            generators.put(given, self._copy)
+            return given
+        content = copy.deepcopy(self._copy)
+        match given:
+            case tuple():
+                return content
+            case deque():
+                given.clear()
+                given.extend(content)
+            case MutableMapping() | MutableSet():
+                given.clear()
+                given |= content
+            case list():
+                given[:] = content
+            case np.ndarray() if given.flags.writeable:
+                given[...] = content
+            case _ if hasattr(given, "__dict__"):
+                vars(given).clear()
+                vars(given).update(vars(content))
+        return given
+
+
+class Surroundings:
+    """An author's object and modules, as `data` finds and leaves them; ``own``: attributes that are not his."""
+
+    def __init__(self, own: frozenset[str]) -> None:
+        self._own = own
+        self._object = Pristine()
+        self._left: set[str] = set()
+
+    def left(self, author: object) -> set[str]:
+        """The names of all that `data` has ever left, on this object or in modules."""
+        return self._left | _left.get(type(author), set())
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """Those of them that are attributes."""
+        return frozenset(name.removeprefix("self.") for name in self._left)
+
+    def traces(self, author: object) -> Traces:
+        """What `data` has left, as it is now."""
+        names = self.left(author)
+        return attributes.of(self._homes(author), names) if names else {}
+
+    @contextmanager
+    def watched(self, author: object) -> Iterator[Callable[[], set[str]]]:
+        """Run `data` inside, where all is as it was before the first time; gives the names that it has left so far.
+
+        Generators of random numbers leave no trace: they go on as if nothing had been drawn.
+        """
+        homes = self._homes(author)
+        for pristine, some in self._by_kind(homes):
+            pristine.take(some)
+            pristine.put_back(some, self.left(author))
+        before = attributes.of(homes)
+
+        def heard(module: types.ModuleType) -> None:
+            if modules.is_author_s(module.__name__, module.__file__, modules.tops(author)):
+                home = Home(module.__name__, module)
+                _process.take([home, *home.classes()])
+                before.update(attributes.of([home, *home.classes()]))
+
+        def left() -> set[str]:
+            present = self._homes(author)
+            names = attributes.changed(before, attributes.of(present))
+            for pristine, some in self._by_kind(present):
+                names -= pristine.unmoved(some, names)
+            mine = {name for name in names if name.startswith("self.")}
+            self._left |= mine
+            _left.setdefault(type(author), set()).update(names - mine)
+            for pristine, some in self._by_kind(present):
+                pristine.check(some, names)
+            return self.left(author)
+
+        with modules.imported(heard):
+            try:
+                yield left
+            finally:
+                left()
+
+    def _homes(self, author: object) -> list[Home]:
+        return [Home("self", author, self._own), *modules.of(author)]
+
+    def _by_kind(self, homes: list[Home]) -> list[tuple[Pristine, list[Home]]]:
+        return [(self._object, homes[:1]), (_process, homes[1:])]
+
+
+_process = Pristine()  # the modules of this process
+_left: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()  # names in modules, by trainable
+
+
+def _held(owner: Any) -> Callable[[], object]:
+    try:
+        return weakref.ref(owner)
+    except TypeError:  # the globals of a notebook
+        return lambda: owner
+
+
+def _copied(value: Any) -> tuple[Any, bool]:
+    try:
+        return copy.deepcopy(value), True
+    except Exception:  # whatever an object's own code raises
+        return None, False
