@@ -23,6 +23,10 @@ PROJECTS = [
 TOLERANCE = 2e-6
 
 
+def test_all_kinds_are_there() -> None:
+    assert len(PROJECTS) == 16
+
+
 @pytest.mark.parametrize("name", PROJECTS)
 def test_the_second_trial_of_a_worker_is_plain_keras(name: str, tmp_path: Path) -> None:
     project = importlib.import_module(name)
