@@ -62,8 +62,8 @@ def by_fit(recipe: Recipe) -> dict[str, Any]:
         model = building.build_model(author, hp, params["seed"])
         loss = _loss(params)
         smooth = params.get("label_smoothing") and params["target"] == "labels"
-        classes = params["target"] != "numbers"
-        model.compile(_optimizer(params, model), loss, metrics=["accuracy"] if classes else [], jit_compile=False)
+        measured = ["accuracy"] if params["target"] == "labels" else []
+        model.compile(_optimizer(params, model), loss, metrics=measured, jit_compile=False)
         weight = _weight(params, y, weight)
         targets = np.eye(3, dtype=np.float32)[y] if smooth else y
         found: dict[str, Any] = {}

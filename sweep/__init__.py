@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sweep.api.loaded import LoadedSweep
     from sweep.api.loading import load
-    from sweep.api.running import confirm, resume, run
+    from sweep.api.running import confirm, resume, retrain, run
     from sweep.errors import InputError, SweepError
 
-__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "run"]
+__all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run"]
 
 _HOMES = {
     "InputError": "sweep.errors",
@@ -20,6 +20,7 @@ _HOMES = {
     "confirm": "sweep.api.running",
     "load": "sweep.api.loading",
     "resume": "sweep.api.running",
+    "retrain": "sweep.api.running",
     "run": "sweep.api.running",
 }
 

@@ -77,6 +77,21 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
 
 
+def shortened(text: str, length: int = 300) -> str:
+    """A text of at most so many characters: one that is longer ends after a word, in ``...``."""
+    if len(text) <= length:
+        return text
+    room = length - len("...")
+    words = text[: room + 1].rpartition(" ")[0].rstrip()
+    return f"{words if len(words) > room // 2 else text[:room]}..."  # a word may be longer than all there is room for
+
+
+def first_line(error: BaseException, length: int = 300) -> str:
+    """The first line of what an error says."""
+    lines = printable(str(error)).strip().splitlines() or [""]
+    return shortened(lines[0], length)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint that names the nearest known name, or else all of them."""
     known = sorted(known)

@@ -112,6 +112,8 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     error: str | None = None  # traceback of a failed trial
     memo: str | None = None  # "<sweep>/<trial>" that answered it: none of it was trained again
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
+    regardless: bool = False  # it failed before it had read any parameter that differs between trials
+    asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # as of `TrialStarted`

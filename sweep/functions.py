@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
-from sweep.errors import TrainableError
+from sweep.errors import TrainableError, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
 
@@ -275,7 +275,7 @@ def _number(name: object, value: Any) -> float:
             raise TypeError
         return float(value)
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: a tensor of several elements
-        raise TypeError(f"report(): {name} is {value!r:.200}, expected a number") from None
+        raise TypeError(f"report(): {name} is {shortened(repr(value), 200)}, expected a number") from None
 
 
 def _seed(seed: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sweep.contract import Trainable
-from sweep.errors import InputError, TrainableError
+from sweep.errors import InputError, TrainableError, shortened
 from sweep.functions import FunctionTrainable, takes_report
 
 METHODS = ("begin", "train", "save", "restore", "facts")
@@ -29,7 +29,7 @@ def maker(found: object, name: str) -> Callable[[], Trainable]:
     """What makes trainables of a class or a function; raises TrainableError for what is neither."""
     if not isinstance(found, type):
         if not callable(found):
-            raise TrainableError(f"{name} is {found!r:.100}, expected a class or a function")
+            raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
         takes_report(found)
         return partial(FunctionTrainable, found)
     missing = [method for method in METHODS if not callable(getattr(found, method, None))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.errors import printable
+from sweep.errors import first_line, printable, shortened
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,12 @@ from sweep.errors import printable
 )
 def test_nothing_moves_the_cursor_or_changes_colours(text: str, plain: str) -> None:
     assert printable(text) == plain
+
+
+def test_long_texts_end_after_a_word() -> None:
+    assert shortened("all of it", 9) == "all of it"
+    assert shortened("nothing is cut in mid-word", 18) == "nothing is cut..."
+    assert shortened("no room for more than this", 14) == "no room for..."
+    assert shortened("x" * 50, 20) == f"{'x' * 17}..."
+    assert first_line(ValueError("\n\x1b[31mwhat it says\nand more"), 12) == "what it says"
+    assert first_line(ValueError()) == ""

@@ -33,6 +33,7 @@ from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
+from trainables.numbers import seeds
 from trainables.numbers.live import Live
 from trainables.recipe import phases, plateau, refusals, schedules
 from trainables.recipe.author import Author
@@ -145,7 +146,7 @@ class KerasTrainable(Joining, Author):
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
             on_epoch_end=self._epoch_hook(hp, program.model, reads),
         )
-        trial.compile_updates()
+        trial.prepare()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
         if not isinstance(program, Program) and len(self._spans) > 1:
             program.check_phases()
@@ -189,6 +190,7 @@ class KerasTrainable(Joining, Author):
     def facts(self) -> Facts:
         """Where and how the present trial runs."""
         trial = self._begun()
+        differs = trial.program.differs or trial.walk.data.differs
         return Facts(
             started=trial.stopwatch.started,
             node=socket.gethostname(),
@@ -196,14 +198,16 @@ class KerasTrainable(Joining, Author):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement) | trial.numerics,
+            numerics=determinism.described(trial.placement)
+            | trial.numerics
+            | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
             extends=trial.extends,
             structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
             structures=len(self._programs),
-            reproducible=not isinstance(trial.program, ServedProgram),
+            reproducible=not differs,
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
@@ -307,7 +311,7 @@ class KerasTrainable(Joining, Author):
         attributes.put(self, _OWN, self._data.bare)
         self.live = Live(hp)
         self._example_read = self._targets_read = False
-        with origins.recording(record, seeds_on_host=not (fit or served)):
+        with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
@@ -319,11 +323,13 @@ class KerasTrainable(Joining, Author):
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
-        read = {
-            "example": key.example if self._example_read else None,
-            "targets": key.targets if self._targets_read else None,
-        }
-        structure = replace(key, keeps_rate=made.keeps_rate, drew=made.drew, attributes=own, **read)
+        example = key.example if self._example_read else None
+        targets = key.targets if self._targets_read else None
+        drew = made.drew or bool(entropy.seeds or entropy.line)
+        built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
+        structure = replace(
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+        )
         if isinstance(built, Program):
             most = room.most(placement, assignment.devices)
             weights.keep(most["host"] / 2)  # which counts among what the first program takes

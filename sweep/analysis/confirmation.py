@@ -11,6 +11,7 @@ from sweep.analysis import race
 from sweep.analysis.race import Race, Racer, Rules, Run
 from sweep.analysis.trials import Sweep, Trial
 from sweep.events import Params, Role
+from sweep.space.domains import configuration
 from sweep.statistics.racing import ALPHA
 from sweep.statistics.verdicts import LEAST, TOO_FEW
 
@@ -38,11 +39,6 @@ class Confirmed:
     high: float | None
     tested: Mapping[str, float]  # on the test data, over the fresh seeds that were tested
     trials: tuple[int, ...]  # of its fresh seeds
-
-    @property
-    def optimism(self) -> float | None:
-        """How much better its score in the search is than what comes of fresh seeds; below 0 where it is worse."""
-        return None if self.mean is None else self.selected - self.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +76,7 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     groups: dict[str, list[Trial]] = {}
     for trial in sweep.trials:
         if trial.role is Role.CONFIRM:
-            groups.setdefault(race.key(trial.params), []).append(trial)
+            groups.setdefault(configuration(trial.params), []).append(trial)
     rows = tuple(
         _confirmed(place, racer, raced, groups.get(racer.key, []), metric, sign)
         for place, racer in enumerate(raced.racers, start=1)

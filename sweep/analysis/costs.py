@@ -56,7 +56,7 @@ def _starving(read: Tables) -> dict[int, float]:
     from sweep.store import values
 
     trial, time_s, wait_s = (values.numbers(read.metrics, name) for name in COLUMNS)
-    trials, places = np.unique(trial, return_inverse=True)
-    trained, waited = np.bincount(places, time_s), np.bincount(places, wait_s)
+    trials = trial.astype(np.int64)
+    trained, waited = np.bincount(trials, time_s), np.bincount(trials, wait_s)
     starving = waited > STARVING * trained
-    return {int(trials[at]): float(waited[at] / trained[at]) for at in np.flatnonzero(starving) if trained[at]}
+    return {int(at): float(waited[at] / trained[at]) for at in np.flatnonzero(starving) if trained[at]}

@@ -84,11 +84,14 @@ def examples(read: Tables) -> int:
 
 def deviation(read: Tables, trials: Collection[int]) -> float | None:
     """The deviation of the loss over examples in the last epoch of these trials; None where no loss is such a mean."""
+    import numpy as np
+
     from sweep.store import values
 
-    found = values.numbers(read.metrics, DEVIATION, missing=math.nan).tolist()
-    rows = values.numbers(read.metrics, "trial", missing=-1).tolist()
-    last = {trial: value for trial, value in zip(rows, found, strict=True) if trial in trials}
+    rows = values.numbers(read.metrics, "trial", missing=-1)
+    theirs = np.isin(rows, list(trials))
+    found = values.numbers(read.metrics, DEVIATION, missing=math.nan)
+    last = dict(zip(rows[theirs].tolist(), found[theirs].tolist(), strict=True))
     known = [value for value in last.values() if not math.isnan(value)]
     return math.sqrt(sum(value**2 for value in known) / len(known)) if known else None
 

@@ -13,6 +13,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from sweep.events import Params, Role, Status
+from sweep.space.domains import configuration
 from sweep.statistics import racing
 
 ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
@@ -81,12 +82,6 @@ class Race:
     left: tuple[Key, ...] = ()
 
 
-def key(params: Params) -> Key:
-    """The same for equal configurations, out of a log or out of a table, which has no whole numbers beside others."""
-    known = sorted((name, value) for name, value in params.items() if value is not None)
-    return repr([(name, float(value) if type(value) is int else value) for name, value in known])
-
-
 def run(runs: Iterable[Run], rules: Rules) -> Race:
     """The race as these trials tell it; the search must have ended."""
     runs = list(runs)
@@ -103,7 +98,7 @@ def run(runs: Iterable[Run], rules: Rules) -> Race:
     if len(racers) < 2:
         what = "no configuration is" if not racers else "a single configuration is"
         return Race(racers=(*racers, *broken), over=f"{what} left to race: nothing to tell apart", allowed=allowed)
-    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and key(one.params) in failed)
+    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
     raced = _raced(racers, scores, begun, rules, allowed - lost)
     return replace(raced, racers=(*raced.racers, *broken), epochs=raced.epochs + lost, allowed=allowed)
 
@@ -117,7 +112,7 @@ def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
     groups: dict[Key, list[Run]] = {}
     for one in runs:
         if one.role is not Role.CONFIRM:
-            groups.setdefault(key(one.params), []).append(one)
+            groups.setdefault(configuration(one.params), []).append(one)
     found: Candidates = []
     for name, group in groups.items():
         means = _repeats(group, rules)
@@ -174,7 +169,7 @@ def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, floa
     for one in runs:
         if one.role is not Role.CONFIRM:
             continue
-        name = key(one.params)
+        name = configuration(one.params)
         begun.add((name, one.repeat, one.fold))
         if one.status in ENDED:
             ended.setdefault((name, one.repeat), {})[one.fold] = one.loss if _counts(one) else math.nan

@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
-from sweep.analysis import confirmation, judging, race
+from msgspec import Struct, structs
+
+from sweep.analysis import confirmation, judging
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
 from sweep.events import Role, Status, Value
+from sweep.space.domains import configuration
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
@@ -27,8 +30,7 @@ _ORDER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(Struct, frozen=True):
     """One objective over the repeats of a configuration: all values, and what they say of the mean."""
 
     metric: str
@@ -39,8 +41,7 @@ class Score:
     interval: tuple[float, float] | None  # 95 % for the mean, from two values on
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(Struct, frozen=True):
     """One configuration: a trial, or the repeats of one."""
 
     rank: int  # from 1
@@ -62,6 +63,20 @@ class Ranked:
     p_error: float | None = None  # standard error of a p of 0.05, where it was drawn and not counted
     more: int | None = None  # further seeds that would tell
     undecided: str = ""  # why
+
+    @property
+    def seed_changes_nothing(self) -> bool:
+        """Whether trainings with several seeds gave the same numbers, all of them: then they say nothing of luck."""
+        there = [trial for trial in self.trials if trial.status is Status.COMPLETED and trial.metrics]
+        found: dict[int | None, list[Trial]] = {}
+        for trial in there:
+            found.setdefault(trial.fold, []).append(trial)
+        alike = (
+            trial.metrics == same[0].metrics and trial.epochs == same[0].epochs
+            for same in found.values()
+            for trial in same
+        )
+        return len({trial.seed for trial in there}) > 1 and all(alike)
 
     @property
     def p_adjusted(self) -> float | None:
@@ -103,17 +118,19 @@ def rank(sweeps: Sequence[Sweep]) -> Ranking:
     rows = [_grouped(group, objectives, sweep) for sweep in sweeps for group in _groups(sweep.trials)]
     fronts = _front_numbers(rows, objectives)
     confirmed = confirmation.of_sweep(sweeps[0]) if len(sweeps) == 1 else None
-    places = {race.key(one.params): one.place for one in confirmed.rows} if confirmed else {}
+    places = {configuration(one.params): one.place for one in confirmed.rows} if confirmed else {}
 
     def key(row: Ranked) -> tuple[float, ...]:
         trained = 0 if row.completed else -row.epochs
         front = fronts.get(id(row), math.inf)
         loss = _losses(row)[0] if row.scores else math.inf
-        place = places.get(race.key(row.params), math.inf) if places else 0
+        place = places.get(configuration(row.params), math.inf) if places else 0
         return place, -row.completed, _ORDER[row.status], trained, front, loss, row.trials[0].trial
 
     ordered = sorted(rows, key=key)
-    ranked = [replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)]
+    ranked = [
+        structs.replace(row, rank=number, front=fronts.get(id(row))) for number, row in enumerate(ordered, start=1)
+    ]
     ranking = Ranking(objectives, varying([row.params for row in ordered]), tuple(ranked))
     if confirmed:
         return _confirmed(ranking, confirmed)
@@ -126,7 +143,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
     objectives = ranking.objectives if several else ranking.objectives[:1]
     judged = judging.judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = [
-        replace(
+        structs.replace(
             row,
             verdict=one.verdict,
             difference=one.difference,
@@ -149,15 +166,15 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
     """The verdicts of the race; on the others there is none."""
-    raced = {race.key(one.params): one for one in found.rows}
+    raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
-        one = raced.get(race.key(row.params))
+        one = raced.get(configuration(row.params))
         if one is None:
-            rows.append(replace(row, undecided="no finalist"))
+            rows.append(structs.replace(row, undecided="no finalist"))
             continue
-        told = replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
-        rows.append(replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
+        told = structs.replace(row, verdict=Verdict(one.verdict), undecided=one.undecided)
+        rows.append(structs.replace(told, difference=one.difference, difference_low=one.low, difference_high=one.high))
     return replace(ranking, rows=tuple(rows), method=found.method, confirmed=found)
 
 
@@ -190,7 +207,7 @@ def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
 def _groups(trials: Sequence[Trial]) -> list[list[Trial]]:
     groups: dict[str, list[Trial]] = {}
     for trial in trials:
-        groups.setdefault(repr(sorted(trial.params.items())), []).append(trial)
+        groups.setdefault(configuration(trial.params), []).append(trial)
     return list(groups.values())
 
 

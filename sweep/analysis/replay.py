@@ -16,15 +16,17 @@ from statistics import fmean, median
 
 from msgspec import structs
 
-from sweep.analysis.race import key
 from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.schedulers.contract import Scheduler
+from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
 
 CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
 """States of trials whose curves could have gone on."""
 
 Make = Callable[[], Scheduler]
+
+_ON_REQUEST = "stopped on request"  # in logs that do not say it of themselves
 
 
 @dataclass(slots=True)
@@ -122,7 +124,7 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
                 most = max(most, len(running))
             case TrialEnded(trial=trial) if trial in found:
                 found[trial].status = event.status
-                found[trial].asked = event.status is Status.PRUNED and ":" not in event.reason
+                found[trial].asked = event.asked or event.reason == _ON_REQUEST
                 running.discard(trial)
             case _:
                 pass
@@ -241,7 +243,7 @@ _NONE = _Configuration((), (), {})
 def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Configuration]:
     groups: dict[str, list[Curve]] = {}
     for curve in known:
-        groups.setdefault(key(curve.params), []).append(curve)
+        groups.setdefault(configuration(curve.params), []).append(curve)
     found = []
     for group in groups.values():
         losses = {curve.place: _last(curve, objective) for curve in group}

@@ -15,7 +15,9 @@ from sweep.analysis import remaining
 from sweep.analysis.curve import Curve
 from sweep.analysis.outline import Outline
 from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
+from sweep.errors import shortened
 from sweep.events import EpochReported, Event, Role, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.space.domains import configuration
 
 RATE_S = 10  # over which epochs are counted for their rate
 RECENT = 256  # epochs, and trials, of which times are averaged
@@ -245,7 +247,7 @@ class Standing:
             return
         trials = {ended.trial: value}
         if self.outline.repeats > 1:
-            trials = self._scores.setdefault(repr(sorted(ended.params.items())), {})
+            trials = self._scores.setdefault(configuration(ended.params), {})
             trials[ended.trial] = value
         best = Best(fmean(trials.values()), tuple(sorted(trials)), ended.params)
         if self.best is None or self._rank(best) > self._rank(self.best):
@@ -258,4 +260,4 @@ class Standing:
 def _kind(reason: str) -> str:
     """``ValueError`` of ``ValueError: no such a``."""
     head, colon, _ = reason.partition(":")
-    return " ".join(head.split())[:40] if colon else "failed"
+    return shortened(" ".join(head.split()), 40) if colon else "failed"

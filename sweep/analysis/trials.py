@@ -6,8 +6,10 @@ may have ten thousand."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
 from sweep.events import Role, Status, Value
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
     from sweep.store.tables import History, Tables
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(Struct, frozen=True, kw_only=True):
     """One row of trials.parquet; what it has not is absent from the mappings, or None."""
 
     sweep: str
@@ -50,6 +51,11 @@ class Sweep:
     history: History
     repeats: int = 1  # trials that each configuration is to have
     folds: int = 0  # of its cross-validation
+
+
+def first_failure(sweep: Sweep) -> str:
+    """What became of the first trial, in words to go after "no trial completed"."""
+    return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
 def read(folder: ResultsFolder) -> Sweep:
@@ -95,7 +101,12 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
     """The parameters that are not the same everywhere (or not everywhere), in the order of the file."""
     names = dict.fromkeys(name for one in params for name in one)
-    return tuple(name for name in names if len({repr(one.get(name, _ABSENT)) for one in params}) > 1)
+    return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
+
+
+def _differs(values: Sequence[object]) -> bool:
+    first = repr(values[0])
+    return any(repr(value) != first for value in values)
 
 
 _ABSENT = object()
@@ -118,12 +129,14 @@ _SINGLE = (
 )
 _GROUPS = ("param.", "metric.", "best.", "test.")
 _FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")
+_STATUSES: dict[object, Status] = {status.value: status for status in Status}
+_ROLES: dict[object, Role] = {role.value: role for role in Role}
 
 
 def _trial(row: Sequence[object]) -> Trial:
     known = dict(zip(_FIELDS, row, strict=True))
-    known["status"] = Status(str(known["status"]))
-    known["role"] = Role(str(known["role"] or Role.SEARCH))
+    known["status"] = _STATUSES[known["status"]]
+    known["role"] = _ROLES[known["role"] or Role.SEARCH]
     return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
 
 

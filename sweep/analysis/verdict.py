@@ -19,6 +19,21 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
+    return _answer(ranking, running=running) + _without_luck(ranking)
+
+
+def _without_luck(ranking: Ranking) -> str:
+    """That several seeds gave the same numbers, where they did in every configuration."""
+    several = [row for row in ranking.rows if len({trial.seed for trial in row.trials if trial.metrics}) > 1]
+    if not several or not all(row.seed_changes_nothing for row in several):
+        return ""
+    return (
+        " The seed changed nothing: trainings with different seeds gave the same numbers, so these repeats say nothing "
+        "about luck. What is random has to be drawn from the trial's seed."
+    )
+
+
+def _answer(ranking: Ranking, *, running: bool) -> str:
     if not ranking.rows:
         return "No trial has begun, so there is no answer yet."
     if not ranking.best:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+from msgspec import structs
 
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.events import Role, Status
-from sweep.statistics.orderings import Correlation, correlation, course
+from sweep.statistics.orderings import Correlation, Floats, correlation, course
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
+
+Places = npt.NDArray[np.intp]
 
 LEAST = 3  # completed configurations below which there is nothing to order
 
@@ -76,12 +80,13 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
     if ranking.confirmed is not None:  # its order is not that of the search
         done = sorted(done, key=lambda row: -row.scores[0].mean if maximize else row.scores[0].mean)
     epochs = looked_at(max(row.epochs for row in done))
-    curves, seconds = _curves(read, metric, {1, *epochs})
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
-    scores = [row.scores[0].mean if row.completed and row.scores else math.nan for row in rows]
+    scores = np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
+    means = _means(rows, _curves(read, metric, epochs or [1]))
+    seconds = _by_trial(read)
     costs = {
         "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
-        "hours": [sum(seconds.get(trial.trial, 0.0) for trial in row.trials) / 3600 for row in rows],
+        "hours": [sum(seconds[trial.trial] for trial in row.trials) / 3600 for row in rows],
     }
     budgets = []
     for unit, cost in costs.items():
@@ -89,9 +94,12 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
             run = course(scores, cost, maximize=maximize)
             columns = (run.budgets, run.found, run.expected, run.low, run.high)
             budgets.append(Found(unit, *(tuple(column.tolist()) for column in columns)))
-    means = {row.rank: _mean_curve(row, curves) for row in rows}
-    rungs = tuple(_rung(epoch, rows, done, means, maximize=maximize) for epoch in epochs)
-    return Worth(sweep, metric, goal, tuple(budgets), _control(rows, done, means, maximize=maximize), rungs)
+    ends = {row.rank: at for at, row in enumerate(rows)}
+    complete = np.array([ends[row.rank] for row in done])
+    # Without an epoch before the last one the first is looked at for the control alone.
+    rungs = tuple(_rung(*one, scores, complete, maximize=maximize) for one in zip(epochs, means.T, strict=False))
+    control = _control(rows, scores, means[:, 0], complete, maximize=maximize)
+    return Worth(sweep, metric, goal, tuple(budgets), control, rungs)
 
 
 def _searched(row: Ranked) -> Ranked | None:
@@ -101,8 +109,8 @@ def _searched(row: Ranked) -> Ranked | None:
         return row if trials else None
     metric = row.scores[0].metric
     values = [trial.metrics[metric] for trial in trials if trial.status is Status.COMPLETED and metric in trial.metrics]
-    scores = (replace(row.scores[0], mean=fmean(values)),) if values else ()
-    return replace(row, trials=trials, scores=scores)
+    scores = (structs.replace(row.scores[0], mean=fmean(values)),) if values else ()
+    return structs.replace(row, trials=trials, scores=scores)
 
 
 def looked_at(last: int) -> list[int]:
@@ -110,55 +118,62 @@ def looked_at(last: int) -> list[int]:
     return [2**power for power in range(last.bit_length()) if 2**power < last]
 
 
-def _curves(read: Tables, metric: str, epochs: Collection[int]) -> tuple[dict[int, dict[int, float]], dict[int, float]]:
-    """By trial its objective after some epochs, and its seconds of training."""
+def _by_trial(read: Tables) -> Floats:
+    """Seconds of training, by the number of the trial."""
     from sweep.store import values
 
-    curves: dict[int, dict[int, float]] = {}
+    trials = values.numbers(read.trials, "trial").astype(np.int64)
+    return np.asarray(np.bincount(trials, values.numbers(read.trials, "train_s")), np.float64)
+
+
+def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
+    """The objective of (trials by their number, these epochs), NaN where it is not known."""
+    from sweep.store import values
+
+    count = int(values.numbers(read.trials, "trial").max(initial=-1)) + 1
+    found = np.full((count, len(epochs)), math.nan)
     name = f"metric.{metric}"
-    if name in read.metrics.column_names:
-        trial, epoch, value = (values.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
-        wanted = np.isin(epoch, list(epochs)) & np.isfinite(value)
-        for row in zip(*(column[wanted].tolist() for column in (trial, epoch, value)), strict=True):
-            curves.setdefault(int(row[0]), {})[int(row[1])] = row[2]
-    trials = values.numbers(read.trials, "trial").astype(np.int64).tolist()
-    return curves, dict(zip(trials, values.numbers(read.trials, "train_s").tolist(), strict=True))
+    if name not in read.metrics.column_names:
+        return found
+    trial, epoch, value = (values.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
+    wanted = np.isin(epoch, epochs) & np.isfinite(value)
+    found[trial[wanted].astype(np.int64), np.searchsorted(epochs, epoch[wanted])] = value[wanted]
+    return found
 
 
-def _mean_curve(row: Ranked, curves: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """A configuration's mean by epoch, over its trials, as far as all came."""
-    known = [curves.get(trial.trial, {}) for trial in row.trials if trial.status is not Status.FAILED]
-    known = [curve for curve in known if curve]
-    common = set.intersection(*(set(curve) for curve in known)) if known else set()
-    return {epoch: fmean(curve[epoch] for curve in known) for epoch in sorted(common)}
+def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
+    """Of (configurations, epochs) the mean over their trials; NaN where not all came that far."""
+    begun = np.asarray(np.isfinite(curves).any(axis=1))
+    trials = [
+        [trial.trial for trial in row.trials if trial.status is not Status.FAILED and begun[trial.trial]]
+        for row in rows
+    ]
+    counts = np.array([len(one) for one in trials])
+    means = np.full((len(rows), curves.shape[1]), math.nan)
+    if counts.any():
+        flat = curves[[trial for one in trials for trial in one]]
+        starts = (np.cumsum(counts) - counts)[counts > 0]
+        means[counts > 0] = np.add.reduceat(flat, starts, axis=0) / counts[counts > 0, None]
+    return means
 
 
-def _rung(
-    epoch: int,
-    rows: Sequence[Ranked],
-    done: Sequence[Ranked],
-    means: Mapping[int, Mapping[int, float]],
-    *,
-    maximize: bool,
-) -> Rung:
+def _rung(epoch: int, there: Floats, scores: Floats, done: Places, *, maximize: bool) -> Rung:
     """What an epoch told: of those that completed, and where among all that came there the best one stood."""
-    there = {row.rank: means[row.rank][epoch] for row in rows if epoch in means[row.rank]}
-    both = [(there[row.rank], row.scores[0].mean) for row in done if row.rank in there]
-    own = there.get(done[0].rank)
-    place = None if own is None else 1 + sum(value > own if maximize else value < own for value in there.values())
-    return Rung(epoch, correlation(*zip(*both, strict=True)) if both else None, place, len(there))
+    both = done[np.isfinite(there[done])]
+    own = there[done[0]]
+    before = there > own if maximize else there < own
+    place = 1 + int(before.sum()) if math.isfinite(own) else None
+    return Rung(epoch, correlation(there[both], scores[both]), place, int(np.isfinite(there).sum()))
 
 
-def _control(
-    rows: Sequence[Ranked], done: Sequence[Ranked], means: Mapping[int, Mapping[int, float]], *, maximize: bool
-) -> Control | None:
-    first = {row.rank: means[row.rank][1] for row in done if 1 in means[row.rank]}
-    if len(first) < LEAST:
+def _control(rows: Sequence[Ranked], scores: Floats, first: Floats, done: Places, *, maximize: bool) -> Control | None:
+    """What comes of the one that is best after the first epoch."""
+    known = done[np.isfinite(first[done])]
+    if len(known) < LEAST:
         return None
-    chosen_rank = (max if maximize else min)(first, key=lambda rank: first[rank])
-    chosen = next(row for row in done if row.rank == chosen_rank)
-    score, best = chosen.scores[0].mean, done[0].scores[0].mean
+    chosen = known[np.argmax(first[known] if maximize else -first[known])]
     trials = [trial for row in rows for trial in row.trials]
-    rest = sum(max(trial.epochs - 1, 0) for trial in chosen.trials)
+    rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
     spent = sum(min(trial.epochs, 1) for trial in trials) + rest
-    return Control(chosen.rank, score, abs(best - score), spent, sum(trial.epochs for trial in trials))
+    score, best = float(scores[chosen]), float(scores[done[0]])
+    return Control(rows[chosen].rank, score, abs(best - score), spent, sum(trial.epochs for trial in trials))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from sweep.analysis import frames
 from sweep.analysis.frames import Frame
@@ -18,6 +18,8 @@ from sweep.store.tables import Tables
 
 if TYPE_CHECKING:
     from optuna.study import Study
+
+    from sweep.api.running import How, Settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +34,7 @@ class LoadedSweep:
     trials: Frame
     metrics: Frame
     _tables: Sequence[Tables] = field(repr=False)
+    _trainable: object = None  # the class or function that was run here, where no module has it
 
     @cached_property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -91,12 +94,55 @@ class LoadedSweep:
     ) -> Any:
         """The Keras model of a trial that kept a checkpoint, with its weights; by default of the best one.
 
-        ``trainable`` is the class itself where that was defined in a notebook or script which is not this one. Raises
-        `InputError` where there is no such checkpoint, or for several sweeps.
+        ``trainable`` is the class itself where that was defined in a notebook or script which is not this one; what
+        was run here knows it. Raises `InputError` where there is no such checkpoint, or for several sweeps.
         """
         from sweep.api.models import model
 
-        return model(self._only("model()"), trial, epoch, trainable)
+        return model(self._only("model()"), trial, epoch, self._trainable if trainable is None else trainable)
+
+    def confirm(
+        self,
+        *,
+        seeds: int | None = None,
+        finalists: int | None = None,
+        budget: str | None = None,
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """As `sweep.confirm`, of this sweep and with what it has trained."""
+        from sweep.api.running import confirm
+
+        folder, given = self._only("confirm()").path, self._trainable if trainable is None else trainable
+        return confirm(folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how)
+
+    def retrain(
+        self,
+        *,
+        trial: int | None = None,
+        epochs: int | None = None,
+        seeds: int = 1,
+        all_data: bool = False,
+        into: str | None = None,
+        set: Settings = (),
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """As `sweep.retrain`, of this sweep and with what it has trained."""
+        from sweep.api.running import retrain
+
+        folder, given = self._only("retrain()").path, self._trainable if trainable is None else trainable
+        return retrain(
+            folder,
+            trial=trial,
+            epochs=epochs,
+            seeds=seeds,
+            all_data=all_data,
+            into=into,
+            set=set,
+            trainable=given,
+            **how,
+        )
 
     def _only(self, what: str) -> ResultsFolder:
         if len(self.folders) == 1:

@@ -6,7 +6,7 @@ import io
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ WIDTH, HEIGHT = 100, 24  # characters, lines
 class Drawing(Protocol):
     """What counts a sweep's events and can be drawn."""
 
-    def replay(self, events: Sequence[Event]) -> None: ...
+    def replay(self, events: Iterable[Event]) -> None: ...
 
     def on(self, event: Event) -> None: ...
 
@@ -62,7 +62,7 @@ class NotebookView:
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def replay(self, events: Sequence[Event]) -> None:
+    def replay(self, events: Iterable[Event]) -> None:
         """See what happened before this session."""
         self._watching.replay(events)
 

@@ -9,23 +9,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict, Unpack
 
 from sweep import spec as specs
+from sweep.analysis import trials
 from sweep.api import trainables
 from sweep.api.loaded import LoadedSweep
 from sweep.api.loading import loaded
 from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
-from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError
+from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError, shortened
 from sweep.export import beside
-from sweep.runner import planning, resuming, session
+from sweep.runner import planning, resuming, retraining, session
 from sweep.runner.options import Options, Outcome
 from sweep.runner.resuming import Reopened
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
+
+
+class How(TypedDict, total=False):
+    """How a session is run, whatever it trains."""
+
+    address: str | None
+    max_concurrent: int | None
+    reuse: bool
+    inline: bool
+    memo: bool
+    quiet: bool
+    verbose: bool
+    tensorboard: bool
+
 
 Settings: TypeAlias = "Mapping[str, Any] | Sequence[str]"
 """Changes to keys of a sweep file: ``{"budget.hours": 8}``, or ``["budget.hours=8"]`` as on the command line."""
@@ -85,6 +100,7 @@ def run(
         return _concluded(
             lambda: session.run(spec, text, source, Path(results), folders, how, view, given=given.itself),
             ResultsFolder(Path(results) / spec.name),
+            given,
         )
 
 
@@ -153,6 +169,64 @@ def confirm(
         return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
 
 
+def retrain(
+    name: str | Path,
+    *,
+    trial: int | None = None,
+    epochs: int | None = None,
+    seeds: int = 1,
+    all_data: bool = False,
+    into: str | None = None,
+    set: Settings = (),
+    trainable: object = None,
+    results: str | Path = "results",
+    **how: Unpack[How],
+) -> LoadedSweep:
+    """Train the winner of a sweep again at full length, as a sweep of its own, and give what that found.
+
+    ``trial`` takes another one than the winner, ``into`` names the new sweep (by default ``NAME-retrain``). The other
+    options are those of ``python -m sweep retrain``. Raises as `run`.
+    """
+    require_locks()
+    with alone():
+        wrong = list(_wrong(max_concurrent=how.get("max_concurrent"), seeds=seeds, epochs=epochs))
+        if wrong:
+            raise InputError(wrong)
+        folder = ResultsFolder.open(Path(results), str(name))
+        made = retraining.prepare(
+            folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
+        )
+        given = trainables.again(made.spec.trainable) if trainable is None else trainables.taken(trainable)
+        spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
+        source = trainables.source_of(given, spec, "retrain", folders)
+        if all_data:
+            retraining.check_joins(list(source.files), spec.trainable)
+        gpus, quiet = made.sweep.simulated_gpus, how.get("quiet", False)
+        view = viewer(
+            spec,
+            [*(f"note: {note}" for note in made.notes), *_rehearsal(gpus)],
+            quiet=quiet,
+            verbose=how.get("verbose", False),
+        )
+        options = _options(
+            how.get("address"),
+            how.get("max_concurrent"),
+            gpus,
+            how.get("reuse", True),
+            how.get("inline", False),
+            how.get("memo", True),
+        )
+        options = replace(options, beside=beside.wanted(tensorboard=how.get("tensorboard", False)))
+        parent = folder.path.parent
+        return _concluded(
+            lambda: session.run(
+                spec, made.text, source, parent, folders, options, view, origin=made.origin, given=given.itself
+            ),
+            ResultsFolder(parent / spec.name),
+            given,
+        )
+
+
 def _gone_on(reopened: Reopened, trainable: object, how: Options, *, quiet: bool, verbose: bool) -> LoadedSweep:
     """What a sweep found that was gone on with."""
     given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
@@ -160,7 +234,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options, *, quiet: bool
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
     view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
-    return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder)
+    return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
 def _read(
@@ -170,10 +244,12 @@ def _read(
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
-        spec = specs.load(path, [*named, *changes])
-        return spec, path.read_text(encoding="utf-8-sig"), str(path), _folders(planning.import_folders(path), given)
+        spec, text = specs.load_with_text(path, [*named, *changes])
+        return spec, text, str(path), _folders(planning.import_folders(path), given)
     if not isinstance(what, Mapping):
-        raise InputError.one("sweep.run", f"got {what!r:.60}", "expected a sweep file or a mapping with its content")
+        raise InputError.one(
+            "sweep.run", f"got {shortened(repr(what), 60)}", "expected a sweep file or a mapping with its content"
+        )
     content = {**what, "trainable": given.target} if given else what
     spec = specs.of_mapping(content, _SOURCE, changes, os.environ.get(VARIABLE, ""))
     text = json.dumps({key: value for key, value in spec.to_json_dict().items() if value is not None}, indent=2)
@@ -254,23 +330,22 @@ def _rehearsal(gpus: int | None) -> list[str]:
     return [f"rehearsal: {gpus} logical CPU devices stand in for GPUs"] if gpus else []
 
 
-def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder) -> LoadedSweep:
-    """What a session found; raises where it has not come to its end."""
+def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
+    """What a session found, with what it trained; raises where it has not come to its end."""
     called = folder.name if folder.path.parent == Path("results") else str(folder.path)
     again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
     with kept_process():
         try:
             outcome = drive()
-        except Interrupted as error:
-            raise KeyboardInterrupt(str(error)) from None
-        except StoppedAtOnce as error:
-            raise KeyboardInterrupt(f"{error}; {again}") from None
+        except (Interrupted, StoppedAtOnce) as error:
+            raise KeyboardInterrupt(f"{error}; {again if folder.info.exists() else 'start it again'}") from None
     if outcome.fault:
         raise StoreError(f"{outcome.fault}; {again}")
     if outcome.interrupted:
         raise KeyboardInterrupt(f"the sweep was interrupted; {again}")
-    found = loaded([outcome.folder])
+    found = replace(loaded([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
-        first = next((f": trial {t.trial} {t.status}, {t.status_reason}" for t in found.sweeps[0].trials), "")
-        raise SweepError(f"no trial has completed{first}; see sweep.load({called!r}).trials")
+        raise SweepError(
+            f"no trial has completed{trials.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
+        )
     return found

@@ -36,9 +36,8 @@ def drawing(spec: Spec) -> notebook.Drawing:
 
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
-    from rich.console import Console
-
     from sweep.analysis.outline import Outline
     from sweep.render.live import LiveView
+    from sweep.render.terminal import console
 
-    return LiveView(Console(highlight=False), Outline.of(spec), quiet=quiet)
+    return LiveView(console(), Outline.of(spec), quiet=quiet)

@@ -14,7 +14,7 @@ from pathlib import Path
 from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.contract import Trainable
-from sweep.errors import printable
+from sweep.errors import first_line
 
 SAVING_SHARE = 0.1  # of the time, at most, goes into checkpoints of a better epoch
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG})
@@ -82,19 +82,13 @@ def _disk_faults() -> Iterator[None]:
         yield
     except Exception as error:
         if is_disk_fault(error):
-            raise DiskFault(f"a checkpoint cannot be written: {one_line(error)}") from error
+            raise DiskFault(f"a checkpoint cannot be written: {first_line(error)}") from error
         raise
 
 
 def _timed(write: Callable[[], Path], began: float) -> float:
     write()
     return time.monotonic() - began
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of what an error says."""
-    lines = printable(str(error)).strip().splitlines() or [""]
-    return lines[0][:300]
 
 
 def is_disk_fault(error: BaseException) -> bool:

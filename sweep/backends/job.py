@@ -30,6 +30,7 @@ class Job:
     profile: bool = False  # of the first trial
     target: float | None = None  # objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
 
     @property

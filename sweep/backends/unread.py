@@ -1,4 +1,4 @@
-"""Parameters that the source does not show to be read: the first epoch of a trial shows it."""
+"""What a worker's trials read of their parameters: also where the source alone does not show it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ class Unread:
     def __init__(self, unsure: Iterable[str]) -> None:
         self._open = set(unsure)
         self._seen: set[str] = set()  # also names that were asked for and are not there
+        self.now: set[str] = set()  # those of the present trial
 
     def watched(self, params: Params) -> Params:
-        """The parameters as a trainable gets them: while something is open, they tell what is read."""
-        return Watched(params, self._seen) if self._open else params
+        """The parameters as a trainable gets them: they tell what is read."""
+        self.now = set()
+        return Watched(params, self.now)
 
     def told(self, params: Params) -> list[str]:
         """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
+        self._seen |= self.now
         due = sorted(self._open & set(params))
         self._open -= set(due)
         return [self._line(name, params) for name in due if name not in self._seen]

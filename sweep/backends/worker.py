@@ -20,13 +20,13 @@ from msgspec import structs
 
 from sweep.backends import checkpoint_folders, memory
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
+from sweep.backends.checkpoint_writer import DiskFault, Saver
 from sweep.backends.job import STOP_FILE, Job
 from sweep.backends.moving import wanted_elsewhere
 from sweep.backends.orders import Order, Progress
 from sweep.backends.unread import Unread
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, WorkerLost, printable
+from sweep.errors import StoppedAtOnce, WorkerLost, first_line, printable
 from sweep.events import Status, TrialEnded
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
@@ -95,6 +95,7 @@ class Worker:
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._unread = Unread(job.unsure)
+        self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize")
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -125,7 +126,7 @@ class Worker:
                 trial.saver.settle()
             facts = self._facts(trial, status)
         except Diverged as caught:
-            status, reason, error = Status.DIVERGED, one_line(caught), None
+            status, reason, error = Status.DIVERGED, first_line(caught), None
             facts = self._facts(trial, status)
         except DiskFault as caught:
             fault = f"trial {trial.number}: {caught}"
@@ -140,7 +141,7 @@ class Worker:
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {one_line(caught)}", printable(traceback.format_exc())
+            reason, error = f"{type(caught).__name__}: {first_line(caught)}", printable(traceback.format_exc())
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -160,6 +161,7 @@ class Worker:
             error=error,
             at_target=early,
             facts=facts,
+            regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
         spoilt = f"its trial ended as {status}" if failed else self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
@@ -180,7 +182,7 @@ class Worker:
         try:
             trial.saver.settle()
         except Exception as error:  # what a trainable's own `save` raises
-            self._notices.append(f"trial {trial.number}: {one_line(error)}")
+            self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
@@ -232,7 +234,7 @@ class Worker:
             try:
                 self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
             except Stopped as stopped:
-                told = one_line(stopped)
+                told = first_line(stopped)
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
         reason = self._divergence(epochs)
         if reason:
@@ -281,7 +283,7 @@ class Worker:
             except Exception as error:  # whatever is wrong with it, the one before is the way out
                 if memory.is_short(error):
                     raise
-                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({one_line(error)})")
+                self._notices.append(f"trial {trial.number}: {path.name} is unusable ({first_line(error)})")
                 continue
             trial.done, trial.again = done, manifest.reports
             break
@@ -330,17 +332,11 @@ class Worker:
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
-        objective = Objective(self._job.objective, "maximize" if self._job.maximize else "minimize")
-        return objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
+        return self._objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
         """The first loss or objective that is not finite, as a reason."""
-        for epoch in epochs:
-            for name in ("loss", self._job.objective):
-                value = epoch.metrics.get(name)
-                if value is not None and not math.isfinite(value):
-                    return f"{name} is {value} in epoch {epoch.epoch}"
-        return ""
+        return next(filter(None, map(self._objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:

@@ -15,17 +15,16 @@ from sweep.cli import options
 @options.as_json
 def list_sweeps(results: Path, as_json: bool) -> None:
     """List the sweeps of the results folder."""
-    from rich.console import Console
-
     from sweep.analysis import listing
     from sweep.render.documents import document
     from sweep.render.tables import show, sweeps_grid
+    from sweep.render.terminal import console
 
     found = listing.sweeps(results)
     if as_json:
         click.echo(document(found))
     elif found:
-        show(sweeps_grid(found), Console())
+        show(sweeps_grid(found), console())
     else:
         click.echo(f"no sweeps in {results}; start one: python -m sweep run FILE")
 
@@ -37,13 +36,12 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
-    from rich.console import Console
-
     from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
     from sweep.render.confirmations import show_finalists
     from sweep.render.costs import lines
     from sweep.render.documents import document
     from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.terminal import console
     from sweep.render.worth import held_out_lines
     from sweep.render.worth import lines as worth_lines
     from sweep.store import reading
@@ -64,8 +62,8 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
             document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths, "held_out": noise})
         )
         return
-    show(ranking_grid(ranked, limit), Console())
-    show_finalists(ranked, Console())
+    show(ranking_grid(ranked, limit), console())
+    show_finalists(ranked, console())
     for folder, one in read:
         for line in lines(costs.of_tables(folder.name, one)):
             click.echo(line)

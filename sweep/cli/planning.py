@@ -49,16 +49,15 @@ def plan(
 
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
-    from rich.console import Console
-
     from sweep import spec as specs
     from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
+    from sweep.render.terminal import console
     from sweep.runner import connecting, noise, planning, pricing, rates, telling, warm_start
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders)
+    source = planning.check(spec, str(file), folders, here=address is None)
     for wanted, option in ((timed, "--time"), (find_lr, "--find-lr")):
         if wanted:
             planning.check_inline(spec, option)
@@ -90,7 +89,7 @@ def plan(
         found = {"find_lr": [drawn.as_dict(curve) for curve in curves]} if find_lr else {}
         click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
         return
-    show_plan(planned, Console())
+    show_plan(planned, console())
     for curve in curves:
         click.echo("\n" + "\n".join(drawn.lines(curve)))
 

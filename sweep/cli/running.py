@@ -57,9 +57,9 @@ def run(
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
-    spec = specs.load(file, given)
+    spec, text = specs.load_with_text(file, given)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders)
+    source = planning.check(spec, str(file), folders, here=address is None)
     how = session.Options(
         address=address,
         max_concurrent=max_concurrent,
@@ -72,9 +72,7 @@ def run(
     )
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    outcome = session.run(
-        spec, file.read_text(encoding="utf-8-sig"), source, results, folders, how, viewer(spec, how, quiet, verbose)
-    )
+    outcome = session.run(spec, text, source, results, folders, how, viewer(spec, how, quiet, verbose))
     conclude(outcome, quiet=quiet)
 
 
@@ -144,7 +142,7 @@ def go_on(
     from sweep.export import beside
     from sweep.runner import planning, session
 
-    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders)
+    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders, here=address is None)
     how = session.Options(
         address=address,
         max_concurrent=max_concurrent,
@@ -167,12 +165,11 @@ class _Viewer:
         self._spec, self._how, self._quiet, self._verbose = spec, how, quiet, verbose
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
-        from rich.console import Console
-
         from sweep.analysis.outline import Outline
         from sweep.render.live import LiveView
+        from sweep.render.terminal import console
 
-        view = LiveView(Console(highlight=False), Outline.of(self._spec), quiet=self._quiet)
+        view = LiveView(console(), Outline.of(self._spec), quiet=self._quiet)
         if self._verbose:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         if self._how.simulated_gpus and not self._quiet:
@@ -187,17 +184,16 @@ def viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
-    from rich.console import Console
-
     from sweep.analysis import ranking, trials, verdict
     from sweep.render.confirmations import show_finalists
     from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.terminal import console
 
-    folder, console = outcome.folder, Console()
+    folder, terminal = outcome.folder, console()
     ranked = ranking.rank([trials.read(folder)])
     if ranked.rows:
-        show(ranking_grid(ranked, limit=20 if console.is_terminal else None), console)
-    show_finalists(ranked, console)
+        show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
+    show_finalists(ranked, terminal)
     lines = [f"results  {folder.path}", f'pandas   sweep.load("{folder.path}").trials']
     if (folder.path / "tensorboard").is_dir():
         lines.append(f"events   tensorboard --logdir {shlex.quote(str(folder.path / 'tensorboard'))}")
@@ -213,5 +209,6 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
         sys.exit(INTERRUPTED)
     if not outcome.completed:
-        click.echo(f"error: no trial completed; see the error column and {folder.debug_log}", err=True)
+        why = printable(trials.first_failure(trials.read(folder)))
+        click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         sys.exit(1)

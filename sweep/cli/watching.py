@@ -23,14 +23,13 @@ def watch(sweep: Reopened, interval_s: float) -> None:
     Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
     Raises `StoreError` for a damaged log.
     """
-    from rich.console import Console
-
     from sweep.analysis.following import Follower
     from sweep.analysis.outline import Outline
+    from sweep.render import terminal
     from sweep.render.live import LiveView
 
     follower = Follower(sweep.folder)
-    console = Console(highlight=False, soft_wrap=True)
+    console = terminal.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
     left = False
     try:

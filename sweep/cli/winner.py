@@ -78,16 +78,15 @@ def _which(epoch: str) -> Which:
 
 
 def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from rich.console import Console
-
     from sweep.render.documents import document
     from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.terminal import console
 
     if as_json:
         told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}
         click.echo(document({**told, "answer": answer, **({"export": winner} if winner else {})}))
     else:
-        show(ranking_grid(ranking, None), Console())
+        show(ranking_grid(ranking, None), console())
         click.echo("\n".join(answered(ranking, answer)))
     if winner is not None:
         for line in _told(winner, ranking.objectives[0][0]):
@@ -148,7 +147,7 @@ def retrain(
     made = retraining.prepare(
         folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=name, assignments=assignments
     )
-    source = planning.check(made.spec, "retrain", made.sweep.import_folders)
+    source = planning.check(made.spec, "retrain", made.sweep.import_folders, here=address is None)
     if all_data:
         retraining.check_joins(list(source.files), made.spec.trainable)
     for note in made.notes:

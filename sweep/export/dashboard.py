@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 HOST = "127.0.0.1"
+_NAMES = (HOST, "localhost")
 _READ_ONLY = "This dashboard shows the log of a sweep, which is not edited here."
 
 
@@ -68,15 +69,25 @@ def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None
         raise InputError.one(
             f"--port {port}", f"cannot listen on {HOST}:{port} ({why})", "give another --port"
         ) from error
-    server.set_app(_read_only(library.wsgi(WatchedStudies(sweeps))))
+    server.set_app(_guarded(library.wsgi(WatchedStudies(sweeps))))
     return server
 
 
-def _read_only(app: WSGIApplication) -> WSGIApplication:
+def _guarded(app: WSGIApplication) -> WSGIApplication:
+    """Read only, and only under this machine's own names.
+
+    A page of somebody else's can let its name point to this machine, and a browser then lets it read what it finds
+    there (DNS rebinding); the request still bears that name. The port is another one where it is forwarded.
+    """
+
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        if environ.get("HTTP_HOST", "").lower().partition(":")[0] not in _NAMES:
+            reason = f"This dashboard answers to {' and '.join(_NAMES)} alone."
+        elif environ["REQUEST_METHOD"] in ("GET", "HEAD"):
             return app(environ, start)
+        else:
+            reason = _READ_ONLY
         start("403 Forbidden", [("Content-Type", "application/json")])
-        return [json.dumps({"reason": _READ_ONLY}).encode()]
+        return [json.dumps({"reason": reason}).encode()]
 
     return answer

@@ -16,7 +16,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
 from sweep.export import extras
 from sweep.export.runs import Exported, Run, allowed
@@ -237,4 +237,4 @@ def _ms(seconds: float) -> int:
 
 
 def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)[:300]
+    return first_line(error) or type(error).__name__

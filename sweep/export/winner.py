@@ -152,8 +152,11 @@ def _sweep_file(restored: Restored) -> str:
         comments.append(f"It was rehearsed with --simulate-gpus {sweep.simulated_gpus}.")
     if kept.accumulate > 1:
         comments.append(f"Its batches did not fit and were cut into {kept.accumulate}; elsewhere they may fit.")
+    fold = kept.started.fold
+    if fold is not None:
+        comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
-    keys = single.of_trial(spec, kept.started.params, kept.started.seed, name)
+    keys = single.of_trial(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
     return single.text(keys, [*comments, *restored.notes])
 
 

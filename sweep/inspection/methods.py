@@ -22,6 +22,26 @@ def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
     return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
 
 
+def definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module in which a name is defined, through imports, and its definition; None where that cannot be told."""
+    return _resolved(module, name, trees, set())
+
+
+def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `definition`."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, owner = queue.pop(0).partition(":")
+        module, node = _resolved(module, owner, trees, seen)
+        if not isinstance(node, ast.ClassDef):
+            break
+        found = [one for one in node.body if name in _bound(one)]
+        if found:
+            return module, found[0] if len(found) == 1 else None
+        queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
+    return "", None
+
+
 def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
     """Whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
     queue, seen = [trainable], set[tuple[str, str]]()

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from sweep.errors import shortened
 from sweep.hyperparameters import Hyperparameters
 from sweep.inspection.conventions import (
     BELOW,
@@ -154,7 +155,8 @@ class _Flow:
             if isinstance(node, ast.Call) and last_name(node.func) in READERS and isinstance(node.func, ast.Attribute):
                 self.names |= texts(node.args[0]) if node.args and last_name(node.func.value) == "live" else set()
             if isinstance(node, ast.expr) and self._holds(node) and not self._use(node) and declared is None:
-                self.doubts[f"{module}:{node.lineno}: {ast.unparse(self._parents[node]).splitlines()[0]:.60}"] = None
+                line = shortened(ast.unparse(self._parents[node]).splitlines()[0], 60)
+                self.doubts[f"{module}:{node.lineno}: {line}"] = None
 
     def _holds(self, node: ast.expr) -> bool:
         match node:

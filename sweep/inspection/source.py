@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import definitions, methods, reading
+from sweep.inspection import certain, definitions, methods, reading
+from sweep.inspection.certain import Place
 from sweep.inspection.definitions import Definitions
 from sweep.inspection.distributions import Distribution, Distributions
 from sweep.inspection.finding import Search
@@ -22,6 +23,7 @@ from sweep.inspection.imports import imports, obscure
 from sweep.inspection.reading import Reading
 
 OURS = ("trainables", "sweep")
+KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
 HERE = "__main__"  # in place of a module, for what no module has: it was given as it is
 _HOME = Path(__file__).parents[2]
 
@@ -79,6 +81,24 @@ class Source:
     def derives_from(self, base: str) -> bool:
         """Whether the trainable is ``module:Name``, or for sure a class that derives from it."""
         return methods.derives(self.trainable, base, self.trees)
+
+    def reads_surely(self) -> tuple[Place, ...]:
+        """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
+        if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
+            return ()
+        return tuple(certain.reads(self.trainable, self.trees, is_function=self.is_function))
+
+    def not_found(self) -> tuple[Place, ...]:
+        """The imports of modules that are not there, of those that importing the trainable surely meets."""
+        absent = {name for name, version in self.packages.items() if version is None}
+        if any("sys.path" in reason for reason in self.unknown):
+            return ()
+        met = certain.imports(self.trainable.partition(":")[0], self.trees)
+        return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
+
+    def where(self, place: Place) -> str:
+        """A place as compilers print it."""
+        return f"{self.files.get(place.module, place.module)}:{place.line}"
 
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Those of the methods that the trainable has for sure not; all of them where it is a function."""

@@ -26,7 +26,7 @@ _MANY_RUNGS = 8
 def show_plan(plan: Plan, target: Console) -> None:
     """Print what a sweep will do."""
     spec, share = plan.spec, plan.devices
-    target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True, highlight=False)
+    target.print(f"{spec.name}: {spec.method} over {spec.trainable}", soft_wrap=True)
     gpus = "a GPU, shared as measured" if spec.resources.gpus == "auto" else f"{share.gpus:g} GPU"
     each = f"{share.cpus:g} CPU" + (f", {gpus}" if share.gpus else "")
     times = [f"{spec.folds} folds"] if spec.folds else []
@@ -50,13 +50,13 @@ def show_plan(plan: Plan, target: Console) -> None:
     }
     for name, text in lines.items():
         if text:
-            target.print(f"  {name:<12} {text}", soft_wrap=True, highlight=False)
-    target.print("first configurations", highlight=False)
+            target.print(f"  {name:<12} {text}", soft_wrap=True)
+    target.print("first configurations")
     show(configurations_grid(plan.sample), target)
     if plan.histograms:
-        target.print(f"values in {plan.looked_at}", highlight=False)
+        target.print(f"values in {plan.looked_at}")
         for line in _histogram_lines(plan.histograms, counts=plan.spec.method == "grid"):
-            target.print(line, soft_wrap=True, highlight=False, markup=False)
+            target.print(line, soft_wrap=True)
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:

@@ -15,6 +15,6 @@ STYLES: Mapping[str, str] = {
 }
 
 
-def console(file: TextIO | None = None) -> Console:
+def console(file: TextIO | None = None, *, soft_wrap: bool = False) -> Console:
     """A console that takes texts as they are: no markup, no emoji, colour only where the terminal has it."""
-    return Console(file=file, markup=False, emoji=False, highlight=False)
+    return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)

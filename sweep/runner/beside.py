@@ -7,7 +7,6 @@ on starts what the one before would have started.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 
 from msgspec import structs
@@ -35,7 +34,6 @@ class Runs:
 
     def __init__(self, spec: Spec) -> None:
         self._objective = spec.objectives[0]
-        self._epochs: dict[int, dict[int, Mapping[str, float]]] = {}
         self.trials: dict[int, Run] = {}
 
     def observe(self, event: Event) -> None:

@@ -15,10 +15,9 @@ from importlib.metadata import version
 
 from msgspec import structs
 
-from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
-from sweep.errors import StoreError, TrainableError
+from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.beside import Beside
 from sweep.runner.limits import Limits
@@ -71,6 +70,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
+        self._resumed = False
         self._is_open = False  # all of the log has been replayed
         self._all_started = False  # the searcher has no more, or the cap is reached
         self._confirming = False  # the search has ended, and nothing that ends it counts any more
@@ -98,17 +98,21 @@ class Coordinator:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)
 
+    def recall(self, event: Event) -> None:
+        """Learn what happened in an earlier session, before this one starts."""
+        self._resumed = True
+        self._learn(event)
+
     def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False, confirming: bool = False) -> int:
-        """Start a session; with the events of the log so far, one that resumes; the number of trials tried again.
+        """Start a session, after `recall` of the log so far or with it; the number of trials tried again.
 
         One that is ``confirming`` leaves the search as it is.
         """
-        resumed, self._confirming = False, confirming
+        self._confirming = confirming
         for event in events:
-            resumed = True
-            self._learn(event)
+            self.recall(event)
         self._is_open = True
-        self._emit([SessionStarted(time=time.time(), resumed=resumed, version=version("sweep"))])
+        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         failed = [*self._failed.values()] if retry_failed else []
         self._emit(
@@ -148,7 +152,7 @@ class Coordinator:
             self._limits.drive(self._watch.session_s, self._watch.under_way_s)
             self._check_limits()
             for trial, reason in self._watch.overdue():
-                self._dismiss(self._open[trial], Status.FAILED, reason)
+                self._dismiss(self._open[trial], self._open[trial].end(Status.FAILED, reason, Facts()))
         doomed, self._doomed = self._doomed, []
         return doomed
 
@@ -173,7 +177,7 @@ class Coordinator:
         if trial in self._out and (overdue := there.overdue()):
             self._emit([structs.replace(overdue, facts=progress.facts)])
         elif there.unwanted and trial in self._open:
-            self._emit([there.end(Status.PRUNED, UNWANTED, progress.facts)])
+            self._emit([structs.replace(there.dismissed(UNWANTED), facts=progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.moves:
@@ -209,7 +213,7 @@ class Coordinator:
         there.restarts += not with_node
         there.lost_nodes += with_node
         if there.unwanted:
-            self._emit([there.end(Status.PRUNED, UNWANTED, Facts())])
+            self._emit([there.dismissed(UNWANTED)])
             return False
         if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
             times = there.restarts + there.lost_nodes - 1
@@ -235,7 +239,7 @@ class Coordinator:
             return
         there.unwanted = True
         if now or trial not in self._out:
-            self._dismiss(there, Status.PRUNED, UNWANTED)
+            self._dismiss(there, there.dismissed(UNWANTED))
 
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
@@ -250,17 +254,17 @@ class Coordinator:
     def crash(self, error: BaseException) -> None:
         """End the session as a kill would: what is known of the trials may not be what is in the log."""
         with suppress(StoreError):
-            reason = f"crashed: {type(error).__name__}: {one_line(error)}"
+            reason = f"crashed: {type(error).__name__}: {first_line(error)}"
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _is_stopping(self) -> bool:
         self.on_look()
         return self.stopping is not None
 
-    def _dismiss(self, trial: OpenTrial, status: Status, reason: str) -> None:
+    def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
         """End a trial without waiting for its worker, if one has it."""
         number = trial.started.trial
-        end = self._terms.spared(trial.end(status, reason, Facts()), trial.retries)
+        end = self._terms.spared(end, trial.retries)
         if number in self._out:
             self._doomed.append(number)
             self._upcoming.lost(number)

@@ -7,25 +7,25 @@ from collections.abc import Iterator
 
 from sweep import standard
 from sweep.doctor import commands, probe
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
-from sweep.inspection import Source
+from sweep.inspection import KERAS_TRAINABLE, Source
+from sweep.inspection.certain import Place
 from sweep.space import domains
 from sweep.space.domains import Categorical, Constant, Domain, LogNormal, Normal, Tied
 from sweep.spec import Spec
 from sweep.spec.document import show
 
 RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`
-BOUND = "trainables.keras_trainable:KerasTrainable"  # reads the standard hyperparameters as `sweep.standard` says
 SIGMAS = 5  # of a normal distribution: farther out lies one draw of 1.7 million, whose trial refuses it
 PROBE_S = 300.0
 
 
 def check(spec: Spec, where: str, source: Source) -> None:
-    """Raise InputError for what no trial can be given: values that a standard hyperparameter may not have, workers
-    of a trainable that trains in one process, TPUs that nothing computes on.
+    """Raise InputError for what no trial can be given: values that a standard hyperparameter may not have, none of
+    what each reads, workers of a trainable that trains in one process, TPUs that nothing computes on.
     """
-    problems = [*_values(spec, where, source)]
+    problems = [*_values(spec, where, source), *_lacking(spec, where, source)]
     problems += [
         Problem(f"{where}: {one.where}", one.what, one.hint) for one in (*_workers(spec, source), *_tpus(spec))
     ]
@@ -38,7 +38,7 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
 
     A tied parameter, and one that a constraint may keep within its bounds, is left to the trials.
     """
-    if not source.derives_from(BOUND):
+    if not source.derives_from(KERAS_TRAINABLE):
         return
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
     bound = {name: standard.bounds(name) for name in spec.space.names if _is_bound(name, source)}
@@ -52,8 +52,35 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     for place, params in given:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
+                path = f"{place}.{name}"
                 what = f"{show(value)}, expected {standard.expected(bound[name])}"
-                yield Problem(f"{where}: {place}.{name}", what)
+                yield Problem(spec.places.get(path, f"{where}: {path}"), what)
+
+
+def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
+    """Parameters that each trial reads without a default, and that the file does not have."""
+    there = spec.space.names
+    first: dict[str, Place] = {}
+    for place in source.reads_surely():
+        first.setdefault(place.name, place)
+    for place in first.values():
+        if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
+            what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"
+            near = did_you_mean(place.name, there)
+            hint = f'add it, or read it as hp.get("{place.name}", ...)'
+            yield Problem(f"{where}: parameters", what, near if "mean" in near else hint)
+
+
+def check_imports(source: Source) -> None:
+    """Raise InputError where the trainable's modules import what this Python does not have."""
+    problems = [
+        Problem(
+            source.where(place), f"imports {place.name!r}, and no such module is here", "install it, or leave it out"
+        )
+        for place in source.not_found()
+    ]
+    if problems:
+        raise InputError(dict.fromkeys(problems))
 
 
 def _is_bound(name: str, source: Source) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.spec import Spec
 
+ALIKE = 2  # trials that fail for the same reason, which no parameter can change, and end the sweep
+
 
 @dataclass(slots=True)
 class _Open:
@@ -38,6 +40,7 @@ class Limits:
         self._since_better = 0
         self._failures: list[Params] = []  # configurations that failed one after the other
         self._last_failure = ""
+        self._alike = 0  # failures one after the other that no parameter had a part in, all for the last reason
         self._open: dict[int, _Open] = {}
         self._failed: dict[int, _Open] = {}  # which may be tried again
         self._best_loss: float | None = None
@@ -59,6 +62,7 @@ class Limits:
                 self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
                 self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been mended
+                self._alike = 0
             case TrialStarted():
                 self._clock(event)
                 self._open[event.trial] = _Open(event.params)
@@ -91,11 +95,13 @@ class Limits:
     def _finish(self, event: TrialEnded, trial: _Open) -> None:
         if event.status is Status.FAILED:
             self._failed[event.trial] = trial
+            self._alike = (self._alike if event.reason == self._last_failure else 0) + 1 if event.regardless else 0
+            self._last_failure = event.reason
         else:
             self._failures.clear()
+            self._alike = 0
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
-            self._last_failure = event.reason
         if event.status not in (Status.COMPLETED, Status.PRUNED):
             return
         completed, loss = event.status is Status.COMPLETED, trial.loss
@@ -126,6 +132,11 @@ class Limits:
         return f"no improvement in {self._patience} trials"
 
     def _at_fault(self) -> str | None:
+        if self._alike >= ALIKE:
+            return (
+                f"{self._alike} trials failed alike, before they had read any parameter in which trials differ: "
+                f"{self._last_failure}"
+            )
         if len(self._failures) < self._max_failures:
             return None
         return (

@@ -35,6 +35,10 @@ class OpenTrial:
         """The end of this trial, now."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
+    def dismissed(self, reason: str) -> TrialEnded:
+        """The end of this trial because somebody asked for it."""
+        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+
     def overdue(self) -> TrialEnded | None:
         """The end that its epochs have come to."""
         if self.diverged:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -22,7 +23,7 @@ from sweep.searchers import random_search
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
 from sweep.space import conditioning
-from sweep.space.domains import choices
+from sweep.space.domains import Constant, choices
 from sweep.space.termination import Own
 from sweep.spec import Spec
 
@@ -65,13 +66,16 @@ def import_folders(spec_path: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def check(spec: Spec, where: str, folders: Sequence[Path]) -> Source:
-    """The trainable's source; raises InputError if it is missing, or for sure does not read a parameter."""
+def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
+    """The trainable's source; raises InputError if it is missing, or surely cannot train as the file says.
+
+    ``here``: the trials run on this machine, so that what it cannot import is a mistake.
+    """
     try:
         source = inspect(spec.trainable, folders, own_optimizers(spec))
     except InputError as error:
         raise InputError(Problem(f"{where}: {p.where}", p.what, p.hint) for p in error.problems) from error
-    check_source(spec, where, source)
+    check_source(spec, where, source, here=here)
     return source
 
 
@@ -82,10 +86,17 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
 
 
-def check_source(spec: Spec, where: str, source: Source) -> None:
-    """Raise InputError for what can be known of a trainable to go wrong in every trial."""
-    check_reads(spec, where, source)
-    feasibility.check(spec, where, source)
+def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
+    """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
+    problems: list[Problem] = []
+    checks = [partial(feasibility.check_imports, source)] if here else []
+    for one in (*checks, partial(check_reads, spec, where, source), partial(feasibility.check, spec, where, source)):
+        try:
+            one()
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
 
 
 def check_reads(spec: Spec, where: str, source: Source) -> None:
@@ -119,6 +130,11 @@ def check_inline(spec: Spec, where: str) -> None:
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
     """The parameters of which the source alone does not show that they are read."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
+
+
+def varying(spec: Spec) -> tuple[str, ...]:
+    """The parameters that are not the same in all trials."""
+    return tuple(one.name for one in spec.space.parameters if not isinstance(one.domain, Constant))
 
 
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:

@@ -13,7 +13,7 @@ from statistics import median
 
 from sweep.analysis import race
 from sweep.contract import Assignment, Devices, Fold, Trainable
-from sweep.errors import StoreError, TrainableError
+from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
@@ -184,8 +184,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
         if isinstance(trainable, FunctionTrainable):
             trainable.end()
     except Exception as error:
-        reason = str(error).splitlines() or [""]
-        raise TrainableError(f"the timed trial failed: {type(error).__name__}: {reason[0][:300]}") from error
+        raise TrainableError(f"the timed trial failed: {type(error).__name__}: {first_line(error)}") from error
     first_s, trial_s = max(spent[0][0], 0.0), max(spent[-1][0], 0.0)
     return Timing(median(epoch_s for _, epoch_s in spent), trial_s, max(first_s - trial_s, 0.0), "timed now")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.standing import Standing
@@ -19,15 +18,13 @@ class Pulse:
     def __init__(self, spec: Spec) -> None:
         self._standing = Standing(Outline.of(spec))
 
-    def replay(self, events: Iterable[Event]) -> None:
-        """Observe earlier sessions: none of their trials runs."""
-        for event in events:
-            self._standing.observe(event)
-        self._standing.running.clear()
-
     def on(self, event: Event) -> None:
         """Observe an event."""
         self._standing.observe(event)
+
+    def forget_running(self) -> None:
+        """After the events of earlier sessions: none of their trials runs."""
+        self._standing.running.clear()
 
     def __call__(self) -> Vitals:
         standing, now = self._standing, time.time()

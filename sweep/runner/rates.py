@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from sweep.contract import Assignment, Devices
-from sweep.errors import TrainableError
+from sweep.errors import TrainableError, first_line
 from sweep.events import Params
 from sweep.loading import load
+from sweep.space.domains import configuration
 from sweep.spec import Spec
 
 LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
@@ -59,7 +60,7 @@ def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDA
 
 def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[Curve]:
     """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
-    distinct = {tuple(sorted(_others(params).items(), key=str)): params for params in reversed(sample)}
+    distinct = {configuration(_others(params)): params for params in reversed(sample)}
     chosen = [params for params in sample if any(params is one for one in distinct.values())][:CONFIGURATIONS]
     kind = load(spec.trainable, folders)
     if not callable(getattr(kind, "try_rates", None)):
@@ -120,8 +121,7 @@ def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: 
         trainable.begin(assignment)
         return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
     except Exception as error:  # the border to the user's code
-        reason = str(error).splitlines() or [""]
-        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {reason[0][:300]}") from error
+        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error
 
 
 def _others(params: Params) -> Params:

@@ -11,9 +11,8 @@ from typing import Literal, TypeAlias
 from sweep.analysis import ranking, trials
 from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import one_line
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError
+from sweep.errors import InputError, StoreError, first_line
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
@@ -179,7 +178,6 @@ def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
     """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
-    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
     started: TrialStarted | None = None
     end: TrialEnded | None = None
     reports: dict[int, EpochReported] = {}
@@ -265,4 +263,4 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
 
 
 def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {one_line(error)}"
+    return f"{type(error).__name__}: {first_line(error)}"

@@ -28,6 +28,7 @@ class Reopened:
     spec: Spec
     import_folders: tuple[Path, ...]
     simulated_gpus: int | None
+    memo: bool  # whether trials of earlier sweeps may answer its own, as `run` was told
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
@@ -48,7 +49,8 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
             raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
     simulated = info.get("simulated_gpus")
     import_folders = tuple(Path(str(f)) for f in folders)
-    return Reopened(folder, spec, import_folders, simulated if isinstance(simulated, int) else None)
+    simulated = simulated if isinstance(simulated, int) else None
+    return Reopened(folder, spec, import_folders, simulated, info.get("memo") is not False)
 
 
 def reopen_to_confirm(

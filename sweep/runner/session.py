@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -60,20 +60,23 @@ def run(
         "spec": spec.to_json_dict(),
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
+        "memo": options.memo,
         "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
     }
-    before = "interrupted before the first trial; start it again"
+    before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
-        folder = ResultsFolder.create(results, spec.name, text, info)
+        with ending.making:
+            folder = ResultsFolder.create(results, spec.name, text, info)
         try:
             return _Session(spec, source, folder, folders, options, view, given, ending, before).run()
         except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
-                shutil.rmtree(folder.path)
+                with ending.making:
+                    shutil.rmtree(folder.path)
             raise
 
 
@@ -86,7 +89,9 @@ def resume(
 ) -> Outcome:
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
-    before = f"interrupted before it went on; go on with: python -m sweep resume {sweep.folder.address}"
+    options = replace(options, memo=options.memo and sweep.memo)
+    again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
+    before = f"interrupted before it went on{again}"
     ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
     with ending.heeded(before):
         return _Session(sweep.spec, source, sweep.folder, folders, options, view, given, ending, before).run()
@@ -114,16 +119,12 @@ class _Session:
     def run(self) -> Outcome:
         """A session, one more for the fresh seeds where a limit has ended the search, and the test of who is left."""
         outcome = self._drive()
-        if (
-            self.spec.confirm is not None
-            and outcome.stopped
-            and not self.options.confirming
-            and not self._is_over(outcome)
-        ):
-            confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
-            outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
-        if not self._is_over(outcome):
-            testing.evaluate(self.folder, self.spec, self.given, lambda: self.ending.asked)
+        if self.spec.confirm is not None and not self._is_over(outcome):
+            if outcome.stopped and not self.options.confirming:
+                confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
+                outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
+            if not self._is_over(outcome):
+                testing.evaluate(self.folder, self.spec, self.given, lambda: self.ending.asked)
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
@@ -177,6 +178,7 @@ class _Session:
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.source),
+            varying=planning.varying(spec),
             given=self.given,
         )
 
@@ -206,23 +208,29 @@ class _Session:
             coordinator.to_beat = keeper.to_beat
             coordinator.sharing.at_once = backend.at_once
             coordinator.kept = partial(checkpoint_folders.of_epoch, folder.path)
-            history = list(store_log.read(folder.log))
-            view.replay(history)
+
+            def past() -> Iterator[Event]:
+                """What is in the log, event by event: a long sweep has millions."""
+                for event in store_log.read(folder.log):
+                    keeper.on(event)
+                    coordinator.recall(event)
+                    if pulse is not None:
+                        pulse.on(event)
+                    yield event
+
+            view.replay(past())
             if pulse is not None:
-                pulse.replay(history)
-            for event in history:
-                keeper.on(event)
+                pulse.forget_running()
             followers = ExitStack()
             try:
                 followers.enter_context(Summary(folder))
                 for follower in (TableWriter, *options.beside):
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # from here on the log knows of this session
-                again = coordinator.open(history, retry_failed=options.retry_failed, confirming=options.confirming)
+                again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
                 coordinator.sharing.say, coordinator.sharing.tell = view.say, partial(moving.tell, job)
                 if options.retry_failed:
                     view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
-                del history
                 try:
                     if not coordinator.stopping:
                         backend.train(coordinator, job)

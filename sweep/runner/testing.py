@@ -9,11 +9,12 @@ from pathlib import Path
 
 from sweep.analysis import race
 from sweep.contract import Trainable
-from sweep.errors import InputError, SweepError, printable
+from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import Event, ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import noise, restoring
 from sweep.runner.beside import Runs, rules
+from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -39,7 +40,7 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
         for one in runs.trials.values()
         if one.role is Role.CONFIRM
         and one.status is Status.COMPLETED
-        and race.key(one.params) in chosen
+        and configuration(one.params) in chosen
         and one.trial not in tested
     ]
 
@@ -75,7 +76,7 @@ def evaluate(
             except SweepError:
                 raise
             except Exception as error:  # the border to the user's code
-                say(f"no test: {type(error).__name__}: {next(iter(str(error).splitlines()), '')[:300]}")
+                say(f"no test: {type(error).__name__}: {first_line(error)}")
                 break
             if metrics is None:
                 break

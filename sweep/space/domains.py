@@ -148,6 +148,21 @@ def key(value: Value | Params) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
+def configuration(params: Params) -> str:
+    """Text that is equal for equal configurations, whether their parameters come out of a log or out of a table.
+
+    A table has floats for whole numbers that stand beside floats, and None where a log has nothing.
+    """
+    known = sorted((name, value) for name, value in params.items() if value is not None)
+    return repr([(name, _exact(value)) for name, value in known])
+
+
+def _exact(value: Value) -> object:
+    if type(value) is float and value.is_integer():
+        return int(value)
+    return (key(value),) if isinstance(value, list | dict) else value
+
+
 def contains(domain: Domain, value: Value) -> bool:
     """Whether the domain can yield the value; a tied domain can yield any."""
     match domain:

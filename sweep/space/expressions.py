@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from sweep.errors import SweepError
+from sweep.errors import SweepError, shortened
 from sweep.events import Params, Value
 
 MAX_LENGTH = 1000
@@ -78,7 +78,7 @@ class Expression:
         Raises `ExpressionError` at whatever is not a number, string, name, operator or known function.
         """
         if len(text) > MAX_LENGTH:
-            raise ExpressionError(f"{text[:40]}...", MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
+            raise ExpressionError(shortened(text, 40), MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
         line = " ".join(text.splitlines())
         indent = len(line) - len(line.lstrip())
         try:

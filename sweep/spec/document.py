@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, shortened
 from sweep.events import Value
 
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -102,7 +102,7 @@ def dotted(path: KeyPath) -> str:
 
 def one_line(text: str) -> str:
     """A text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
-    text = text if len(text) <= _LONG else f"{text[:_LONG]}..."
+    text = shortened(text, _LONG)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -116,7 +116,7 @@ def show(value: Value) -> str:
         case int() | float():
             return f"number {value!r}"
         case str():
-            return f"text {value if len(value) <= 60 else value[:57] + '...'!r}"
+            return f"text {shortened(value, 60)!r}"
         case list():
             return f"a list of {len(value)}" if value else "an empty list"
         case _:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable
 
-from sweep.errors import InputError
+from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.spec.document import Document, KeyPath, dotted, one_line, show
 from sweep.spec.yaml_reader import read_value
@@ -20,7 +20,7 @@ def apply(assignments: Iterable[str], label: str, document: Document) -> None:
     ``label`` is what the user typed before the assignment. Values are YAML; missing levels are made.
     """
     for assignment in assignments:
-        typed = one_line(f"{label} {assignment}" if len(assignment) <= 60 else f"{label} {assignment[:57]}...")
+        typed = one_line(f"{label} {shortened(assignment, 60)}")
         key, separator, text = assignment.partition("=")
         if not separator or not key or "" in key.split("."):
             document.outside(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")

@@ -14,10 +14,10 @@ from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
 from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
 from sweep.spec.blocks import Metric
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.document import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
 from sweep.spec.parameters import Entry
-from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, NAME, REQUIRED, SERVER_KEYS, SweepFile
+from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, MAX_SEED, NAME, REQUIRED, SERVER_KEYS, SweepFile
 from sweep.spec.validation import expectation, schema_of, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
 
@@ -31,6 +31,13 @@ def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping
 
     Raises InputError with every mistake of the file and the assignments.
     """
+    return load_with_text(path, assignments, environment)[0]
+
+
+def load_with_text(
+    path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> tuple[Spec, str]:
+    """As `load`, with the file's text: a pipe can be read once, and a file may change."""
     path = Path(path)
     try:
         with path.open("rb") as stream:
@@ -41,7 +48,7 @@ def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError.one(str(path), f"cannot be read: {reason}") from None
     text = decode(raw, str(path))
-    return parse(text, str(path), assignments, environment.get(overrides.VARIABLE, ""))
+    return parse(text, str(path), assignments, environment.get(overrides.VARIABLE, "")), text
 
 
 def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
@@ -85,6 +92,7 @@ class _Resolution:
         file, document = self.file, self.document
         self.check_required()
         self.check_learns()
+        self.check_seeds()
         name = self.name()
         metrics = self.metrics()
         self.check_held_out(metrics)
@@ -133,8 +141,15 @@ class _Resolution:
             confirm=file.confirm,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
-            places={entry.name: document.place(entry.path, at_key=True) for entry in entries},
+            places=self.places(entries),
         )
+
+    def places(self, entries: list[Entry]) -> dict[str, str]:
+        """Where the file has each parameter, and each value of baseline and starting points, for later messages."""
+        found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
+        given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
+        given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
+        return found | {dotted(path): self.document.place(path) for path in given}
 
     def ignored_keys(self) -> tuple[str, ...]:
         """Keys that do nothing here: those of W&B's server, and of a Bayesian search in another one."""
@@ -150,6 +165,14 @@ class _Resolution:
     def missing(self, key: str, hint: str = "") -> None:
         expected = expectation(schema_of(SweepFile)["properties"][key])
         self.document.mistake((key,), f"missing, expected {expected}", hint)
+
+    def check_seeds(self) -> None:
+        """Each repeat has a seed of its own, and each fresh one of `confirm` as well: they count up from the file's."""
+        file = self.file
+        last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
+        if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
+            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last}"
+            self.document.mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
 
     def check_required(self) -> None:
         for key in REQUIRED:

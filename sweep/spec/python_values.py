@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from sweep.errors import shortened
 from sweep.events import Value
 from sweep.spec.document import Document, KeyPath
 
@@ -32,7 +33,7 @@ def _plain(value: object, path: KeyPath, document: Document) -> Value:
         case Mapping():
             wrong = [key for key in value if not isinstance(key, str)]
             if wrong:
-                document.mistake(path, f"a key that is {wrong[0]!r:.60}, expected text")
+                document.mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
             return {str(key): _plain(inner, (*path, str(key)), document) for key, inner in value.items()}
         case Sequence() | range() | set() | frozenset() if not isinstance(value, bytes | bytearray):
             return [_plain(inner, (*path, at), document) for at, inner in enumerate(value)]

@@ -6,6 +6,8 @@ import math
 import re
 from typing import TypeAlias
 
+from sweep.errors import shortened
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 TAG_PREFIX = "tag:yaml.org,2002:"
@@ -39,19 +41,19 @@ def resolve(text: str, tag: str | None) -> Scalar:
             return _float(text)
         case None:
             return _text(text)
-    raise ValueError(f"{text[:30]!r} is no {tag}")
+    raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
 
 
 def _int(text: str) -> int:
     # Python takes quadratic time for long numbers.
     if len(text) > 30 or abs(number := int(text, _BASES.get(text[:2], 10))) >= 2**63:
-        raise ValueError(f"{text[:30]} does not fit into 64 bits")
+        raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
     return number
 
 
 def _float(text: str) -> float:
     if _SPECIAL.fullmatch(text) or math.isinf(number := float(text)):
-        raise ValueError(f"{text[:30]} is not a finite number")
+        raise ValueError(f"{shortened(text, 30)} is not a finite number")
     return number
 
 

@@ -13,8 +13,11 @@ from sweep.spec.models import Spec
 _NAMED = ("name", "goal")  # of a metric; always written
 
 
-def of_trial(spec: Spec, params: Params, seed: int, name: str) -> dict[str, Value]:
-    """The keys of a sweep file that trains a trial as this sweep has trained it, and nothing else."""
+def of_trial(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
+    """The keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
+
+    One of a cross-validation comes with the other ``folds`` of its cut.
+    """
     metrics = [_metric(metric) for metric in spec.metrics]
     keys: dict[str, Value] = {
         "name": name,
@@ -24,6 +27,7 @@ def of_trial(spec: Spec, params: Params, seed: int, name: str) -> dict[str, Valu
         **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
         "parameters": {parameter: _constant(value) for parameter, value in params.items()},
         "epochs": spec.epochs,
+        "folds": folds,
         "seed": seed,
         "training": _training(spec, seed),
         "resources": _changed(spec.resources),
@@ -31,7 +35,7 @@ def of_trial(spec: Spec, params: Params, seed: int, name: str) -> dict[str, Valu
         "retries": spec.retries,
         "checkpoint": _changed(spec.checkpoint),
     }
-    return {key: value for key, value in keys.items() if value not in ({}, "") and _DEFAULTS.get(key) != value}
+    return {key: value for key, value in keys.items() if value not in ({}, "", None) and _DEFAULTS.get(key) != value}
 
 
 def text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:

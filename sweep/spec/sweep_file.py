@@ -14,6 +14,7 @@ Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cm
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
 MAX_EPOCHS = 1_000_000
+MAX_SEED = 2**32 - 1  # of NumPy and TensorFlow alike
 
 SweepName: TypeAlias = Annotated[
     str,
@@ -109,7 +110,7 @@ class SweepFile(Block):
         "and validates; repeats cut anew.",
         examples=[5],
     )
-    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = Field(0, description="Seed of the search and of all trials.")
+    seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = Field(0, description="Seed of the search and of all trials.")
     training: Training = Field(Training(), description="How every trial trains.", examples=[{"precision": "auto"}])
     confirm: Confirm | None = Field(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 
 CONFIDENCE = 0.95
 
@@ -48,9 +48,7 @@ def shared_by_folds(folds: int) -> float:
 
 def of_share(hits: float, count: int, confidence: float = CONFIDENCE) -> Interval:
     """Wilson's interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
-    from scipy.special import ndtri
-
-    z = float(ndtri(0.5 + confidence / 2))
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
     share = hits / count
     middle = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))

@@ -36,7 +36,7 @@ class Correlation:
     high: float | None
 
 
-def course(scores: Sequence[float], costs: Sequence[float], *, maximize: bool, seed: int = 0) -> Course:
+def course(scores: Sequence[float] | Floats, costs: Sequence[float], *, maximize: bool, seed: int = 0) -> Course:
     """The best of ``scores`` by what was spent, over 200 orders of the same configurations.
 
     A score that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
@@ -60,7 +60,7 @@ def course(scores: Sequence[float], costs: Sequence[float], *, maximize: bool, s
     return Course(budgets, sign * mean, low, high, np.where(np.isfinite(found), sign * found, np.nan))
 
 
-def correlation(one: Sequence[float], other: Sequence[float]) -> Correlation | None:
+def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) -> Correlation | None:
     """How far two rows of scores agree on the order; None for fewer than three, or where one is the same for all."""
     count = len(one)
     if count < 3:

@@ -11,11 +11,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
 
 from sweep.statistics import intervals
 
@@ -43,8 +45,7 @@ class Verdict(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, slots=True)
-class Compared:
+class Compared(Struct, frozen=True):
     """A configuration beside the best one, over the seeds that both have."""
 
     verdict: Verdict
@@ -91,20 +92,21 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
     Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
     difference, where it is told already or where a thousand would not do.
     """
-    from scipy.special import stdtr
-
     count = len(differences)
     mean = fmean(differences) if count else math.nan
     if mean == 0:
         return None
     spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
+    if not spread:
+        return within.start - count if within else None
+    from scipy.special import stdtr
+
     pairs = comparisons * (comparisons + 1) / 2
 
     def tells(seeds: int) -> bool:
-        lucky = 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) if spread else 0.0
-        return pairs * lucky <= ALPHA
+        return pairs * 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) <= ALPHA
 
-    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
     at = bisect_left(within, True, key=tells)
     return within[at] - count if at < len(within) else None
 
@@ -130,17 +132,19 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
 
     from sweep.statistics import signs
 
+    few = len(compared) <= _ALL_PAIRS
     mine = [(name, first) for name in compared]
-    pairs = mine + list(combinations(compared, 2))
+    pairs = mine + (list(combinations(compared, 2)) if few else [])
+    all_pairs = len(mine) * (len(mine) + 1) // 2
     if shared:
         by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
         t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
-        p, error, worst = t_tests[: len(mine)], None, signs.holm(t_tests)
+        p, error = t_tests[: len(mine)], None
+        worst = signs.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
     else:
         told = signs.each(_aligned(scored, mine))
         p, error = told.p, told.error
-        few = len(compared) <= _ALL_PAIRS
-        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * len(pairs), 1.0)
+        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
     rows = zip(compared, p, signs.holm(p), worst[: len(mine)], strict=True)
     return {name: _Test(float(one), float(holm), float(any), error) for name, one, holm, any in rows}
 
@@ -176,12 +180,12 @@ def _seen(differences: Sequence[float], shared: float, more: int | None) -> Comp
 
 
 def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Compared:
-    tested = replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
+    tested = structs.replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
     if exact and seen.seeds < seeds_for(comparisons):
         return tested  # whatever the scores, it could not be told
     if max(test.holm, test.any) > ALPHA:
-        return replace(tested, verdict=Verdict.TIES, reason="")
-    return replace(tested, verdict=Verdict.WORSE, more=None, reason="")
+        return structs.replace(tested, verdict=Verdict.TIES, reason="")
+    return structs.replace(tested, verdict=Verdict.WORSE, more=None, reason="")
 
 
 def _leader(seeds: int, others: Iterable[Compared]) -> Compared:

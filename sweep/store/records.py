@@ -15,7 +15,7 @@ from typing import NoReturn, get_args
 
 import msgspec
 
-from sweep.errors import StoreError, did_you_mean
+from sweep.errors import StoreError, did_you_mean, shortened
 from sweep.events import Event, Facts, Record, Role, SessionStarted, Status
 
 FORMAT = 1
@@ -129,7 +129,7 @@ def _refuse(value: object, expected: str) -> NoReturn:
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     hint = "; convert it with .item()" if kind.__module__ == "numpy" else ""
-    raise TypeError(f"{value!r:.80} is of type {name}, expected {expected}{hint}")
+    raise TypeError(f"{shortened(repr(value), 80)} is of type {name}, expected {expected}{hint}")
 
 
 def _text(value: object) -> str:

@@ -24,13 +24,20 @@ def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
     return found
 
 
+_KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
+
+
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
     """A column of numbers; ``missing`` for null, and all of it where the table has no such column."""
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
-    column = table[name].cast(pa.float64()).combine_chunks()
-    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas
-    values = np.frombuffer(content, np.float64, len(column), 8 * column.offset) if len(column) else np.zeros(0)
+    column = table[name].combine_chunks()
+    if column.type not in _KINDS:
+        column = column.cast(pa.float64())
+    bits, content = column.buffers()  # `to_numpy` and `fill_null` import pandas, a cast the library of computations
+    kind = _KINDS[column.type]
+    found = np.frombuffer(content, kind, len(column), 8 * column.offset) if len(column) else np.zeros(0)
+    values = found.astype(np.float64, copy=False)
     if not column.null_count:
         return values
     valid = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")[column.offset :][: len(column)]

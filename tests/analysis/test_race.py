@@ -102,8 +102,3 @@ def test_folds_of_a_repeat_are_one_score() -> None:
         (1, 1, 1),
     ]
     assert {racer.epochs for racer in found.racers} == {20}
-
-
-def test_configurations_are_the_same_out_of_a_log_and_out_of_a_table() -> None:
-    assert race.key({"a": 1, "b": None, "c": True}) == race.key({"c": True, "a": 1.0})
-    assert race.key({"a": True}) != race.key({"a": 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -126,3 +127,33 @@ def test_failed_and_diverged_trials_end_where_they_ended() -> None:
     assert found is not None
     assert found.if_better.epochs.median == found.if_worse.epochs.median == 5
     assert replayed(curve(0, [1.0], Status.FAILED), small("{type: none}"), small("{type: none}")) is None
+
+
+class Impatient:
+    """A scheduler of somebody's own: it stops the second trial, and gives a reason in words of its own."""
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return tuple(range(1, epochs))
+
+    def observe(self, event: Event) -> str | None:
+        stops = isinstance(event, EpochReported) and (event.trial, event.epoch) == (1, 2)
+        return "seen enough" if stops else None
+
+
+@pytest.mark.parametrize(
+    ("end", "same"),
+    [
+        ({"reason": "seen enough"}, True),
+        ({"reason": "stopped on request", "asked": True}, False),
+        ({"reason": "stopped on request"}, False),  # of a log that does not say who
+    ],
+)
+def test_a_rule_of_one_s_own_is_believed_and_who_stops_a_trial_by_hand_is_no_rule(
+    end: dict[str, Any], same: bool
+) -> None:
+    events = [*curve(0, [1, 1, 1, 1.0], Status.COMPLETED), *curve(1, [2, 2.0], Status.PRUNED)]
+    events[-1] = structs.replace(events[-1], **end)
+    spec, rule = small("{type: none}"), ("own:Impatient", Impatient)
+    found = replay.replay(events, spec.objectives[0], spec.trial_epochs, rule, rule, orderings=2)
+    assert found is not None
+    assert (found.same_as_live, found.live_decisions) == (same, int(same))

@@ -146,3 +146,15 @@ def test_a_front_of_repeats_says_who_is_told_to_be_behind(sweep_of) -> None:
     assert [row.verdict for row in ranking.rows] == ["best", "best", "worse"]
     assert sentence(ranking).endswith("Of the other 1, 1 told from luck to be beaten in all of them.")
     assert "adjusted for all pairs" in ranking.method
+
+
+NOTHING = "The seed changed nothing: trainings with different seeds gave the same numbers"
+
+
+def test_repeats_that_are_one_training_say_so(sweep_of) -> None:
+    assert told(sweep_of, {1: [0.5] * 3, 2: [0.7] * 3}).count(NOTHING) == 1
+
+
+@pytest.mark.parametrize("scores", [{1: [0.5], 2: [0.5]}, {1: [0.5, 0.5], 2: [0.7, 0.71]}], ids=str)
+def test_one_training_each_or_other_numbers_say_no_such_thing(sweep_of, scores: dict[int, list[float]]) -> None:
+    assert NOTHING not in told(sweep_of, scores)

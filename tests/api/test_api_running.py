@@ -16,6 +16,8 @@ from click.testing import CliRunner
 import sweep
 from sweep.backends.job import STOP_FILE
 from sweep.cli import main
+from sweep.contract import Assignment
+from sweep.events import EpochReported, Facts
 from sweep.hyperparameters import Hyperparameters
 
 SPACE = {
@@ -274,3 +276,55 @@ def test_a_function_in_a_file_is_planned_and_run_by_the_command_line(project: Pa
     assert CliRunner().invoke(main, ["run", "fn.yaml", "--inline"]).exit_code == 0
     wrong = CliRunner().invoke(main, ["plan", "fn.yaml", "--set", "parameters.lr.value=1"])
     assert (wrong.exit_code, "parameters.lr: nothing in my_train:train reads it" in wrong.output) == (2, True)
+
+
+def test_what_was_run_knows_its_trainable_wherever_that_was_defined(project: Path) -> None:
+    """Each of two classes of one name, made in a loop of a function, is trained, loaded and retrained as itself."""
+    found = []
+    for factor in (1.0, 10.0):
+
+        class Walk:
+            def begin(self, assignment: Assignment) -> None:
+                self.given, self.done = assignment, 0
+
+            def train(self, report: Any, factor: float = factor) -> None:
+                while self.done < self.given.epochs:
+                    self.done += 1
+                    loss = float(self.given.params["x"]) * factor / self.done  # type: ignore[arg-type]  # a number
+                    epoch = EpochReported(trial=0, epoch=self.done, metrics={"loss": loss}, time=0.0, time_s=0.1)
+                    if not report(epoch):
+                        return
+
+            def save(self, folder: Path) -> None:
+                (folder / "done").write_text(str(self.done))
+
+            def restore(self, folder: Path) -> int:
+                self.done = int((folder / "done").read_text())
+                return self.done
+
+            def facts(self) -> Facts:
+                return Facts()
+
+            def trained_model(self, factor: float = factor) -> tuple[object, float]:
+                return self.given.params["x"], factor
+
+        found.append(run(trainable=Walk, memo=False))
+    for factor, done in zip((1.0, 10.0), found, strict=True):
+        assert done.model() == (1, factor)
+        confirmed = done.confirm(seeds=2, budget="none", inline=True, quiet=True)
+        assert set(confirmed.trials["role"]) == {"search", "confirm"}
+        assert confirmed.model(0) == (3, factor)
+        again = done.retrain(epochs=4, seeds=2, inline=True, quiet=True)
+        assert again.name == f"{done.name}-retrain"
+        assert again.trials["objective"].tolist() == [factor / 4] * 2
+        assert again.model() == (1, factor)
+    with pytest.raises(sweep.InputError, match="Walk was defined in a notebook or script"):
+        sweep.load(found[0].name).model()
+
+
+def test_the_options_of_retrain_are_checked(project: Path) -> None:
+    run()
+    with pytest.raises(sweep.InputError, match=r"seeds: 0, expected a whole number from 1"):
+        sweep.retrain("train", seeds=0, inline=True)
+    again = sweep.retrain("train", trial=0, into="longer", set={"epochs": 3}, inline=True, quiet=True)
+    assert (again.name, again.metrics["epoch"].max(), again.trials["param.x"].tolist()) == ("longer", 3, [3])

@@ -13,7 +13,8 @@ from counting import Counting
 
 from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import DiskFault, Saver, one_line
+from sweep.backends.checkpoint_writer import DiskFault, Saver
+from sweep.errors import first_line
 
 
 class Held(Counting):
@@ -27,7 +28,7 @@ class Held(Counting):
     def save(self, folder: Path) -> Callable[[], None]:
         def write() -> None:
             self.threads.append(threading.current_thread().name)
-            assert self.allowed.wait(10)
+            assert self.allowed.wait(1500)
             (folder / "state.json").write_text("[]")
             if self.error is not None:
                 raise self.error
@@ -125,4 +126,4 @@ def test_deleting_under_a_writer_raises_nothing_and_leaves_nothing(tmp_path: Pat
 
 
 def test_what_an_error_says_is_told_in_one_readable_line() -> None:
-    assert one_line(RuntimeError("\x1b[31mred \udcff\nand more")) == "red \\udcff"
+    assert first_line(RuntimeError("\x1b[31mred \udcff\nand more")) == "red \\udcff"

@@ -48,7 +48,10 @@ def test_a_started_ray_has_processes_to_watch() -> None:
     from ray._private.node import Node
 
     assert hasattr(worker, "_global_node")  # None, as none is started here
-    assert "self.all_processes" in inspect.getsource(Node.__init__)
+    made = inspect.getsource(Node.__init__)
+    for name in (name for use in private.OF_A_STARTED_RAY for name in use.names):
+        attribute = name.removeprefix("ray._private.worker:_global_node.")
+        assert f"self.{attribute}" in made, name
 
 
 def test_the_context_of_this_ray_has_the_session_s_name() -> None:

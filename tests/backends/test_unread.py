@@ -22,6 +22,11 @@ def test_what_an_earlier_trial_has_read_is_known_and_an_absent_one_waits() -> No
     assert unread.told({"rate": 1}) == []
 
 
-def test_where_all_is_sure_nothing_is_watched() -> None:
-    params = {"a": 1}
-    assert Unread([]).watched(params) is params
+def test_each_trial_tells_what_it_has_read() -> None:
+    unread = Unread([])
+    assert unread.watched({"a": 1, "b": 2})["a"] == 1
+    assert unread.now == {"a"}
+    dict(unread.watched({"a": 1, "b": 2}))
+    assert unread.now == {"a", "b"}
+    unread.watched({"a": 1})
+    assert unread.now == set()

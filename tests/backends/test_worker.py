@@ -16,7 +16,8 @@ from sweep.backends import checkpoint_folders
 from sweep.backends.worker import Job, Order, Progress, Worker
 from sweep.contract import Assignment, EpochReported
 from sweep.errors import WorkerLost
-from sweep.events import Status, TrialEnded
+from sweep.events import Status, TrialEnded, Value
+from sweep.hyperparameters import Hyperparameters
 
 HERE = Path(__file__).parent
 
@@ -150,6 +151,29 @@ def test_a_lost_part_of_a_worker_passes_through(job: Job) -> None:
     worker.take(order(""))
     with pytest.raises(WorkerLost, match="its node is gone"):
         worker.step()
+
+
+def _missing(hp: Hyperparameters) -> float:
+    if hp.get("fixed", 0) == 0:
+        raise FileNotFoundError("no such file")
+    return 1 / hp.number("rate")
+
+
+@pytest.mark.parametrize(
+    ("params", "varying", "regardless"),
+    [
+        ({"fixed": 0, "rate": 0.0}, ("rate",), True),
+        ({"fixed": 0, "rate": 0.0}, ("rate", "fixed"), False),
+        ({"fixed": 1, "rate": 0.0}, ("rate",), False),
+        ({"fixed": 1, "rate": 0.0}, (), True),
+    ],
+)
+def test_a_failure_says_whether_a_parameter_can_have_a_part_in_it(
+    job: Job, params: dict[str, Value], varying: tuple[str, ...], *, regardless: bool
+) -> None:
+    worker = Worker(replace(job, given=_missing, varying=varying))
+    _, end, _ = whole(worker, Order(Assignment(trial=3, params=params, seed=0, epochs=1)))
+    assert (end.status, end.regardless) == (Status.FAILED, regardless)
 
 
 def test_out_of_memory_is_given_up_at_micro_batches_of_one(job: Job) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,18 @@ def test_unknown_sweeps(tmp_path: Path) -> None:
     code, output = call("list", "--results", str(tmp_path))
     assert code == 0
     assert "no sweeps in" in output
+
+
+def test_a_sweep_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of ``sweep run <(cat s.yaml)``: what is recorded is what was read."""
+    text = "name: piped\r\ntrainable: walk:Walk\nmethod: grid\nparameters: {rate: {value: 0.1}, drag: {value: 0.5}}\n"
+    text += "metric: {name: loss}\nepochs: 2\n"
+    (tmp_path / "walk.py").write_text((ROOT / "tests" / "kills" / "walk.py").read_text())
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=Path("pipe").write_bytes, args=(text.encode(),))
+    writer.start()
+    code, output = call("run", "pipe", "--inline", "-q")
+    writer.join()
+    assert code == 0, output
+    assert Path("results/piped/spec.yaml").read_bytes() == text.encode()

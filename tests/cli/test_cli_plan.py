@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -159,3 +160,27 @@ def test_planning_imports_neither_ray_nor_tensorflow(example: str, tmp_path: Pat
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize("metric", ["acc[/top5]", "acc[bold]", "acc:smile:"])
+def test_names_are_shown_as_they_are(tmp_path: Path, metric: str) -> None:
+    file = tmp_path / "named.yaml"
+    (tmp_path / "m.py").write_text(TIMED)
+    file.write_text(
+        f"trainable: m:Model\nmethod: grid\nmetric: {{name: '{metric}', goal: maximize}}\n"
+        "parameters: {x: {values: ['[red]', '[/]']}}\n"
+    )
+    shown = plan(file, "--results", tmp_path)
+    assert f"objective    maximize {metric}\n" in shown.output
+    assert "[red]" in shown.output
+    assert "[/]" in shown.output
+
+
+def test_no_console_reads_markup() -> None:
+    """Names and values are the user's: only `render.terminal.console` makes consoles, and takes texts as they are."""
+    made = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "sweep").rglob("*.py")
+        if re.search(r"\bConsole\(", path.read_text()) and path.name != "terminal.py"
+    ]
+    assert made == ["sweep/api/notebook.py"], "it prints `Text` alone"

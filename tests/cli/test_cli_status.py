@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from waiting import PATIENCE_S, until
 
 from sweep.cli import main
 
@@ -67,6 +67,13 @@ def test_a_second_run_is_answered_from_the_first(project: Path) -> None:
     assert "answered" not in output
 
 
+def test_a_resumed_sweep_keeps_no_memo(project: Path) -> None:
+    call("run", "first.yaml", "--inline", "-q")
+    call("run", "first.yaml", "--inline", "-q", "--name", "second", "--no-memo", "--run-cap", "1")
+    code, output = call("resume", "second", "--inline", "--run-cap", "2")
+    assert (code, "answered" in output) == (0, False)
+
+
 def test_only_limits_change_on_resume(project: Path) -> None:
     call("run", "first.yaml", "--inline", "-q")
     code, output = call("resume", "first", "--inline", "--set", "epochs=5", "--set", "seed=1")
@@ -81,20 +88,18 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
     run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
     log = project / "results" / "first" / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "epoch_reported" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
     assert call("stop", "first", "--trial", "0") == (0, "trial 0 is pruned: stopped on request\n")
     assert call("stop", "first", "--trial", "5")[0] == 2
+    until(lambda: '"epoch_reported","trial":1' in log.read_text())
     code, output = call("stop", "first")
     assert (code, output) == (0, "first is stopped; go on with: python -m sweep resume first\n")
-    assert run.wait(10) == 130
+    assert run.wait(PATIENCE_S) == 130
     found = json.loads(call("status", "first", "--json")[1])
     assert (found["trials"], found["state"]) == ({"pruned": 1, "interrupted": 1}, "stopped on request")
     again = subprocess.Popen([sys.executable, "-m", "sweep", "resume", "first", "--inline", "-q"])
-    while not (project / "results" / "first" / "lock").read_text().startswith(f"process {again.pid} "):
-        time.sleep(0.05)
+    lock = project / "results" / "first" / "lock"
+    until(lambda: lock.read_text().startswith(f"process {again.pid} "))
     assert call("stop", "first", "--now")[0] == 0
-    assert again.wait(10) == 130
+    assert again.wait(PATIENCE_S) == 130
     assert call("stop", "first")[0] == 2

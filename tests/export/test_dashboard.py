@@ -74,6 +74,20 @@ def test_nothing_can_be_edited(hostile: ResultsFolder) -> None:
     assert {path: path.read_bytes() for path in hostile.path.rglob("*") if path.is_file()} == before
 
 
+def test_it_answers_to_its_own_name_alone(hostile: ResultsFolder) -> None:
+    """A page whose name points to this machine (DNS rebinding) is answered under that name, or not at all."""
+    with served(hostile) as server:
+        own = f"127.0.0.1:{server.server_port}"
+        for host in (own, own.replace("127.0.0.1", "LOCALHOST"), "localhost:9000", "127.0.0.1"):
+            with urlopen(Request(f"http://{own}/api/studies", headers={"Host": host})) as answer:
+                assert answer.status == 200
+        for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1.evil.example", ""):
+            with pytest.raises(HTTPError) as caught:
+                urlopen(Request(f"http://{own}/api/studies", headers={"Host": host}))
+            assert caught.value.code == 403
+            assert json.load(caught.value) == {"reason": "This dashboard answers to 127.0.0.1 and localhost alone."}
+
+
 def test_it_listens_on_this_machine_alone_and_a_taken_port_is_named(hostile: ResultsFolder) -> None:
     with served(hostile) as server:
         assert server.server_address[0] == "127.0.0.1"

@@ -47,6 +47,18 @@ def test_its_sweep_file_trains_the_same_trial(folder: ResultsFolder, tmp_path: P
         assert {e: r.metrics for e, r in before[2].items()} == {e: r.metrics for e, r in after[2].items()}
 
 
+def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolder, tmp_path: Path) -> None:
+    folded = kettles.run(tmp_path, kettles.FILE.replace("name: kettles", "name: folded\nrepeats: 2\nfolds: 3"))
+    trial = 10  # the second configuration, its second repeat, fold 1
+    made = winner.export(folded, tmp_path / "out", trial, formats=("checkpoint",))
+    text = (made.folder / "sweep.yaml").read_text()
+    assert "# It is one of 3 folds, which are trained together: trial 1 is this one.\n" in text
+    again = kettles.run(tmp_path, text)
+    before, after = history(folded, trial), history(again, 1)
+    assert (before[0].params, before[0].seed, before[0].fold) == (after[0].params, after[0].seed, after[0].fold)
+    assert {e: r.metrics for e, r in before[2].items()} == {e: r.metrics for e, r in after[2].items()}
+
+
 def test_any_trial_and_epoch_of_which_there_is_a_checkpoint(folder: ResultsFolder, tmp_path: Path) -> None:
     assert winner.export(folder, tmp_path / "two", 2, "best", ("keras",)).trial == 2
     assert "trial 2: has no checkpoint of epoch 9" in refused(folder, tmp_path / "x", 2, 9)

@@ -1,6 +1,6 @@
-import dataclasses
 import io
 
+from msgspec import structs
 from rich.console import Console
 
 from sweep.analysis.listing import Listed
@@ -64,7 +64,7 @@ def test_a_ranking_shows_only_what_differs_and_what_there_is():
 
 
 def test_batches_in_parts_are_marked():
-    cut = dataclasses.replace(trial(1), accumulate=4)
+    cut = structs.replace(trial(1), accumulate=4)
     rows = (ranked(1, {}, (), trial(0), cut), ranked(2, {}, (), trial(2)))
     grid = ranking_grid(Ranking((), (), rows))
     assert [row[grid.columns.index("batch in parts")] for row in grid.rows] == ["4", ""]

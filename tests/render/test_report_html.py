@@ -122,3 +122,14 @@ def test_the_library_is_the_published_one() -> None:
         text = folder.joinpath(name).read_text(encoding="utf-8")
         assert "</script" not in text.lower()
         assert name == "echarts.min.js" or len(text.splitlines()) < 400
+
+
+def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
+    folder = written(tmp_path, mixed())
+    info = folder.read_info()
+    about = {"hostname": "ada-laptop", "command": ["sweep", "run", "/home/ada/s.yaml"], "cpus": 77}
+    folder.write_info({**info, "provenance": about})
+    text = page([folder])
+    assert ">77<" in text
+    assert "ada-laptop" not in text
+    assert "/home/ada" not in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from sweep.events import Event, TrialEnded
@@ -56,7 +56,7 @@ class Watcher:
         self.seen: list[Event] = []
         self.said: list[str] = []
 
-    def replay(self, events: Sequence[Event]) -> None:
+    def replay(self, events: Iterable[Event]) -> None:
         self.seen += events
 
     def on(self, event: Event) -> None:

@@ -54,7 +54,7 @@ import keras
 from trainables.keras_trainable import KerasTrainable
 
 class Plain(KerasTrainable):
-    def data(self, hp): return [hp.integer("batch_size")]
+    def data(self, hp): return [hp.integer("batch_size", 32)]
     def model(self, hp): return keras.layers.Dropout(self.dropout(hp))
 
 class Base(Plain): ...
@@ -131,7 +131,7 @@ def test_what_is_computed_or_constrained_is_left_to_the_trials(tmp_path: Path) -
 
 def test_baseline_and_starting_points_are_held_to_the_bounds(tmp_path: Path) -> None:
     found = refused(tmp_path, "Base", "clipnorm: {min: 0, max: 1}", more="baseline: {clipnorm: -1}\n")
-    assert found == ["s.yaml: baseline.clipnorm: number -1, expected a number from 0 (0: off)"]
+    assert found == ["s.yaml:4:22: baseline.clipnorm: number -1, expected a number from 0 (0: off)"]
 
 
 def test_the_bounds_hold_for_what_a_keras_trainable_reads_itself(tmp_path: Path) -> None:
@@ -139,6 +139,32 @@ def test_the_bounds_hold_for_what_a_keras_trainable_reads_itself(tmp_path: Path)
     assert len(refused(tmp_path, "Base", *wrong)) == 3
     assert refused(tmp_path, "function", *wrong) == []
     assert refused(tmp_path, "Torch", *wrong) == []
-    assert (
-        refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []
-    )  # it means what the author's method makes of it
+    assert refused(tmp_path, "Owner", "warmup_steps: {value: -1}") == []  # it means what the author makes of it
+
+
+def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("def train(hp, report):\n    report(x=hp.units + hp['aug.p'] + hp.a)\n")
+
+    def found(parameters: str) -> list[str]:
+        spec = parse(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
+        try:
+            feasibility.check(spec, "s.yaml", inspect("m:train", [tmp_path]))
+        except InputError as error:
+            return str(error).splitlines()
+        return []
+
+    places = f"which {tmp_path}/m.py:2 reads in every trial without a default"
+    assert found("{a: {values: [1]}, unit: {value: 1}}") == [
+        f"s.yaml: parameters: no 'units', {places}; did you mean 'unit'?",
+        f"s.yaml: parameters: no 'aug.p', {places}; add it, or read it as hp.get(\"aug.p\", ...)",
+    ]
+    nested = "aug: {parameters: {p: {value: 1}}}"
+    assert found(f"{{units: {{values: [1, 2]}}, a: {{value: 1, when: {{units: 2}}}}, {nested}}}") == []
+
+
+def test_a_module_that_imports_what_is_not_here_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text("import nowhere_at_all\ndef train(hp, report): ...\n")
+    with pytest.raises(InputError) as caught:
+        feasibility.check_imports(inspect("m:train", [tmp_path]))
+    message = f"{tmp_path}/m.py:1: imports 'nowhere_at_all', and no such module is here; install it, or leave it out"
+    assert str(caught.value) == message

@@ -93,3 +93,34 @@ def test_a_limit_interrupts_and_a_larger_one_goes_on(tmp_path: Path, limit: str,
     assert more.stopping is None
     assert more.next().assignment.trial == (0 if "budget" in limit else 2)
     log.close()
+
+
+def _failed(trial: int, reason: str, *, regardless: bool) -> list[TrialStarted | TrialEnded]:
+    params = {"a": trial / 10, "b": 1}
+    return [
+        TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=0, time=1.0),
+        TrialEnded(trial=trial, status=Status.FAILED, reason=reason, time=2.0, regardless=regardless),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "regardless", "ends"),
+    [
+        (("no such file", "no such file"), True, True),
+        (("no such file", "no such file"), False, False),
+        (("no such file: a", "no such file: b"), True, False),
+        (("no such file",), True, False),
+    ],
+)
+def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
+    reasons: tuple[str, ...], regardless: bool, ends: bool
+) -> None:
+    text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
+    limits = Limits(parse(text, "f.yaml"), gpus=0)
+    for trial, reason in enumerate(reasons):
+        for event in _failed(trial, reason, regardless=regardless):
+            limits.observe(event)
+    what = "2 trials failed alike, before they had read any parameter in which trials differ: no such file"
+    assert limits.reached == (what if ends else None)
+    limits.observe(SessionStarted(time=3.0, resumed=True, version="1"))
+    assert limits.reached is None

@@ -89,3 +89,11 @@ def test_a_trainable_that_cannot_and_one_that_fails(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(TRAINABLE.replace("in rates:", "in [int('no rates here')]:"))
     with pytest.raises(TrainableError, match="could not be tried: ValueError: invalid literal"):
         rates.find(parse(FILE.replace("tried:", "fails:"), "f"), Devices(), [tmp_path], [{}])
+
+
+def test_parameters_may_be_lists_and_mappings(tmp_path: Path) -> None:
+    (tmp_path / "tried.py").write_text(TRAINABLE)
+    spec = parse(FILE.replace("units: {values: [4, 8, 16]}", "units: {values: [[4, 8], [16], {a: 1}]}"), "file.yaml")
+    sample = [{"learning_rate": rate, "units": units} for units in ([4, 8], [16], {"a": 1}) for rate in (1, 2)]
+    found = rates.find(spec, Devices(cpus=1), [tmp_path], sample)
+    assert [curve.params for curve in found] == [{"units": [4, 8]}, {"units": [16]}]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -230,3 +232,23 @@ def test_a_second_process_is_kept_out(project: Path) -> None:
     with outcome.folder.lock(), pytest.raises(Exception, match="is being run by process"):
         resume(project, "run_cap=3")
     assert len(ends(outcome.folder)) == 1
+
+
+class _Counts(Watcher):
+    """Counts the epochs that are in memory while a resumed sweep's log is read."""
+
+    most = 0
+
+    def replay(self, events: Iterable[Event]) -> None:
+        for at, _ in enumerate(events):
+            if not at % 50:
+                self.most = max(self.most, sum(isinstance(one, EpochReported) for one in gc.get_objects()))
+
+
+def test_a_resumed_sweep_does_not_hold_its_log_in_memory(project: Path) -> None:
+    run(project, FILE.replace("epochs: 4", "epochs: 200") + "run_cap: 2\n")
+    gc.collect()
+    watcher = _Counts()
+    before = sum(isinstance(one, EpochReported) for one in gc.get_objects())
+    assert resume(project, "run_cap=3", watcher=watcher, memo=False).completed == 3
+    assert 0 < watcher.most <= before + 10

@@ -22,6 +22,7 @@ from sweep.space.domains import (
     Uniform,
     bounds,
     choices,
+    configuration,
     contains,
     key,
     snap,
@@ -148,3 +149,16 @@ def test_nonsense_is_refused(nonsense: object) -> None:
 def test_keys_are_canonical() -> None:
     assert key({"a": 1, "b": [1.0, None]}) == key({"b": [1.0, None], "a": 1})
     assert len({key(value) for value in (1, 1.0, True, "1", None, [1], {"1": 1})}) == 7
+
+
+def test_configurations_are_the_same_out_of_a_log_and_out_of_a_table() -> None:
+    assert configuration({"a": 1, "b": None, "c": True}) == configuration({"c": True, "a": 1.0})
+    assert configuration({"a": True}) != configuration({"a": 1})
+    assert configuration({"a": [1, {"x": 2, "y": 3}]}) == configuration({"a": [1, {"y": 3, "x": 2}]})
+    assert configuration({"a": [1]}) != configuration({"a": "[1]"})
+
+
+def test_whole_numbers_of_any_size_are_told_apart() -> None:
+    assert len({configuration({"a": number}) for number in (2**53, 2**53 + 1, 10**400, 10**400 + 1)}) == 4
+    assert configuration({"a": 2**53}) == configuration({"a": 2.0**53})
+    assert configuration({"a": math.inf}) != configuration({"a": math.nan})

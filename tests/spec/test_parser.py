@@ -127,3 +127,18 @@ def test_a_goal_that_is_hardly_meant_is_noted(metric: str, notes: int) -> None:
     spec = parse(f"trainable: a:B\nmethod: random\nrun_cap: 1\nparameters: {{x: {{value: 1}}}}\n{metric}\n", "s.yaml")
     assert len(spec.notes) == notes
     assert all("minimized as in W&B" in note for note in spec.notes)
+
+
+@pytest.mark.parametrize(
+    ("more", "last"),
+    [("repeats: 2", 4294967296), ("confirm: {seeds: 4}", 4294967299), ("repeats: 3\nconfirm: {seeds: 2}", 4294967299)],
+)
+def test_seeds_that_count_up_too_far_are_refused(more: str, last: int) -> None:
+    text = f"{HEAD}parameters: {{x: {{min: 0.0, max: 1.0}}}}\nseed: 4294967295\n{more}\n"
+    with pytest.raises(InputError) as caught:
+        parse(text, "s.yaml")
+    assert str(caught.value) == (
+        f"s.yaml:5:7: seed: 4294967295, and the seeds of repeats and confirm count up from it to {last}; "
+        "expected seeds up to 4294967295: write a smaller one"
+    )
+    assert parse(text.replace("seed: 4294967295", f"seed: {4294967295 - (last - 4294967295)}"), "s.yaml")

@@ -144,3 +144,14 @@ def test_no_false_worse_more_often_than_promised() -> None:
 def test_seeds_for_one_comparison_is_the_least() -> None:
     assert verdicts.seeds_for(0) == verdicts.seeds_for(1) == verdicts.LEAST == 6
     assert math.isclose(2.0 ** (1 - 6), 0.03125)
+
+
+def test_many_configurations_of_a_cross_validation_are_bounded_and_not_compared_pair_by_pair() -> None:
+    count = verdicts._ALL_PAIRS + 20
+    scores = table(0.9, *[0.5] * count, seeds=10, noise=1e-3)
+    found = compare(scores, maximize=True, folds=5)
+    beside = [one for name, one in found.items() if name]
+    assert {one.verdict for one in beside} == {WORSE}
+    for one in beside:
+        assert one.p is not None
+        assert one.p_any == pytest.approx(min(one.p * count * (count + 1) / 2, 1.0))

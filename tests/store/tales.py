@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from sweep.events import (
     EpochReported,
     Event,
     Facts,
     ModelTested,
+    Role,
     SessionEnded,
     SessionStarted,
     Status,
@@ -90,3 +94,54 @@ def written(results: Path, name: str, events: list[Event]) -> ResultsFolder:
     builder.follow(folder.log)
     builder.write(folder)
     return folder
+
+
+def random_log(rng: random.Random, trials: int = 6, epochs: int = 4) -> list[Event]:
+    """A log that a sweep could have written: several sessions, some killed, and trials of every fate."""
+    log: list[Event] = []
+    now = 1000.0
+    begun: dict[int, int] = {}  # the last epoch of each trial
+    status: dict[int, Status] = {}
+
+    def time() -> float:
+        nonlocal now
+        now += rng.choice([0.25, 0.5, 1.0])
+        return now
+
+    for session in range(rng.randint(1, 3)):
+        log.append(SessionStarted(time=time(), resumed=session > 0, version="1"))
+        for trial in [number for number, state in status.items() if state is Status.FAILED]:
+            if rng.random() < 0.5:
+                log.append(ended(trial, Status.INTERRUPTED, time=time(), again=True))
+                status[trial] = Status.INTERRUPTED
+        for _ in range(rng.randint(3, 25)):
+            going = [number for number, state in status.items() if state in (Status.RUNNING, Status.INTERRUPTED)]
+            if len(begun) < trials and (not going or rng.random() < 0.3):
+                number = len(begun)
+                role = Role.SEARCH if number else rng.choice([Role.SEARCH, Role.BASELINE])
+                index = number + 10 if role is Role.SEARCH and trials % 2 else None
+                params = {"a": rng.choice([0.5, 1.5, 2.5]), "b": rng.choice(["x", "y"])}
+                begin = started(number, params, time())
+                log.append(replace(begin, role=role, index=index, repeat=number % 2, seed=number % 2))
+                begun[number], status[number] = 0, Status.RUNNING
+            elif going:
+                trial = rng.choice(going)
+                fate = rng.random()
+                if begun[trial] < epochs and fate < 0.7:
+                    begun[trial] += 1
+                    value = rng.choice([math.nan, rng.random(), rng.random(), rng.random(), rng.random()])
+                    report = reported(trial, begun[trial], loss=rng.random(), val_accuracy=value)
+                    log.append(replace(report, time=time(), memo="other/1" if rng.random() < 0.2 else None))
+                    status[trial] = Status.RUNNING
+                else:
+                    state = rng.choice([*(one for one in Status if one is not Status.RUNNING), Status.COMPLETED])
+                    again = state is Status.INTERRUPTED and rng.random() < 0.5
+                    log.append(ended(trial, state, time=time(), again=again))
+                    status[trial] = state
+        if rng.random() < 0.7:
+            open_trials = [number for number, state in status.items() if state is Status.RUNNING]
+            log += [ended(trial, Status.INTERRUPTED, time=time()) for trial in open_trials]
+            status.update(dict.fromkeys(open_trials, Status.INTERRUPTED))
+            log.append(SessionEnded(time=time(), reason="interrupted"))
+    done = [number for number, state in status.items() if state is Status.COMPLETED]
+    return [*log, *(ModelTested(trial=trial, metrics={"val_accuracy": 0.5}, time=time()) for trial in done[:2])]

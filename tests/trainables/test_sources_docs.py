@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from small import assignment, train
 
+from sweep.contract import NotExportable
 from trainables.keras_trainable import KerasTrainable
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -31,3 +32,18 @@ def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert epoch.measures.get("passes", 20 / 13) == 20 / 13
     assert np.isfinite(epoch.metrics["loss"])
     assert "weighed" in epoch.metrics or kind.__name__ != "Weighed"
+
+
+def test_the_model_that_reads_texts_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in BLOCKS if "class Reviews" in block]
+    module = types.ModuleType("block")
+    monkeypatch.setitem(sys.modules, "block", module)
+    exec(compile(block, "page", "exec"), vars(module))
+    trainable = module.Reviews()
+    train(trainable, assignment(epochs=1))
+    exported = trainable.export(tmp_path, ["keras", "saved_model"])
+    assert set(exported.files) == {"keras", "saved_model"}
+    assert max(exported.differences.values()) < 1e-5
+    pytest.importorskip("tf2onnx")
+    with pytest.raises(NotExportable, match=r"model\.onnx cannot hold a model that reads texts"):
+        trainable.export(tmp_path, ["onnx"])

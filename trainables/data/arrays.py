@@ -53,6 +53,12 @@ class ArraySplit(Examples):
         """The first examples; texts as a tensor."""
         return tf.nest.map_structure(lambda leaf: text.as_tensor(np.asarray(leaf[:count])), self.arrays)
 
+    def spread(self, count: int) -> Any:
+        """Examples from all over the data; texts as a tensor."""
+        places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
+        rows = places if self._rows is None else self._rows[places]
+        return tf.nest.map_structure(lambda leaf: text.as_tensor(np.asarray(leaf[rows])), self.arrays)
+
     def some_targets(self) -> Any:
         """The targets of the first examples, some megabytes of them; None without targets."""
         targets = self.targets

@@ -50,6 +50,10 @@ class BucketSplit(Examples):
         """The first examples of the first bucket."""
         return self.parts[0].examples(count)
 
+    def spread(self, count: int) -> Any:
+        """Examples from all over the first bucket."""
+        return self.parts[0].spread(count)
+
     def some_targets(self) -> Any:
         """The targets of the first examples of the first bucket."""
         return self.parts[0].some_targets()

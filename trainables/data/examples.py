@@ -23,6 +23,7 @@ class Examples:
     changes_shape = False
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
+    differs = ""  # why its elements may be others each time
     visits = Visits()
     """In which order its passes go, see `visit`."""
 
@@ -47,6 +48,10 @@ class Examples:
     def examples(self, count: int) -> Any:
         """The first examples, at most this many; texts as a tensor."""
         raise NotImplementedError  # each kind of source has its own
+
+    def spread(self, count: int) -> Any:
+        """At most so many examples from all over the data, where that is cheap; texts as a tensor."""
+        return self.examples(count)
 
     def some_targets(self) -> Any:
         """The targets of the first examples, some megabytes of them where that is cheap; None without targets."""

@@ -115,7 +115,7 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
-        return dataset.shuffle(min(known or buffer, buffer), seed=mixed(seed, number))
+        return shuffled(dataset, min(known or buffer, buffer), mixed(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
 
@@ -159,6 +159,29 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
             inputs[0] if len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind else None
         )
     return False
+
+
+_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # what `Dataset.shuffle` takes then, and how many it knows
+
+
+def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+    """Shuffle as `Dataset.shuffle` does, by this seed alone.
+
+    That method mixes in TensorFlow's global seed, which anybody's code may have set in this process
+    (`keras.utils.set_random_seed`) and not in another: two ranks, or two workers, would train in other orders.
+    """
+    specs = tf.nest.flatten(dataset.element_spec)
+    plain = [isinstance(spec, tf.TensorSpec) for spec in specs]
+    variant = tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=tf.constant(buffer, tf.int64),
+        seed=tf.constant(_WITHOUT_GLOBAL_SEED, tf.int64),
+        seed2=tf.constant(seed % _SEEDS, tf.int64),
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        output_types=[spec.dtype if known else tf.variant for spec, known in zip(specs, plain, strict=True)],
+        output_shapes=[spec.shape if known else None for spec, known in zip(specs, plain, strict=True)],
+    )
+    return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
 def mixed(seed: int, number: int) -> int:

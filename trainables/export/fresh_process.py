@@ -39,13 +39,27 @@ def _predict(one: dict[str, Any], request: dict[str, Any], folder: Path) -> None
     import numpy as np
 
     with np.load(folder / "inputs.npz", allow_pickle=False) as file:
-        leaves = [file[f"{i:03d}"] for i in range(len(request["names"]))]
+        leaves = [_leaf(file, f"{i:03d}") for i in range(len(request["names"]))]
     run = {"keras": _keras, "saved_model": _saved_model, "onnx": _onnx}[one["format"]](one, request)
     size, step = len(leaves[0]), request["batch_size"]
     parts = [run([leaf[start : start + step] for leaf in leaves]) for start in range(0, size, step)]
     outputs = [np.concatenate(column) for column in zip(*parts, strict=True)]
     named: Any = {f"{i:03d}": output for i, output in enumerate(outputs)}
     np.savez(folder / f"{one['format']}.npz", **named)
+
+
+def _leaf(file: Any, name: str) -> Any:
+    """A leaf of the inputs; texts are stored as their lengths and all their bytes."""
+    import numpy as np
+
+    if f"{name}.texts" not in file:
+        return file[name]
+    lengths, text, start = file[name], file[f"{name}.texts"].tobytes(), 0
+    leaf = np.empty(lengths.shape, object)
+    for place, length in zip(np.ndindex(lengths.shape), lengths.ravel(), strict=True):
+        leaf[place] = text[start : start + length]
+        start += length
+    return leaf
 
 
 def _tensorflow() -> Any:

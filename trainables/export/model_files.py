@@ -143,6 +143,11 @@ def _write_onnx(model: keras.Model, path: Path, given: Signature) -> Written:
             f"model.onnx cannot hold a model that computes in {', '.join(narrow)}: the converter knows float32 alone; "
             "use saved_model, or train with training.precision float32"
         )
+    if "string" in given.dtypes:
+        raise NotExportable(
+            "model.onnx cannot hold a model that reads texts: ONNX knows no TextVectorization or StringLookup; use "
+            "saved_model or keras, or look up the texts in data()"
+        )
     onnx_file.write(served(model, given), path, given.specs)
     return Written("onnx", path, _loads_onnx(given), hint=_hint("onnx"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,14 +59,8 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
 def averaged(trial: Trial) -> Iterator[None]:
     """The trial's model with its averaged weights inside the block, where it is validated with such."""
     average = getattr(trial.program, "average", None)
-    if average is None:
+    with average.swapped() if average else nullcontext():
         yield
-        return
-    average.swap()
-    try:
-        yield
-    finally:
-        average.swap()
 
 
 def _take_over(trial: Trial, model: keras.Model, record: Record) -> tuple[str, ...]:

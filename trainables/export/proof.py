@@ -149,7 +149,8 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
 
 def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(given.inputs)
-    np.savez(folder / "inputs.npz", **{f"{i:03d}": np.asarray(leaf) for i, leaf in enumerate(leaves)})  # type: ignore[arg-type]  # its stub takes the names for options
+    arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
+    np.savez(folder / "inputs.npz", **arrays)
     models = [
         {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
     ]
@@ -162,6 +163,16 @@ def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signa
         "path": [str(Path(entry).resolve()) for entry in sys.path],  # its current folder is another one
     }
     (folder / "request.json").write_text(json.dumps(request))
+
+
+def _stored(leaf: Any) -> dict[str, Any]:
+    """The arrays that `fresh_process` makes a leaf of; texts, which a file of arrays would pickle, in their bytes."""
+    array = np.asarray(leaf)
+    if array.dtype.kind != "O":
+        return {"": array}
+    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.ravel()]
+    lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
+    return {"": lengths, ".texts": np.frombuffer(b"".join(texts), np.uint8)}
 
 
 def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:

@@ -75,6 +75,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
     that an earlier trial has made.
     """
+    keras_corrections.let_variables_be_numbers()
     first = len(record.made)
     reads: Reads = {}
     with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
@@ -180,6 +181,7 @@ def build(
             return FitProgram(*given, jit_compile=must, because=made.by_fit)
         graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
+    graph.made = parts.made
     graph.prepare(author.first_example)
     program = Program(graph, parts, jit_compile)
     program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))

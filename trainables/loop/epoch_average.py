@@ -60,14 +60,13 @@ class EpochAverage(Average):
         self._count()
         if not self._normalising:
             return
-        self.swap()
         done = 0
-        for chunk in chunks:
-            count = updates(len(chunk.order), batch_size)
-            numbers = (count, batch_size, seed & 0x7FFFFFFF, first + done, done)
-            self._normalise(chunk.tensors, chunk.places(), *map(tf.constant, numbers))
-            done += count
-        self.swap()
+        with self.swapped():
+            for chunk in chunks:
+                count = updates(len(chunk.order), batch_size)
+                numbers = (count, batch_size, seed & 0x7FFFFFFF, first + done, done)
+                self._normalise(chunk.tensors, chunk.places(), *map(tf.constant, numbers))
+                done += count
 
     def _count_weights(self) -> None:
         count = self.started + 1.0

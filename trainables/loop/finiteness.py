@@ -5,12 +5,13 @@ A `tf.cond` on it would let the host wait for the device in every update.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
 import tensorflow as tf
+
+from trainables.state import owned
 
 
 def of(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -27,26 +28,31 @@ def of(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
     return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.stack(found))) for found in sums.values()])
 
 
-@contextmanager
-def undone_unless(
-    good: tf.Tensor, strategy: tf.distribute.Strategy, optimizers: Sequence[Any], others: Sequence[Any]
-) -> Iterator[None]:
-    """Afterwards, these optimizers and variables are as they were before, bit for bit, unless ``good``.
+class Before:
+    """The values of variables at one point of a graph, and the way back to them; used across replicas."""
 
-    Called across replicas.
-    """
-    own = [v for optimizer in optimizers for v in _variables(optimizer)]
-    variables = list({id(_plain(v)): _plain(v) for v in (*own, *others)}.values())
-    before = strategy.run(lambda: [tf.identity(v) for v in variables])
-    yield
-    for variable, value in zip(variables, before, strict=True):
-        strategy.extended.update(
-            variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), args=(value, good), group=False
-        )
+    def __init__(self, strategy: tf.distribute.Strategy, variables: Iterable[Any]) -> None:
+        """Of these ``variables``, only those that are written from here on cost anything."""
+        self._strategy = strategy
+        self._variables = list({id(_plain(v)): _plain(v) for v in variables}.values())
+        self._graph = tf.compat.v1.get_default_graph()
+        self._values = strategy.run(lambda: [tf.identity(v) for v in self._variables])
+        self._first = len(self._graph.get_operations())
+
+    def put_back(self, unless: Any = False) -> None:
+        """Let all be as it was, bit for bit, where ``unless`` is not true."""
+        eager = tf.executing_eagerly()
+        handles = set() if eager else owned.written(self._graph, self._first)
+        for variable, value in zip(self._variables, self._values, strict=True):
+            parts = self._strategy.experimental_local_results(variable)
+            if eager or any(id(part.handle) in handles for part in parts):
+                self._strategy.extended.update(
+                    variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), args=(value, unless), group=False
+                )
 
 
-def _variables(optimizer: Any) -> list[Any]:
-    """Also those that an author's optimizer holds as attributes."""
+def variables(optimizer: Any) -> list[Any]:
+    """All of an optimizer's, also those that an author's own holds as attributes."""
     held = tf.train.TrackableView(optimizer).descendants()
     return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
 

@@ -6,6 +6,7 @@ It sees the same batches in the same order at the same rates as our loop. What c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -28,6 +29,7 @@ from trainables.numbers.xla_draws import compiling
 from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 from trainables.state import scope
 from trainables.state.initial import Parts
@@ -46,6 +48,7 @@ class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
     spent = False  # no other trial is served by it anyway
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(
@@ -145,7 +148,40 @@ class FitProgram:
         tracked = [*model.variables, *moments, *model.metrics_variables]
         self.state = State(tracked, graphs, strategy, self.parts.record)
         if replicas > 1:
-            additivity.check(model, self._losses, train.examples(additivity.EXAMPLES), self.state.rewind)
+            tried = additivity.Tried(strategy, self.state, [model], self._metrics)
+            additivity.check(tried, self._modes(validates=validation is not None), train)
+
+    def _modes(self, *, validates: bool) -> list[Mode]:
+        totals = tuple(loss.name for loss in self._losses if loss.counts_first)
+        training, evaluation = (functools.partial(self._tried, training=training) for training in (True, False))
+        modes = [Mode("training", training, totals=totals)]
+        if validates:
+            modes.append(Mode("evaluation", evaluation, training=False, calls=EVALUATION, totals=totals))
+        return modes
+
+    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+        """This slice's shares of the losses; see `additivity`."""
+        if training:
+            x, y, weight = self._intake.take(tensors, rows, cut)
+        else:
+            x, y, weight = batches.take(tensors, rows[cut.start : cut.stop])
+        predicted = self.model(x, training=training)
+        added = keras_corrections.added_losses(self.model)
+        loss = self.model._compute_loss(x, y, predicted, weight, training=training)
+
+        def count() -> tf.Tensor:
+            self.model.compute_metrics(x, y, predicted, weight)
+            return tf.constant(0)
+
+        tf.cond(cut.count > 0, count, lambda: tf.constant(0))
+        named = {f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()}
+        return {**named, "the loss of a batch": cut.share_of(loss)}
+
+    def _metrics(self, training: bool) -> dict[str, float]:
+        losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
+        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
+        self.model.reset_metrics()
+        return scalars({name: np.asarray(value) for name, value in found.items()})
 
     @go_with_owner
     def train_epoch(
@@ -289,6 +325,8 @@ class _Rates(keras.callbacks.Callback):
         super().__init__()
         current = optimizers[0]._learning_rate if optimizers else None
         self._variable = current if isinstance(current, keras.Variable) else None
+        if self._variable is not None:
+            self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
 

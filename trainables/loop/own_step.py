@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from trainables.data.examples import unpacked
 from trainables.loop import batches, sharpness
+from trainables.loop.finiteness import Before
 from trainables.loop.update import Graph
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import updates
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Batch, Turn, Update
-from trainables.replicas import additivity, by_example, slices
+from trainables.replicas import by_example, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 
 CALLS = 2**10
 """Where the draws of each further turn of a batch are counted from."""
+TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
+HINT = (
+    "Return one number for each example; a loss that compares examples takes those of the whole batch from "
+    "batch.gather()"
+)
 
 Step = Callable[[Batch], Mapping[str, Any]]
 
@@ -115,18 +120,19 @@ class StepGraph(Graph):
         """All turns of one batch."""
         values: dict[str, tf.Tensor] = {}
         minimised: dict[str, tf.Tensor] = {}
-        finite = tf.constant(True)
+        finite = applied = tf.constant(True)
         found: list[tuple[Any, keras.Variable]] = []
         for place, turn in enumerate(self._turns):
             for update in turn:
                 self._rate(update, rate)
+            before = Before(self.strategy, self.state) if self.loss_scale else None
             again = functools.partial(self._of_turn, turn=turn, place=place, again=True)
             run = functools.partial(self._of_turn, turn=turn, place=place)
             gradients, means = self.strategy.run(run, args=(tensors, rows, seed, number))
             means = self.summed(means)
             if self.recipe.sharpness:
                 with ExitStack() as stack:
-                    others = [v for network in self.networks for v in network.non_trainable_variables]
+                    others = [*self.state, *self.counters]
                     for update, part in zip(turn, gradients, strict=True):
                         changed, rho = self._changed[id(update)], self.live.number("sam_rho")
                         stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
@@ -135,10 +141,12 @@ class StepGraph(Graph):
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self.are_finite(gradients, total)
-            optimizers = [self.optimizer_of[id(update)] for update in turn]
-            with self.skipped_unless(good, optimizers, [v for update in turn for v in self._changed[id(update)]]):
-                self._apply_turn(turn, gradients)
-            if self.loss_scale:
+            gradients = [self.clipped(part) for part in gradients]
+            self._apply_turn(turn, gradients)
+            if self.loss_scale and before:
+                self.loss_scale.update(good)
+                before.put_back(unless=good)
+                applied = tf.logical_and(applied, good)
                 good = tf.math.is_finite(total)
             finite = tf.logical_and(finite, good)
             values |= means
@@ -147,7 +155,10 @@ class StepGraph(Graph):
             variables = [v for update in turn for v in self._changed[id(update)]]
             found += list(zip(flat_ones, variables, strict=True))
         if self.average:
+            averaged = Before(self.strategy, self.average.state) if self.loss_scale else None
             self.average.update()
+            if averaged:
+                averaged.put_back(unless=applied)
         values |= minimised
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
@@ -208,8 +219,7 @@ class StepGraph(Graph):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             if not self._changed[id(update)]:
                 raise Refused(f"train_step() returns {update.loss!r}, which depends on none of the weights it trains")
-        clips = again or not self.recipe.sharpness
-        return [self.whole_batch([g for g in part if g is not None], clips=clips)[0] for part in sums], values
+        return [self.whole_batch([g for g in part if g is not None])[0] for part in sums], values
 
     def _shares(
         self, cut: Slice, x: Any, y: Any, sample_weight: Any, turn: Turn, *, counts: bool
@@ -254,7 +264,7 @@ class StepGraph(Graph):
             )
         if cut.parts == 1:
             return means
-        return {name: tf.where(cut.count > 0, mean * cut.share, 0.0) for name, mean in means.items()}
+        return {name: cut.share_of(mean) for name, mean in means.items()}
 
     def _gathered(self, cut: Slice, values: Any) -> Any:
         """Values of all examples of the batch, in its order."""
@@ -303,50 +313,28 @@ class StepGraph(Graph):
         _trace(lambda: self.strategy.run(on_each))
         return names
 
-    def check(self, examples: Any, put_back: Callable[[], None]) -> None:
-        """Raise Refused for a value that is another for the same examples in parts than in one."""
-        some = tf.nest.map_structure(lambda leaf: leaf[: additivity.EXAMPLES], examples)
-        size = len(tf.nest.flatten(some)[0])
-        if size < 2:
-            return
-        half = any(network.compute_dtype in ("float16", "bfloat16") for network in self.networks)
-        tolerance = additivity.TOLERANCE_OF_HALF if half else additivity.TOLERANCE
-        steps: list[Turn] = [*self._turns, *([()] if self._test_step else [])]
-        for turn in {id(turn): turn for turn in steps}.values():
-            whole, parts = (self._tried(some, size, turn, whole=whole) for whole in (True, False))
-            put_back()
-            for name, value in whole.items():
-                if np.isfinite(value) and abs(value - parts[name]) > tolerance * max(abs(value), 1e-3):
-                    raise Refused(
-                        f"{'train' if turn else 'test'}_step() gives {name!r} of {value:.6g} for {size} examples and "
-                        f"{parts[name]:.6g} as the mean of their parts: replicas and micro-batches, which each compute "
-                        "a part, would train another model. Return one number for each example; a loss that compares "
-                        "examples takes those of the whole batch from batch.gather()"
-                    )
+    def modes(self, *, validates: bool) -> list[Mode]:
+        """The turns of a batch, and the evaluation."""
+        turns = {id(turn): (place, turn) for place, turn in reversed(list(enumerate(self._turns)))}
+        steps: list[tuple[int, Turn]] = [*turns.values(), *([(0, ())] if validates and self._test_step else [])]
+        found = [
+            Mode(
+                "training" if turn else "evaluation",
+                functools.partial(self._tried_step, turn=turn),
+                training=bool(turn),
+                calls=place * CALLS if turn else EVALUATION,
+                totals=self.counted_first,
+                told=("train" if turn else "test") + TOLD,
+                hint=HINT,
+            )
+            for place, turn in steps
+        ]
+        return found + ([self.evaluation_mode] if validates and self.loses else [])
 
-    def _tried(self, examples: Any, size: int, turn: Turn, *, whole: bool) -> dict[str, float]:
-        def on_each(tensors: Any) -> dict[str, tf.Tensor]:
-            count = tf.constant(size)
-            cuts = [Slice(count, tf.constant(0), count)] if whole else batches.cuts(count, self.recipe.micro_batches)
-            sums: dict[str, tf.Tensor] = {}
-            for cut in cuts:
-                rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], tensors)  # noqa: B023 - at once
-                x, y, weight = unpacked(rows)
-                cut.draws = Draws(tf.constant(0), tf.constant(0), cut.size, cut.start, cut.stop, EVALUATION)
-                with slices.entered(cut):
-                    shares = self._shares(cut, x, y, weight, turn, counts=False)
-                sums = {name: sums.get(name, 0.0) + share for name, share in shares.items()}
-            return sums
-
-        specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
-
-        def values(given: Any) -> dict[str, tf.Tensor]:
-            found = self.strategy.run(on_each, args=(given,))
-            return self.first(found) if whole else self.summed(found)
-
-        with _settled(self.networks):
-            found = tf.function(values, input_signature=[specs], autograph=False)(examples)
-        return {name: float(value) for name, value in found.items()}
+    def _tried_step(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> dict[str, tf.Tensor]:
+        take = functools.partial(self.intake.take, cut=cut) if turn else batches.take
+        x, y, sample_weight = take(tensors, rows if turn else rows[cut.start : cut.stop])
+        return self._shares(cut, x, y, sample_weight, turn, counts=True)
 
 
 def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
@@ -356,23 +344,6 @@ def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
     mixture.lost = True
     share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
     return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
-
-
-@contextmanager
-def _settled(networks: Sequence[keras.Layer]) -> Any:
-    """Let batch normalisation use its moving statistics: those of micro-batches are known to differ."""
-    with ExitStack() as stack:
-        for network in networks:
-            for layer in network._flatten_layers():
-                if isinstance(layer, keras.layers.BatchNormalization):
-                    before = layer._moments
-                    layer._moments = functools.partial(_moving, layer)
-                    stack.callback(setattr, layer, "_moments", before)
-        yield
-
-
-def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
-    return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
 
 
 def _trace(function: Callable[[], Any]) -> None:

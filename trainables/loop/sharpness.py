@@ -13,8 +13,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables.loop.finiteness import Before
 from trainables.numbers.live import LiveNumber
-from trainables.replicas import random_layers
 
 TINY = 1e-12
 
@@ -25,25 +25,20 @@ def climbed(
     weights: Sequence[keras.Variable],
     gradients: Sequence[Any],
     rho: LiveNumber,
-    others: Sequence[keras.Variable],
+    others: Sequence[Any],
 ) -> Iterator[None]:
     """Move these weights by ``rho`` along their gradient inside the block; afterwards all is as it was, bit for bit.
 
-    ``others``: variables that a forward pass changes (moving statistics), which count each batch once. Called across
-    replicas.
+    ``others``: variables that a forward pass may change (moving statistics, metrics), which count each batch once.
+    Called across replicas.
     """
 
     def step(found: Sequence[Any]) -> list[Any]:
         length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
-    def copies() -> tuple[list[Any], list[Any]]:
-        return [tf.identity(v.value) for v in weights], [tf.identity(v.value) for v in others]
-
-    others = [v for v in others if not random_layers.is_seed(v)]  # which are counted on when the batch is done
-    kept_weights, kept_others = strategy.run(copies)
+    before = Before(strategy, [*weights, *others])
     for weight, by in zip(weights, strategy.run(step, args=(list(gradients),)), strict=True):
         strategy.extended.update(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), args=(by,))
     yield
-    for variable, value in zip([*weights, *others], [*kept_weights, *kept_others], strict=True):
-        strategy.extended.update(variable.value, lambda v, before: v.assign(before), args=(value,))
+    before.put_back()

@@ -7,8 +7,7 @@ are arguments and live numbers are variables, so that other trials run the same 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ import tensorflow as tf
 
 from trainables.devices.precision import LossScale
 from trainables.loop import batches, finiteness, sharpness
+from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION, Draws
@@ -24,7 +24,8 @@ from trainables.numbers.live import Live
 from trainables.numbers.rows import is_compiling
 from trainables.recipe import clipping, refusals
 from trainables.recipe.averaging import Average
-from trainables.replicas import by_example, slices
+from trainables.replicas import by_example, keras_corrections, slices
+from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.random_layers import Seeds
 from trainables.replicas.slices import Slice
@@ -75,6 +76,7 @@ class Graph:
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
         self.watch: Watch | None = None
+        self.made: Sequence[Any] = ()  # all variables that the author's methods have made
         self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
         self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
         self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
@@ -159,25 +161,55 @@ class Graph:
         if self.watch:
             self.watch.prepare(self.zeros(training=False), self.trained)
 
-    def check(self, examples: Any, put_back: Callable[[], None]) -> None:
-        """Raise Refused for what in training does not follow from the parts of a batch."""
+    def modes(self, *, validates: bool) -> list[Mode]:
+        """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
+        found = [Mode("training", functools.partial(self._tried, training=True), totals=self.counted_first)]
+        return found + ([self.evaluation_mode] if validates else [])
+
+    @property
+    def evaluation_mode(self) -> Mode:
+        """The evaluation by compiled losses and metrics."""
+        compute = functools.partial(self._tried, training=False)
+        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self.counted_first)
+
+    @property
+    def counted_first(self) -> tuple[str, ...]:
+        """The losses whose divisors only all slices know."""
+        return tuple(loss.name for loss in self.losses if loss.counts_first)
+
+    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
+        """This slice's shares of what layers add to the loss, of each loss and of their sum."""
+        take = functools.partial(self.intake.take, cut=cut) if training else batches.take
+        x, y, sample_weight = take(tensors, rows if training else rows[cut.start : cut.stop])
+        predicted = batches.as_float32(self.model(x, training=training))
+        added = keras_corrections.added_losses(self.model)
+        losses = self._global_loss(cut, x, y, predicted, sample_weight, training=training)
+        self.count_metrics(cut, x, y, predicted, sample_weight)
+        total = losses.pop("loss")
+        return {
+            **{f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()},
+            **{f"the loss {name.removesuffix('_loss')!r} of a batch": value for name, value in losses.items()},
+            "the loss of a batch": total,
+        }
 
     def update(
         self, tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
     ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """One update with the examples of these rows; its mean losses, and whether they and it are finite."""
         self.set_rate(rate)
+        before = Before(self.strategy, self.state) if self.loss_scale else None
         gradients, losses = self.strategy.run(self._gradients, args=(tensors, rows, seed, number))
         losses = self.first(losses)
         if self.recipe.sharpness:
-            again = functools.partial(self._gradients, again=True)
-            others = self.model.non_trainable_variables
+            again, others = functools.partial(self._gradients, again=True), [*self.state, *self.counters]
             with sharpness.climbed(self.strategy, self._updated, gradients, self.live.number("sam_rho"), others):
                 gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
         finite = self.are_finite(gradients, losses["loss"])
-        with self.skipped_unless(finite, [self.model.optimizer], self._updated):
-            self._apply(gradients)
-        if self.loss_scale:
+        gradients = self.clipped(gradients)
+        self._apply(gradients)
+        if self.loss_scale and before:
+            self.loss_scale.update(finite)
+            before.put_back(unless=finite)
             finite = tf.math.is_finite(losses["loss"])
         if self.watch:
             losses |= self.watch(number, losses, self.one_of_each(gradients), self._updated)
@@ -244,18 +276,24 @@ class Graph:
         one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
         return finiteness.of([loss, *one])
 
-    @contextmanager
-    def skipped_unless(
-        self, finite: tf.Tensor, optimizers: Sequence[Any], weights: Sequence[keras.Variable]
-    ) -> Iterator[None]:
-        """With a loss scale, adjust it, and undo what the block does where something is not ``finite``."""
-        if self.loss_scale is None:
-            yield
-            return
-        self.loss_scale.update(finite)
+    @property
+    def state(self) -> list[Any]:
+        """What an update may write, wherever the author put it, but for what counts metrics.
+
+        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
+        """
+        networks = [v for network in self.networks for v in network.variables]
+        optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
         averages = self.average.state if self.average else []
-        with finiteness.undone_unless(finite, self.strategy, optimizers, [*weights, *averages]):
-            yield
+        counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
+        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
+
+    @property
+    def counters(self) -> list[keras.Variable]:
+        """The variables of metrics."""
+        models = [network for network in self.networks if isinstance(network, keras.Model)]
+        return [v for model in models for v in model.metrics_variables]
 
     def set_rate(self, rate: tf.Tensor) -> None:
         current = self.model.optimizer.learning_rate
@@ -282,8 +320,7 @@ class Graph:
         ``again``: it was counted already, and the weights are where it is steepest.
         """
         sums, losses = self.own(tensors, rows, seed, update, again=again)
-        clips = again or not self.recipe.sharpness
-        gradients, total = self.whole_batch(sums, clips=clips, more=[*losses.values()])
+        gradients, total = self.whole_batch(sums, more=[*losses.values()])
         return gradients, dict(zip(losses, total, strict=True))
 
     def own_gradients(
@@ -365,7 +402,7 @@ class Graph:
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
     ) -> dict[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = [loss.name for loss in self.losses if loss.counts_first]
+        names = self.counted_first
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
@@ -373,7 +410,7 @@ class Graph:
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
             x, y, sample_weight = self.intake.take(tensors, rows, cut)
-            with slices.entered(cut):
+            with slices.entered(cut), keras.StatelessScope():  # what assigns or counts does so in the pass that trains
                 predicted = batches.as_float32(self.model(x, training=False))
                 self.model._compute_loss(x, y, predicted, sample_weight, training=False)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
@@ -387,12 +424,10 @@ class Graph:
         named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
         if cut.parts == 1:
             return {"loss": tf.cast(loss, tf.float32), **named}
-        return {"loss": tf.where(cut.count > 0, tf.cast(loss, tf.float32) * cut.share, 0.0), **named}
+        return {"loss": cut.share_of(loss), **named}
 
-    def whole_batch(
-        self, gradients: list[Any], *, clips: bool = True, more: Sequence[Any] = ()
-    ) -> tuple[list[Any], list[Any]]:
-        """Sum over replicas, undo the loss scale, then clip: clipping must see the global batch.
+    def whole_batch(self, gradients: list[Any], *, more: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
+        """Sum over replicas and undo the loss scale.
 
         ``more`` is summed too, in the same reduction: between processes, each one takes a millisecond.
         """
@@ -404,9 +439,16 @@ class Graph:
         if self.loss_scale:
             scale = self.loss_scale.scale
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
-        kinds = self.recipe.clipping if clips else ()
-        bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in kinds}
-        return clipping.clip(gradients, bounds), others
+        return gradients, others
+
+    def clipped(self, gradients: Any) -> Any:
+        """Clip the gradients of the global batch, once it is known whether they are finite; called across replicas."""
+
+        def clip(found: list[Any]) -> list[Any]:
+            bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self.recipe.clipping}
+            return clipping.clip(found, bounds)
+
+        return self.strategy.run(clip, args=(gradients,)) if self.recipe.clipping else gradients
 
 
 def _is_int32(leaf: Any) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import keras
 import tensorflow as tf
@@ -45,9 +46,14 @@ class Average:
                 args=(weight.value, momentum),
             )
 
-    def swap(self) -> None:
-        """Exchange weights and averages; a second call puts them back, bit for bit."""
+    @contextmanager
+    def swapped(self) -> Iterator[None]:
+        """Exchange weights and averages inside the block; afterwards they are back, bit for bit, whatever happened."""
         self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
 
     def _swap_all(self) -> None:
         for average, weight in zip(self.variables, self.weights, strict=True):

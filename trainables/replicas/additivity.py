@@ -1,167 +1,409 @@
-"""Whether losses and metrics of a batch follow from its parts, as they must where several parts make one batch.
+"""Whether what a program computes of a batch follows from its parts, as it must where several parts make one batch.
 
-A sum, or a loss that compares examples with each other, would train another model on several replicas; it is tried
-on a few examples before the first update.
+Before the first update, a few examples are computed in training and in evaluation: once whole, by each replica, and cut
+as a batch is. Losses, what layers add to them, metrics, and all variables that the graphs write must come out alike;
+draws that do not follow the examples show in these. What differs would train another model, and is refused by name.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.data.chunks import Split
+from trainables.numbers.draws import Draws
+from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
-from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
+from trainables.state.owned import Held, State
 
-EXAMPLES = 32
-TOLERANCE, TOLERANCE_OF_HALF = 1e-3, 5e-2  # of the loss, which rounding moves by less
-
-
-def check(
-    model: keras.Model, losses: Iterable[GlobalLoss | Noted], examples: Any, put_back: Callable[[], None]
-) -> None:
-    """Raise Refused for a loss that is no mean over the first of these ``examples``.
-
-    ``put_back`` undoes what losses and layers change of their state: parts are computed side by side, not in turn.
-    """
-    some = tf.nest.map_structure(lambda leaf: leaf[:EXAMPLES], examples)
-    size = len(tf.nest.flatten(some)[0])
-    if size < 2:
-        return
-    counted = [loss.name for loss in losses if loss.counts_first]
-    loss = _traced(model, some, counted)
-
-    def alone(*given: Any) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        try:
-            return loss(*given)
-        finally:
-            put_back()
-
-    whole = _mean(alone, some, [0, size], counted)
-    half = model.compute_dtype in ("float16", "bfloat16")
-    tolerance = (TOLERANCE_OF_HALF if half else TOLERANCE) * max(abs(whole), 1e-3)
-    for cut in _cuts(size) if np.isfinite(whole) else ():
-        parts = _mean(alone, some, [0, cut, size], counted)
-        if abs(whole - parts) <= tolerance:
-            continue
-        raise Refused(
-            f"the loss of a batch is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as "
-            "the mean of two parts; replicas and micro-batches, which each compute a part, would train another model. "
-            "Let losses and add_loss() average over the examples, or train in one part"
-        )
+EXAMPLES = 31
+"""How many are tried: an odd number, for parts of unlike sizes."""
+RELATIVE, RELATIVE_OF_TF32, RELATIVE_OF_HALF = 1e-4, 2e-3, 5e-2
+"""Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
+by, ten times that."""
+ABSOLUTE = 1e-6
+ROUNDED = 1e-2
+"""Of these shares, by which weights are moved to see whether rounding explains a difference."""
+ON = 0.5
+"""What a number is tried as that is 0, for now."""
+TOGETHER = 2
+"""Micro-batches that are tried; more of them are no other case."""
+ANOTHER = "replicas and micro-batches, which each compute a part, would train another model"
+OVER_REPLICAS = (
+    "Let it sum up over replicas what it takes of a batch (tf.distribute.get_replica_context().all_reduce), as "
+    "keras.layers.BatchNormalization does here, or train on one device in one part"
+)
 
 
-def check_metrics(
-    model: keras.Model,
-    strategy: tf.distribute.Strategy,
-    examples: Any,
-    read: Callable[[], dict[str, float]],
-    put_back: Callable[[], None],
-) -> None:
-    """Raise Refused for a metric that counts these ``examples`` otherwise in two parts, each on a replica of its own.
-
-    ``read`` gives the metrics since its last call.
-    """
-    some = tf.nest.map_structure(lambda leaf: leaf[:EXAMPLES], examples)
-    size = len(tf.nest.flatten(some)[0])
-    if size < 2:
-        return
-    count = _counting(model, strategy, some)
-
-    def measured(edges: list[int]) -> dict[str, float]:
-        read()
-        for i, (first, last) in enumerate(itertools.pairwise(edges)):
-            part = tf.nest.map_structure(lambda leaf: leaf[first:last], some)  # noqa: B023 - at once
-            count(part, first, last, size, i % strategy.num_replicas_in_sync)
-        found = read()
-        put_back()
-        return found
-
-    whole, *cut = (measured(edges) for edges in ([0, size], *([0, cut, size] for cut in _cuts(size))))
-    for parts, (name, value) in itertools.product(cut, whole.items()):
-        if np.isfinite(value) and abs(value - parts[name]) > TOLERANCE * max(abs(value), 1e-3):
-            raise Refused(
-                f"metric {name!r} is {value:.6g} for {size} examples and {parts[name]:.6g} for two parts of them: "
-                "replicas and micro-batches, which each count a part, would report another number; use a metric object "
-                "that sums up over examples, such as keras.metrics.RootMeanSquaredError"
-            )
+Values: TypeAlias = Mapping[str, Any]
+Rows: TypeAlias = list[tuple[int, int, int]]
+"""Of each replica: from where to where it computes, and how many of these count."""
 
 
-def _cuts(size: int) -> list[int]:
-    """Where to cut: by chance alone, one cut in dozens leaves a standard deviation as it is."""
-    return sorted({1, size // 3 or 1, size // 2})
+@dataclass(frozen=True)
+class Mode:
+    """One way in which a program computes a slice of a batch."""
 
-
-def _counting(model: keras.Model, strategy: tf.distribute.Strategy, examples: Any) -> Callable[..., None]:
-    """Count a part of the examples into the metrics of one replica."""
-    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
-    number = tf.TensorSpec([], tf.int32)
-
-    @tf.function(input_signature=[specs, *[number] * 4], autograph=False)  # type: ignore[untyped-decorator]  # as all of TensorFlow
-    def count(part: Any, start: Any, stop: Any, size: Any, replica: Any) -> None:
-        def on_each() -> None:
-            here = tf.distribute.get_replica_context().replica_id_in_sync_group
-            x, y, *given = part
-            draws = Draws(tf.constant(0), tf.constant(0), size, start, stop, EVALUATION)
-            with slices.entered(Slice(size, start, stop, draws=draws)):
-                predicted = model(x, training=False)
-
-                def counted() -> tf.Tensor:
-                    model.compute_metrics(x, y, predicted, given[0] if given else None)
-                    return tf.constant(0)
-
-                tf.cond(tf.equal(here, replica), counted, lambda: tf.constant(0))
-
-        strategy.run(on_each)
-
-    counting: Callable[..., None] = count
-    return counting
-
-
-_Loss: TypeAlias = "Callable[..., tuple[tf.Tensor, dict[str, tf.Tensor]]]"
-
-
-def _traced(model: keras.Model, examples: Any, counted: list[str]) -> _Loss:
-    """A part's share of the mean loss, and what it counts; traced, for batch sizes to be as unknown as in training."""
-    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
-    number = tf.TensorSpec([], tf.int32)
-
-    @tf.function(  # type: ignore[untyped-decorator]  # as all of TensorFlow
-        input_signature=[specs, number, number, number, {name: tf.TensorSpec([], tf.float32) for name in counted}],
-        autograph=False,
+    name: str  # as messages call it
+    compute: Callable[[Any, tf.Tensor, Slice], Mapping[str, tf.Tensor]]
+    """Counts the metrics, and gives this slice's shares of mean values; of (examples, their places, slice)."""
+    training: bool = True
+    calls: int = 0  # where its draws are counted from
+    totals: tuple[str, ...] = ()  # the losses whose divisors are counted beforehand
+    told: str = (
+        "{what} is not the mean over its examples: {whole:.6g} for {size} of them, {parts:.6g} as the mean "
+        "of {count} parts, in {mode}"
     )
-    def loss(part: Any, start: Any, stop: Any, size: Any, totals: Any) -> Any:
-        x, y, *given = part
-        draws = Draws(tf.constant(0), tf.constant(0), size, start, stop, EVALUATION)
-        with slices.entered(Slice(size, start, stop, draws=draws, totals=totals)) as cut:
-            predicted = model(x, training=False)
-            value = model._compute_loss(x, y, predicted, given[0] if given else None, training=False)
-            return tf.cast(value, tf.float32) * cut.share, {
-                name: cut.counts.get(name, tf.constant(0.0)) for name in counted
-            }
-
-    traced: _Loss = loss
-    return traced
+    hint: str = "Let losses and add_loss() average over the examples, or train in one part"
 
 
-def _mean(loss: _Loss, examples: Any, edges: list[int], counted: list[str]) -> float:
-    """The loss of the examples in the parts between the edges, each by its share."""
+@dataclass(frozen=True)
+class Tried:
+    """What is tried, and how it is read."""
 
-    def parts(totals: dict[str, Any]) -> list[tuple[tf.Tensor, dict[str, tf.Tensor]]]:
-        return [
-            loss(tf.nest.map_structure(lambda leaf: leaf[a:b], examples), a, b, edges[-1], totals)  # noqa: B023 - at once
-            for a, b in itertools.pairwise(edges)
-        ]
+    strategy: tf.distribute.Strategy
+    state: State
+    networks: Sequence[keras.Layer]
+    metrics: Callable[[bool], Values]  # those of training or evaluation since the last call
+    live: Live | None = None
+    micro_batches: int = 1
 
-    totals = {name: tf.constant(1.0) for name in counted}
-    if counted:
-        found = parts(totals)
-        totals = {name: tf.add_n([counts[name] for _, counts in found]) for name in counted}
-    return float(sum(float(value) for value, _ in parts(totals)))
+    @property
+    def parts(self) -> int:
+        """Into how many a batch is cut."""
+        return int(self.strategy.num_replicas_in_sync) * min(self.micro_batches, TOGETHER)
+
+    @property
+    def counters(self) -> list[Any]:
+        """The variables of metrics."""
+        found = [v for one in self.networks if isinstance(one, keras.Model) for v in one.metrics_variables]
+        return list({id(v): v for v in found}.values())
+
+    @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """All of them, each once."""
+        return list({id(part): part for one in self.networks for part in one._flatten_layers()}.values())
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of some examples: mean values, metrics, and the variables that were written, of each replica."""
+
+    values: Values
+    metrics: Values
+    state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
+
+
+def check(tried: Tried, modes: Sequence[Mode], data: Split) -> None:
+    """Raise Refused for what does not follow from the parts of a batch; all state is as it was afterwards."""
+    count = max(EXAMPLES, 2 * tried.parts + 1)
+    first, spread = data.examples(count), data.spread(count)
+    if _size(first) < 2:
+        return
+    for mode in modes:
+        one = _One(tried, mode, first)
+        one.compare(first)
+        with one.turned_on():
+            one.compare(spread, bold=True)
+
+
+class _One:
+    """One mode, traced once for parts of any size."""
+
+    def __init__(self, tried: Tried, mode: Mode, examples: Any) -> None:
+        self._tried, self._mode = tried, mode
+        self._run, graph = _traced(tried, mode, examples)
+        written = tried.state.written(graph)
+        counters = {id(v.value) for v in tried.counters}
+        self._raws = {id(held.raw) for held in written.values()}
+        self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
+        half = any(getattr(one, "compute_dtype", "") in ("float16", "bfloat16") for one in tried.networks)
+        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.strategy) else RELATIVE
+
+    def compare(self, examples: Any, *, bold: bool = False) -> None:
+        """Raise Refused where these examples give something else in parts.
+
+        ``bold``: they are computed with numbers that no trial has set; what fails by that is left out.
+        """
+        size = _size(examples)
+        try:
+            whole = self._found(examples, size)
+        except tf.errors.OpError:
+            if bold:
+                return
+            raise
+        for edges in _cuts(size, self._tried.parts):
+            parts = self._found(examples, size, edges)
+            for differs in (self._state_differs, self._value_differs, self._metric_differs):
+                if wrong := differs(whole, parts, size):
+                    rounded = differs(whole, self._rounded(examples, size), size)
+                    for what, reason in wrong.items():
+                        if what not in rounded:
+                            layer = _of_layer(self._tried, self._mode, examples, size, edges, self._relative)
+                            raise Refused(layer or reason)
+
+    @contextmanager
+    def turned_on(self) -> Iterator[None]:
+        """Inside the block, what another trial's live number or a hook may turn on is: no such number is 0."""
+        state = self._tried.state
+        others = [state[path] for path in state if id(state[path].raw) not in self._raws]
+        off = [v.raw for v in others if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]]
+        with self._tried.live.turned_on() if self._tried.live else nullcontext():
+            try:
+                for raw in off:
+                    state.put(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.values(raw) or ()))
+                yield
+            finally:
+                state.rewind({id(raw) for raw in off})
+
+    # ---- one look
+
+    def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> Found:
+        """What comes of examples, whole or cut at these ``edges``; the state is put back."""
+        replicas = self._tried.strategy.num_replicas_in_sync
+        calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
+        if edges is not None:
+            slots = [(min(a, size - 1), max(b, a + 1), b - a) for a, b in itertools.pairwise(edges)]
+            calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
+        totals: Values = dict.fromkeys(self._mode.totals, 1.0)
+        try:
+            if totals:
+                totals = self._summed(examples, size, calls, totals)[1]
+                self._put_back()
+            values, _ = self._summed(examples, size, calls, totals)
+            metrics = self._tried.metrics(self._mode.training)
+            state = {path: tuple(part.numpy() for part in held.components) for path, held in self._written.items()}
+        finally:
+            self._put_back()
+        return Found(values, metrics, state)
+
+    def _summed(self, examples: Any, size: int, calls: list[Rows], totals: Values) -> tuple[Values, Values]:
+        shares: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
+        for rows in calls:
+            places = [tf.constant(column) for column in zip(*rows, strict=True)]
+            given = {name: tf.constant(total) for name, total in totals.items()}
+            found, counted = self._run(examples, tf.constant(size), *places, given)
+            shares = {name: shares.get(name, 0.0) + value.numpy() for name, value in found.items()}
+            counts = {name: counts.get(name, 0.0) + value.numpy() for name, value in counted.items()}
+        return shares, counts
+
+    def _put_back(self) -> None:
+        self._tried.state.rewind(self._raws)
+
+    # ---- what differs
+
+    def _value_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
+        total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
+        floor = ABSOLUTE * max(1.0, total)
+        for name, value in whole.values.items():
+            if np.isfinite(value) and not abs(value - parts.values[name]) <= self._relative * abs(value) + floor:
+                told = self._mode.told.format(
+                    what=name,
+                    whole=value,
+                    parts=parts.values[name],
+                    size=size,
+                    count=self._tried.parts,
+                    mode=self._mode.name,
+                )
+                differing[name] = f"{told}; {ANOTHER}. {self._mode.hint}"
+        return differing
+
+    def _state_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
+        for path, held in self._written.items():
+            before, one = held.initial[0], whole.state[path][0]
+            floats = np.issubdtype(one.dtype, np.inexact)
+            if floats and not np.all(np.isfinite(one)):
+                continue
+            bound: Any = 0
+            if floats:
+                moved = float(np.abs(np.asarray(one, np.float64) - before).max(initial=0.0))
+                bound = 10 * self._relative * moved + 4 * np.finfo(one.dtype).eps * np.abs(one).max(initial=0.0)
+            for other in parts.state[path]:
+                apart = np.abs(np.asarray(other, np.float64) - np.asarray(one, np.float64))
+                if apart.size and not np.all(apart <= bound):
+                    place = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+                    differing[path] = (
+                        f"{self._owner(held, path)} becomes {float(one[place]):.6g} in {self._mode.name} with {size} "
+                        f"examples at once, and {float(other[place]):.6g} with the same in {self._tried.parts} parts; "
+                        f"{ANOTHER}. {OVER_REPLICAS}"
+                    )
+        return differing
+
+    def _metric_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
+        for name, value in whole.metrics.items():
+            if np.isfinite(value) and not abs(value - parts.metrics[name]) <= self._relative * abs(value) + ABSOLUTE:
+                differing[name] = (
+                    f"metric {name!r} is {value:.6g} for {size} examples in {self._mode.name} and "
+                    f"{parts.metrics[name]:.6g} for {self._tried.parts} parts of them: replicas and micro-batches, "
+                    "which each count a part, would report another number; use a metric object that sums up over "
+                    "examples, such as keras.metrics.RootMeanSquaredError"
+                )
+        return differing
+
+    def _owner(self, held: Held, path: str) -> str:
+        for layer in reversed(self._tried.layers):  # the inner ones first
+            own = [*layer.variables, *vars(layer).values()]
+            if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
+                return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
+        return f"variable {path!r}"
+
+    def _rounded(self, examples: Any, size: int) -> Found:
+        """What comes of the examples at once where weights are others by rounding: it may explain a difference."""
+        state, random = self._tried.state, np.random.default_rng(0)
+        weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
+        before = {id(raw): (raw, values) for raw in weights if (values := state.values(raw)) is not None}
+        try:
+            for raw, values in before.values():
+                noise = 1 + self._relative * ROUNDED * random.standard_normal(values[0].shape)
+                state.put(raw, [(value * noise).astype(value.dtype) for value in values])
+            return self._found(examples, size)
+        finally:
+            for raw, values in before.values():
+                state.put(raw, values)
+
+
+def _size(examples: Any) -> int:
+    return len(tf.nest.flatten(examples)[0])
+
+
+def _is_tf32(strategy: tf.distribute.Strategy) -> bool:
+    on_gpu = any("GPU" in device for device in strategy.extended.worker_devices)
+    return on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
+
+
+def _cuts(size: int, parts: int) -> list[list[int]]:
+    """Where to cut: evenly, as a batch is, and once so that the last part has nearly all."""
+    even = [size * i // parts for i in range(parts + 1)]
+    return [even, [*(min(i, size) for i in range(parts)), size]]
+
+
+def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
+    """What computes a micro-batch of each replica, and its graph; sizes are as unknown as in training."""
+    specs = tf.nest.map_structure(lambda leaf: tf.TensorSpec([None, *leaf.shape[1:]], leaf.dtype), examples)
+    number, numbers = tf.TensorSpec([], tf.int32), tf.TensorSpec([None], tf.int32)
+    signature = [specs, number, *[numbers] * 3, {name: tf.TensorSpec([], tf.float32) for name in mode.totals}]
+
+    def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
+        def on_each(given: Any) -> Any:
+            here = tf.distribute.get_replica_context().replica_id_in_sync_group
+            cut = Slice(size, starts[here], stops[here], tried.parts, counts[here] > 0, counts[here])
+            cut.totals = {name: totals[name] for name in mode.totals} or None
+            cut.draws = Draws(tf.constant(0), tf.constant(0), size, cut.start, cut.stop, mode.calls)
+            with slices.entered(cut):
+                shares = dict(mode.compute(given, tf.range(size), cut))
+            for variable in tried.counters:  # a tracker in a layer counts whatever it is given
+                if variable.synchronization == "on_read":
+                    variable.assign(variable * tf.cast(cut.real, variable.dtype))
+            return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
+
+        shares, counted = tried.strategy.run(on_each, args=(given,))
+        return _over_replicas(tried.strategy, shares), _over_replicas(tried.strategy, counted)
+
+    settles = _settled(tried.layers) if tried.micro_batches > 1 else nullcontext()
+    with settles:
+        run = tf.function(found, input_signature=signature, autograph=False)
+        return run, run.get_concrete_function().graph
+
+
+def _over_replicas(strategy: tf.distribute.Strategy, shares: Mapping[str, Any]) -> dict[str, tf.Tensor]:
+    sums = strategy.run(slices.sum_over_replicas, args=([*shares.values()],))
+    return {name: strategy.experimental_local_results(v)[0] for name, v in zip(shares, sums, strict=True)}
+
+
+@contextmanager
+def _settled(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+    """Let batch normalisation use its moving statistics: those of micro-batches are known to differ."""
+    with ExitStack() as stack:
+        for layer in layers:
+            if isinstance(layer, keras.layers.BatchNormalization):
+                before = layer._moments
+                layer._moments = functools.partial(_moving, layer)
+                stack.callback(setattr, layer, "_moments", before)
+        yield
+
+
+def _moving(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.cast(layer.moving_mean.value, inputs.dtype), tf.cast(layer.moving_variance.value, inputs.dtype)
+
+
+# ---- which layer it is
+
+
+def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequence[int], relative: float) -> str:
+    """What to say of the first layer that gives examples something else in parts; nothing where none does."""
+    called: dict[int, list[tuple[keras.layers.Layer, tf.Tensor]]] = {}  # by the identity of a slice
+    layers: list[keras.layers.Layer] = []
+
+    def compute(given: Any, rows: tf.Tensor, cut: Slice) -> dict[str, tf.Tensor]:
+        called[id(cut)] = []
+        mode.compute(given, rows, cut)
+        layers[:] = [layer for layer, _ in called[id(cut)]]
+        return {str(place): output for place, (_, output) in enumerate(called[id(cut)])}
+
+    with _watched(tried.layers, called):
+        one = _One(tried, dataclasses.replace(mode, compute=compute), examples)
+    whole, parts = one._found(examples, size).values, one._found(examples, size, edges).values
+    for place, layer in enumerate(layers):
+        value, other = np.asarray(whole[str(place)]), np.asarray(parts[str(place)])
+        apart = np.abs(value - other)
+        if np.all(np.isfinite(value)) and not np.all(apart <= 10 * relative * np.abs(value).max(initial=0.0)):
+            example = int(np.nanargmax(apart))
+            return (
+                f"layer {layer.name!r} ({type(layer).__name__}, {layer.path}) gives the same examples other outputs in "
+                f"{mode.name} when they are computed in {tried.parts} parts: {value[example]:.6g} for one of {size} at "
+                f"once, {other[example]:.6g} for the same in parts, as a weighted mean; {ANOTHER}. {OVER_REPLICAS}. "
+                "Noise of keras.random and tf.random follows the examples where its shape begins with that of the batch"
+            )
+    return ""
+
+
+@contextmanager
+def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]]) -> Iterator[None]:
+    """Note what each layer gives for each example of a slice, in the order in which they end."""
+
+    def call(layer: keras.layers.Layer, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        outputs = original(*args, **kwargs)
+        cut = slices.current()
+        for output in tf.nest.flatten(outputs):
+            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # in a loop or branch
+                continue
+            if output.dtype.is_floating and output.shape.rank:
+                called[id(cut)].append((layer, _of_each(output, cut)))
+        return outputs
+
+    with ExitStack() as stack:
+        for layer in layers:
+            if "call" in vars(layer):
+                stack.callback(setattr, layer, "call", layer.call)
+            else:
+                stack.callback(delattr, layer, "call")
+            layer.call = functools.partial(call, layer, layer.call)
+        yield
+
+
+def _of_each(output: tf.Tensor, cut: Slice) -> tf.Tensor:
+    """A weighted mean of each example's outputs, in its place in the batch; zeros where it has no row of its own."""
+    rows = cut.stop - cut.start
+
+    def weighed() -> tf.Tensor:
+        each = tf.reshape(tf.cast(output, tf.float32), [rows, -1])
+        weights = tf.cos(tf.cast(tf.range(tf.shape(each)[1]), tf.float32))
+        return tf.pad(tf.reduce_mean(each * weights, 1), [[cut.start, cut.size - cut.stop]])
+
+    fits = tf.logical_and(tf.equal(tf.shape(output)[0], rows), cut.count > 0)
+    return tf.cond(fits, weighed, lambda: tf.zeros([cut.size]))

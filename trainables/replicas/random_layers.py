@@ -31,7 +31,6 @@ from trainables.numbers.rows import is_compiling, on_host
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
-from trainables.state.origins import SEED
 
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 """Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
@@ -95,11 +94,6 @@ def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:
     """The seed generators of these networks' layers."""
     found = [seed for network in networks for layer in network._flatten_layers() for seed in layer._seed_generators]
     return list({id(generator): generator for generator in found}.values())
-
-
-def is_seed(variable: keras.Variable) -> bool:
-    """Whether a variable is the state of a seed generator."""
-    return bool(variable.name == SEED)
 
 
 @contextmanager

@@ -75,6 +75,10 @@ class Slice:
         """Examples of this slice by those of the global batch."""
         return tf.cast(self.count, tf.float32) / tf.cast(self.size, tf.float32)
 
+    def share_of(self, mean: Any) -> tf.Tensor:
+        """What this slice's mean adds to that of the global batch; a row that stands in adds nothing."""
+        return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
+
     def mixture(self, target: Any) -> Mixture | None:
         """What this tensor of targets stands for, where examples are mixed."""
         return self.mixtures[id(target)][1] if id(target) in self.mixtures else None

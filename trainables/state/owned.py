@@ -23,6 +23,7 @@ Arrays: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 """Values by path, one for each replica."""
 
 _TABLES = ("LookupTableInsertV2", "LookupTableRemoveV2", "LookupTableImportV2")
+_READING = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 _RANDOM = (
     "RandomUniform", "RandomStandardNormal", "TruncatedNormal", "ParameterizedTruncatedNormal", "RandomUniformInt",
     "RandomShuffle", "Multinomial", "RandomGamma", "RandomPoissonV2", "UniformCandidateSampler",
@@ -111,6 +112,15 @@ class State:
         held = self._by_identity.get(id(raw))
         return held is not None and any(not origins.is_constant(value) for value in held.initial)
 
+    def written(self, graph: Any) -> dict[str, Held]:
+        """Those of these variables that a traced graph writes, by path."""
+        handles = written(graph)
+        return {
+            path: held
+            for path, held in self._held.items()
+            if any(id(part.handle) in handles for part in held.components)
+        }
+
     def values(self, raw: Any) -> tuple[np.ndarray[Any, Any], ...] | None:
         """A copy of the values of one variable, one for each replica; None where it is not among these."""
         held = self._by_identity.get(id(raw))
@@ -161,6 +171,22 @@ class State:
 _trained: list[State] = []  # those in this process that trials may have changed
 
 
+def written(graph: Any, first: int = 0) -> set[int]:
+    """The handles, by identity, of the variables that operations of a graph write, from the ``first`` of them on."""
+    found = {
+        id(tensor): tensor
+        for op in graph.get_operations()[first:]
+        if op.type not in _READING
+        for i, tensor in enumerate(op.inputs)
+        if tensor.dtype == tf.resource and i not in _only_read(op)
+    }
+    handles = list(found.values())
+    while hasattr(graph, "captures"):  # the body of a loop knows what its function knows by another name
+        outer = {id(internal): external for external, internal in graph.captures}
+        handles, graph = [outer.get(id(handle), handle) for handle in handles], graph.outer_graph
+    return {id(handle) for handle in handles}
+
+
 def undo(owner: object) -> None:
     """Put back what trials of this trainable, and of those that are gone, have changed, whatever became of them."""
     for state in list(_trained):
@@ -174,6 +200,14 @@ def undo_shared(variables: Iterable[Any]) -> None:
     wanted = {id(raw) for raw in variables}
     for state in _trained:
         state.rewind(wanted)
+
+
+def _only_read(op: Any) -> tuple[int, ...]:
+    """Which inputs of a call, a branch or a loop its functions do not write."""
+    try:
+        return tuple(op.get_attr("_read_only_resource_inputs"))
+    except ValueError:
+        return ()
 
 
 def _unique(path: str, taken: Mapping[str, Any]) -> str:

@@ -29,7 +29,8 @@ def check(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         raise NotInScope(
             f"made outside of the strategy's scope: {shown}. Build them inside model(), optimizer(), loss() "
             "and metrics(), which run inside it, anew at each call; of a layer that data() has fitted, keep its "
-            "numbers and make it of these in model(), or apply it to the examples in data() (docs/data.md)"
+            "numbers and vocabularies and make it of these in model(), or apply it to the examples in data() "
+            "(docs/data.md)"
         )
 
 

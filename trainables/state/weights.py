@@ -84,9 +84,9 @@ def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[A
 
 
 def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    if value.dtype.kind == "f":
-        return numbers.uniform(1e3, 1e4, value.shape).astype(value.dtype)
-    return numbers.integers(2**29, 2**31 - 1, value.shape).astype(value.dtype)
+    whole = value.dtype.kind != "f"
+    found = numbers.integers(2**29, 2**31 - 1, value.shape) if whole else numbers.uniform(1e3, 1e4, value.shape)
+    return np.asarray(found, value.dtype)
 
 
 def _tells(dtype: str) -> bool:

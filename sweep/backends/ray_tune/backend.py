@@ -12,7 +12,6 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.driver import Driver
 from sweep.backends.ray_tune import last_words
 from sweep.backends.ray_tune.adapters import (
@@ -31,7 +30,7 @@ from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
-from sweep.errors import InputError
+from sweep.errors import InputError, first_line
 
 OPEN_PORT = (
     "the workers of a trial talk to one another over ports of TensorFlow's that all networks of their machines reach "
@@ -52,7 +51,7 @@ def hand_over(job: Job) -> Any:
         cause = error.__cause__ or error
         hint = "make what it uses inside of its methods, or run it with inline=True"
         what = f"{job.trainable.partition(':')[2]} cannot be sent to Ray's workers: {type(cause).__name__}"
-        what += f": {one_line(cause)}"
+        what += f": {first_line(cause)}"
         raise InputError.one("trainable", what, hint) from error
 
 

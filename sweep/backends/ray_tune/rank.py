@@ -17,11 +17,10 @@ from typing import Any
 import ray
 
 from sweep.backends import memory
-from sweep.backends.checkpoint_writer import one_line
 from sweep.backends.ray_tune import last_words
 from sweep.backends.worker import Job
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
-from sweep.errors import printable
+from sweep.errors import first_line, printable
 from sweep.loading import load, make_importable
 
 FROZEN_S = 20.0
@@ -57,7 +56,7 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
         kind = type(error).__name__
         return Told(
             error=kind,
-            text=one_line(error),
+            text=first_line(error),
             trace=printable(traceback.format_exc()),
             is_end=isinstance(error, Diverged | Stopped),
             is_short=memory.is_short(error),

@@ -27,6 +27,7 @@ SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
     *("timeline.js", "budget.js", "table.js", "controls.js", "main.js"),
 )
+PRIVATE = ("hostname", "command")  # a report is sent to others; they stay in sweep.json
 FAILURES = 50  # tracebacks at most
 NAMED = 12  # parameters in a list
 
@@ -197,7 +198,7 @@ def _failures(accounts: Sequence[Account], ranking: Ranking) -> Iterator[Failure
 
 
 def _provenance(info: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """What the numbers come from, flat: versions, commit, machine, command, code."""
+    """What the numbers come from, flat: versions, commit, machine, code; nothing that names a person's machine."""
     about, source = info.get("provenance"), info.get("source")
     groups = {**(about if isinstance(about, Mapping) else {}), **(source if isinstance(source, Mapping) else {})}
     if isinstance(about, Mapping) and "packages" in about:
@@ -207,7 +208,7 @@ def _provenance(info: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())
         else:
             told = _word(value)
-        if told:
+        if told and name not in PRIVATE:
             yield {"sha256": "code sha256", "modules": "code"}.get(name, name), told
 
 

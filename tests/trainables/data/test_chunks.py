@@ -230,7 +230,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
     split.example()
     chunks = split.chunks(4, 3, 1)
     next(chunks)
-    assert second_is_made.wait(5)
+    assert second_is_made.wait(1500)
     assert all(name.startswith("data") for name in made[1:])
     assert len(list(chunks)) == 2
     while len(made) < 5:  # the next epoch's first, before anybody has asked for it
@@ -250,7 +250,7 @@ def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyP
     gc.disable()
     try:
         del x, split
-        deadline = time.monotonic() + 5  # a thread may be at work on the next epoch
+        deadline = time.monotonic() + 300  # a thread may be at work on the next epoch
         while gone() is not None and time.monotonic() < deadline:
             time.sleep(0.001)
         assert gone() is None
@@ -346,3 +346,10 @@ def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
     )
     with pytest.raises(DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"):
         list(chunks.split(dataset, ONE, "training data").chunks(2, None, 0))
+
+
+def test_examples_are_spread_over_those_that_are_visited() -> None:
+    whole = ArraySplit((X, Y), ONE)
+    assert whole.spread(4)[1].tolist() == [0, 3, 6, 9]
+    assert whole.spread(99)[1].tolist() == Y.tolist()
+    assert whole.part(np.array([1, 2, 3, 8], np.int32)).spread(2)[1].tolist() == [1, 8]

@@ -49,8 +49,10 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
     strategy = mirrored() if name in FAST else tf.distribute.OneDeviceStrategy("/cpu:0")
 
     def by_selection(good: tf.Tensor, apply: Callable[[], None], told: Any) -> None:
-        with finiteness.undone_unless(good, strategy, *told):
-            apply()
+        optimizer, weights = told
+        before = finiteness.Before(strategy, [*finiteness.variables(optimizer), *weights])
+        apply()
+        before.put_back(unless=good)
 
     def all_of(way: Callable[..., None]) -> list[list[bytes]]:
         with strategy.scope():
@@ -68,7 +70,7 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
                 def apply() -> None:
                     strategy.run(lambda g: optimizer.apply(g, weights), args=(gradients,))
 
-                way(finiteness.of(ones), apply, ([optimizer], weights))
+                way(finiteness.of(ones), apply, (optimizer, weights))
 
             held = [*weights, *optimizer.variables, *([optimizer.seen] if name == "own" else [])]
             found = []

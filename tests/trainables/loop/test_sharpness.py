@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from small import assignment, metrics, train
+from small import Small, assignment, metrics, train
 from test_own_step import Plain
 from zoo import ENTRIES, Animal
 from zoo_checks import given
@@ -76,3 +76,44 @@ def test_weights_are_put_back_bit_for_bit_also_after_what_is_not_finite() -> Non
     with sharpness.climbed(strategy, [weight], [tf.constant([np.nan, 4.0])], rho, []):
         assert np.isnan(weight.numpy()).all()
     assert weight.numpy().tolist() == np.float32([1.0, 1e-8]).tolist()
+
+
+class Tracking(keras.Model):
+    """Counts the examples whose loss it computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = keras.layers.Masking(), keras.layers.Dense(2)
+        self.seen = keras.metrics.Sum(name="seen")
+
+    def call(self, x: Any) -> Any:
+        return self.last(self.first(x))
+
+    def compute_loss(self, *given: Any, **named: Any) -> Any:
+        self.seen.update_state(keras.ops.ones_like(given[1][:, 0]))
+        return super().compute_loss(*given, **named)
+
+
+class Tracked(Small):
+    """Words, some of which are masked: a divisor of the loss that micro-batches have to count beforehand."""
+
+    def data(self, hp: Any) -> Any:
+        random = np.random.default_rng(0)
+        x, y = random.normal(size=(90, 5, 4)).astype(np.float32), random.integers(0, 2, (90, 5)).astype(np.int32)
+        x[::3, 3:] = 0.0
+        return (x[:70], y[:70]), (x[70:], y[70:])
+
+    def model(self, hp: Any) -> keras.Model:
+        return Tracking()
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def metrics(self, hp: Any, model: Any) -> Any:
+        return []
+
+
+@pytest.mark.parametrize("params", [{"sam_rho": 0.1}, {"micro_batches": 2}, {"sam_rho": 0.1, "gpus": 2}])
+def test_trackers_count_one_pass(params: Any) -> None:
+    for epoch in metrics(train(Tracked(), assignment(**params))):
+        assert (epoch["seen"], epoch["val_seen"]) == (70, 20)

@@ -1,55 +1,272 @@
+"""What does not follow from the parts of a batch is refused by name before the first update, and nothing else is."""
+
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from keras import ops
+import tensorflow as tf
+from keras import layers, ops
+from small import Small, assignment, metrics, train
 
+from trainables.keras_trainable import KerasTrainable
 from trainables.recipe.refusals import Refused
-from trainables.replicas import additivity, global_losses, keras_corrections
 
 pytestmark = pytest.mark.keras
 
-RANDOM = np.random.default_rng(0)
-X = RANDOM.normal(size=(9, 5, 4)).astype(np.float32)
-Y = RANDOM.normal(size=(9, 5, 2)).astype(np.float32)
-WEIGHTS = RANDOM.uniform(0.5, 2.0, size=(9, 5)).astype(np.float32)
-X[1, 2:] = X[4, 1:] = 0.0  # what the mask leaves out
+crossentropy = keras.losses.sparse_categorical_crossentropy
 
 
-def check(loss: Any, *, masked: bool = False, weights: Any = None, adds: Any = None) -> None:
-    layers = [keras.layers.Masking()] if masked else []
-    model = keras.Sequential([keras.Input((5, 4)), *layers, keras.layers.Dense(2, activity_regularizer=adds)])
-    model.compile("sgd", loss=loss)
-    data = (X, Y) if weights is None else (X, Y, weights)
-    batch = tuple(part[:1] for part in data)
-    keras_corrections.build_symbolically(model, batch)
-    keras_corrections.take_whole_losses(model)
-    losses = global_losses.install(model, {}, batch, whole=False)
-    additivity.check(model, losses, data, lambda: None)
+class Own(layers.Layer):
+    """What a layer does with its inputs in training, and the one variable that it may keep."""
+
+    def __init__(self, does: Callable[[Any, Any], Any]) -> None:
+        super().__init__(name="own")
+        self._does = does
+
+    def build(self, shape: Any) -> None:
+        self.mean = self.add_weight(shape=(shape[-1],), initializer="zeros", trainable=False, name="mean")
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self._does(self, x) if training else x
+
+
+def adds(layer: Any, x: Any) -> Any:
+    layer.add_loss(1e-2 * ops.sum(ops.square(x)))
+    return x
+
+
+def adds_little(layer: Any, x: Any) -> Any:
+    layer.add_loss(1e-5 * ops.max(x))
+    return x
+
+
+def shuffled(layer: Any, x: Any) -> Any:
+    return x + 0.1 * tf.stop_gradient(tf.random.experimental.stateless_shuffle(x, [1, 2]))
+
+
+def noise(layer: Any, x: Any) -> Any:
+    return x + tf.random.stateless_normal(tf.shape(x), [1, 2])
+
+
+def moving_mean(layer: Any, x: Any) -> Any:
+    layer.mean.assign(0.9 * layer.mean + 0.1 * ops.mean(x, axis=0))
+    return x
+
+
+def batch_norm(layer: Any, x: Any) -> Any:
+    mean, variance = ops.moments(x, axes=[0])
+    layer.mean.assign(0.9 * layer.mean + 0.1 * mean)
+    return (x - mean) * ops.rsqrt(variance + 1e-3)
+
+
+def codebook(layer: Any, x: Any) -> Any:
+    chosen = ops.one_hot(ops.argmax(x, axis=-1), x.shape[-1])
+    layer.mean.assign(0.9 * layer.mean + 0.1 * ops.sum(chosen, axis=0))
+    return x
+
+
+def balance(layer: Any, x: Any) -> Any:
+    """As of a mixture of experts: the share of the examples of each, times its mean probability."""
+    gates = ops.softmax(x)
+    chosen = ops.mean(ops.one_hot(ops.argmax(gates, axis=-1), x.shape[-1]), axis=0)
+    layer.add_loss(0.1 * ops.sum(chosen * ops.mean(gates, axis=0)))
+    return x
+
+
+def counted(layer: Any, x: Any) -> Any:
+    layer.calls.assign_add(1.0)
+    return x * (1 + 0.01 * layer.calls)
+
+
+def summed_up(layer: Any, x: Any) -> Any:
+    """A moving mean over the whole batch."""
+    context = tf.distribute.get_replica_context()
+    sums = [ops.sum(x, axis=0), tf.cast(tf.shape(x)[0], tf.float32)]
+    total, count = context.all_reduce(tf.distribute.ReduceOp.SUM, sums)
+    layer.mean.assign(0.9 * layer.mean + 0.1 * total / count)
+    return x
+
+
+class With(Small):
+    """`Small` with a layer of one's own."""
+
+    does: Callable[[Any, Any], Any]
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), layers.Dense(8), Own(type(self).does), layers.Dense(3)])
+
+
+def with_layer(does: Any) -> KerasTrainable:
+    return type("With", (With,), {"does": staticmethod(does)})()
+
+
+@pytest.mark.parametrize(
+    ("does", "told"),
+    [
+        (adds, r"what layer 'own' \(Own, .*own\) adds to the loss is not the mean over its examples: .* in training"),
+        (adds_little, "what layer 'own' .* adds to the loss is not the mean"),
+        (
+            shuffled,
+            r"layer 'own' \(Own, .*\) gives the same examples other outputs in training .* follows the examples",
+        ),
+        (moving_mean, r"variable '.*own/mean' of layer 'own' \(Own, .*\) becomes .* in training with 31 examples at"),
+        (batch_norm, "layer 'own' .* gives the same examples other outputs in training"),
+        (codebook, "variable '.*own/mean' of layer 'own' .* becomes"),
+        (balance, "what layer 'own' .* adds to the loss is not the mean"),
+    ],
+)
+def test_layers_that_train_another_model_on_two_replicas(does: Any, told: str) -> None:
+    with pytest.raises(Refused, match=told):
+        with_layer(does).begin(assignment(gpus=2))
+
+
+@pytest.mark.parametrize("does", [adds, moving_mean])
+def test_layers_that_train_another_model_in_micro_batches(does: Any) -> None:
+    with pytest.raises(Refused, match="layer 'own'"):
+        with_layer(does).begin(assignment(micro_batches=2))
+
+
+def right(layer: Any, x: Any) -> Any:
+    layer.add_loss(0.1 * ops.mean(ops.square(x)))
+    return counted(layer, summed_up(layer, noise(layer, x)))
+
+
+class Usual(Small):
+    """What of Keras has state or draws."""
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential(
+            [
+                keras.Input((6,)),
+                layers.GaussianNoise(0.1),
+                layers.SpectralNormalization(layers.Dense(8, use_bias=False)),
+                layers.BatchNormalization(),
+                Own(right),
+                layers.Dropout(0.3),
+                layers.Dense(3, activity_regularizer="l2"),
+            ]
+        )
+
+    def metrics(self, hp: Any, model: Any) -> Any:
+        return ["accuracy", keras.metrics.SparseTopKCategoricalAccuracy(2)]
+
+
+def test_what_is_right_on_several_replicas_trains_as_on_one() -> None:
+    one, two = (metrics(train(Usual(), assignment(gpus=gpus))) for gpus in (0, 2))
+    for a, b in zip(one, two, strict=True):
+        assert b == pytest.approx(a, abs=2e-6)
+
+
+class Turned(Small):
+    """A loss whose weight a later trial may raise from 0."""
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        weight = self.live.number("spread")
+        return lambda y, p: crossentropy(y, p, from_logits=True) + weight * ops.std(p)
+
+
+def test_a_live_number_of_0_hides_nothing() -> None:
+    with pytest.raises(Refused, match="the loss of a batch is not the mean over its examples"):
+        Turned().begin(assignment(gpus=2, spread=0.0))
+
+
+class Annealed(Small):
+    """A loss whose weight a hook raises from 0."""
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        weight = keras.Variable(0.0, trainable=False)
+        return lambda y, p: crossentropy(y, p, from_logits=True) + weight * ops.std(p)
+
+
+def test_a_variable_of_0_hides_nothing() -> None:
+    with pytest.raises(Refused, match="the loss of a batch is not the mean over its examples"):
+        Annealed().begin(assignment(gpus=2))
+
+
+class Sorted(Small):
+    """Examples of one class follow each other; the loss compares those of different ones."""
+
+    def data(self, hp: Any) -> Any:
+        (x, y), held_out = super().data(hp)
+        order = np.argsort(np.tile(y, 3), kind="stable")
+        return (np.tile(x, (3, 1))[order], np.tile(y, 3)[order]), held_out
+
+    def loss(self, hp: Any, model: Any) -> Any:
+        def hardest(y: Any, p: Any) -> Any:
+            apart = ops.sum(ops.square(p[:, None] - p[None]), -1)
+            same = ops.cast(ops.reshape(y, (-1, 1)) == ops.reshape(y, (1, -1)), "float32")
+            return ops.maximum(0.0, 1.0 - ops.min(apart + 1e3 * same, 1))  # nobody is near who is alone
+
+        return hardest
+
+
+def test_examples_come_from_all_over_the_data() -> None:
+    with pytest.raises(Refused, match="the loss of a batch is not the mean over its examples"):
+        Sorted().begin(assignment(gpus=2))
+
+
+class Normalised(Small):
+    """A step of one's own with a layer that moves its state in each call."""
+
+    def model(self, hp: Any) -> keras.Model:
+        hidden = layers.SpectralNormalization(layers.Dense(8, activation="tanh"))
+        return keras.Sequential([keras.Input((6,)), hidden, layers.Dense(3)])
+
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        loss = crossentropy(batch.y, model(batch.x, training=True), from_logits=True)
+        return {"loss": loss, "made": loss + (tf.math.reduce_std(batch.x) if hp.get("wrong", False) else 0.0)}
+
+
+def test_a_step_that_moves_its_state_is_tried_from_the_same_state() -> None:
+    one, two = (metrics(train(Normalised(), assignment(gpus=gpus))) for gpus in (0, 2))
+    for a, b in zip(one, two, strict=True):
+        assert b == pytest.approx(a, abs=2e-6)
+
+
+def test_each_value_of_a_step_is_tried() -> None:
+    with pytest.raises(Refused, match=r"train_step\(\) gives 'made' of [\d.]+ for 31 examples and [\d.]+ as the mean"):
+        Normalised().begin(assignment(gpus=2, wrong=True))
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("weights", [None, WEIGHTS])
 @pytest.mark.parametrize("reduction", ["sum_over_batch_size", "mean_with_sample_weight", "sum"])
-def test_losses_of_keras_are_means_over_their_parts(reduction: str, weights: Any, *, masked: bool) -> None:
-    check(keras.losses.MeanSquaredError(reduction=reduction), masked=masked, weights=weights, adds="l2")
+def test_losses_of_keras_are_means_over_their_parts(reduction: str, *, masked: bool) -> None:
+    class Weighed(Small):
+        def data(self, hp: Any) -> Any:
+            random = np.random.default_rng(0)
+            x = random.normal(size=(40, 5, 4)).astype(np.float32)
+            x[1, 2:] = x[4, 1:] = x[30:, 3:] = 0.0  # what the mask leaves out
+            y = random.normal(size=(40, 5, 2)).astype(np.float32)
+            return (x, y, random.uniform(0.5, 2.0, size=(40, 5)).astype(np.float32)), None
+
+        def model(self, hp: Any) -> keras.Model:
+            first = [layers.Masking()] if masked else []
+            return keras.Sequential([keras.Input((5, 4)), *first, layers.Dense(2, activity_regularizer="l2")])
+
+        def loss(self, hp: Any, model: Any) -> Any:
+            return keras.losses.MeanSquaredError(reduction=reduction)
+
+    for params in ({"gpus": 2}, {"micro_batches": 2}):
+        Weighed().begin(assignment(learning_rate=1e-4, **params))
 
 
 @pytest.mark.parametrize(
     "loss",
     [
-        lambda y, p: ops.sum(ops.square(y - p)),
+        lambda y, p: ops.sum(ops.square(p)),
         lambda y, p: ops.std(p),
-        lambda y, p: ops.max(ops.abs(y - p)),
+        lambda y, p: ops.max(ops.abs(p)),
     ],
 )
-def test_sums_and_comparisons_are_not(loss: Any) -> None:
-    with pytest.raises(Refused, match=r"not the mean over its examples: [\d.]+ for 9 of them, [\d.]+ as"):
-        check(loss)
+def test_sums_and_comparisons_are_no_means(loss: Any) -> None:
+    class Wrong(Small):
+        def loss(self, hp: Any, model: Any) -> Any:
+            return loss
 
-
-def test_a_mean_that_the_author_takes_is_one() -> None:
-    check(lambda y, p: ops.mean(ops.square(y - p)))
+    with pytest.raises(Refused, match=r"not the mean over its examples: [\d.]+ for 31 of them, [\d.]+ as"):
+        Wrong().begin(assignment(micro_batches=2))

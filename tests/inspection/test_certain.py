@@ -1,0 +1,81 @@
+"""What surely happens in every trial, and no more: only that may be refused before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sweep.inspection import inspect
+
+CLASS = """
+from trainables.keras_trainable import KerasTrainable
+
+class Base(KerasTrainable):
+    def data(self, hp):
+        return hp.folder
+
+class T(Base):
+    def model(self, {hp}):
+{body}
+"""
+
+
+def required(folder: Path, body: str, hp: str = "hp") -> set[str]:
+    lines = "\n".join(f"        {line}" for line in body.splitlines())
+    (folder / "m.py").write_text(CLASS.format(body=lines, hp=hp))
+    return {place.name for place in inspect("m:T", [folder]).reads_surely()} - {"folder"}
+
+
+@pytest.mark.parametrize(
+    ("body", "names"),
+    [
+        ('return Dense(hp.units, hp["rate"], hp.number("depth"))', {"units", "rate", "depth"}),
+        ("x = hp.aug.kind\nreturn x", {"aug"}),
+        ("if hp.kind == 'a':\n    hp.units\nhp.rate", {"kind", "rate"}),
+        ("if hp.kind == 'a':\n    return 1\nhp.rate", {"kind"}),
+        ("for i in range(hp.depth):\n    hp.units", {"depth"}),
+        ("with scope(hp.a):\n    hp.b\nhp.c", {"a", "b", "c"}),
+        ("try:\n    hp.a\nexcept AttributeError:\n    pass\nhp.b", set()),
+        ("return hp.a if 'a' in hp else hp.b", set()),
+        ("return 'a' in hp and hp.a", set()),
+        ("return [hp.a for _ in range(hp.b)], lambda: hp.c", set()),
+        ("hp.get('a', 1), hp.number('b', 2), hp.integer('c', default=3), hp.choice('d', ('x',), 'x')", set()),
+        ("hp.to_dict(), hp._x, hp.below('aug')", set()),
+        ("hp = merged(hp)\nreturn hp.a", set()),
+        ("def later():\n    return hp.a\nreturn later", set()),
+    ],
+)
+def test_reads_without_a_default_that_no_branch_can_leave_out(tmp_path: Path, body: str, names: set[str]) -> None:
+    assert required(tmp_path, body) == names
+
+
+def test_their_places_and_those_of_inherited_methods(tmp_path: Path) -> None:
+    assert required(tmp_path, "return params.units", hp="params") == {"units"}
+    source = inspect("m:T", [tmp_path])
+    assert [source.where(place) for place in source.reads_surely()] == [f"{tmp_path}/m.py:6", f"{tmp_path}/m.py:10"]
+
+
+def test_a_function_reads_of_its_first_argument_and_other_classes_of_what_they_like(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "def train(params, report): report(x=params['a'])\n"
+        "@wrapped\ndef other(params, report): report(x=params['a'])\n"
+        "class Torch:\n    def model(self, hp): return hp.a\n"
+    )
+    found = [[place.name for place in inspect(f"m:{name}", [tmp_path]).reads_surely()] for name in ("train", "other")]
+    assert found == [["a"], []]
+    assert inspect("m:Torch", [tmp_path]).reads_surely() == ()
+
+
+def test_imports_of_what_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "import nowhere_at_all.deep\nimport helper\n"
+        "try:\n    import perhaps\nexcept ImportError:\n    perhaps = None\n"
+        "if False:\n    import never\ndef train(hp, report):\n    import later\n"
+    )
+    (tmp_path / "helper.py").write_text("import json\nfrom gone_too import this\n")
+    source = inspect("m:train", [tmp_path])
+    found = {source.where(place): place.name for place in source.not_found()}
+    assert found == {f"{tmp_path}/m.py:1": "nowhere_at_all.deep", f"{tmp_path}/helper.py:2": "gone_too"}
+    (tmp_path / "m.py").write_text("import sys\nsys.path.append('lib')\nimport nowhere_at_all\ndef train(hp): ...\n")
+    assert inspect("m:train", [tmp_path]).not_found() == ()

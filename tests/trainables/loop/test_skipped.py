@@ -1,0 +1,98 @@
+"""An update that overflows float16 changes nothing but the loss scale, whatever clips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+from small import Small, assignment, go_on
+
+pytestmark = pytest.mark.keras
+
+HALF = {"precision": "mixed_float16"}
+NOT_THEIRS = ("loss_scale", "good_updates", "learning_rate")
+
+
+class Counting(layers.Layer):
+    """Counts its calls in training."""
+
+    def build(self, shape: Any) -> None:
+        self.calls = self.add_weight(shape=(), initializer="zeros", trainable=False, name="calls")
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        if training:
+            self.calls.assign_add(1.0)
+        return x
+
+
+class Overflowing(Small):
+    """A batch whose gradients overflow float16, and the loss does not."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        (x, y), _ = super().data(hp)
+        x, y = x[:8].copy(), y[:8]
+        x[1] = 1000.0
+        return (x, y), None
+
+    def model(self, hp: Any) -> keras.Model:
+        inputs = keras.Input((6,))
+        overflowing = Counting()(layers.Dense(4, kernel_initializer="ones")(inputs))
+        normal = layers.Dense(4)(layers.BatchNormalization()(inputs))
+        return keras.Model(inputs, layers.Dense(3)(layers.Concatenate()([overflowing, normal])))
+
+
+class OwnStep(Overflowing):
+    def train_step(self, model: Any, batch: Any, hp: Any) -> Any:
+        predicted = model(batch.x, training=True)
+        return {"loss": keras.losses.sparse_categorical_crossentropy(batch.y, predicted, from_logits=True)}
+
+
+CASES = {
+    "clipvalue": (Overflowing, {"clipvalue": 0.1}, {}),
+    "clipnorm on two": (Overflowing, {"clipnorm": 0.1, "gpus": 2}, {}),
+    "all, sharpness": (Overflowing, {"global_clipnorm": 0.1, "sam_rho": 0.05}, {}),
+    "own step": (OwnStep, {"clipvalue": 0.1}, {}),
+    "xla": (Overflowing, {"clipvalue": 0.1}, {"jit_compile": True}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_moves_in_a_skipped_update(name: str) -> None:
+    kind, params, training = CASES[name]
+    trainable = kind()
+    given = {"batch_size": 8, "optimizer": "adamw", "ema_momentum": 0.9, **params}
+    trainable.begin(assignment(epochs=1, training={**HALF, **training}, **given))
+    program = trainable._begun().program
+    counters = {v.path for v in program.model.metrics_variables}
+    before, scale = program.state.arrays(), float(program.loss_scale.scale.numpy())
+    go_on(trainable)
+    assert float(program.loss_scale.scale.numpy()) == scale / 2
+    moved = [
+        path
+        for path, values in program.state.arrays().items()
+        if path not in counters and not any(part in path for part in NOT_THEIRS)
+        if any((a != b).any() for a, b in zip(values, before[path], strict=True))
+    ]
+    assert not moved
+    assert any("moving_mean" in path for path in before)
+    assert any("calls" in path for path in before)
+
+
+class Finite(Overflowing):
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        (x, y), _ = super().data(hp)
+        return (np.minimum(x, 1.0), y), None
+
+
+def test_all_moves_in_one_that_is_not() -> None:
+    trainable = Finite()
+    trainable.begin(assignment(epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1))
+    state = trainable._begun().program.state
+    before = state.arrays()
+    go_on(trainable)
+    after = state.arrays()
+    for part in ("moving_mean", "calls", "average_0", "iteration", "kernel"):
+        assert any((after[path][0] != before[path][0]).any() for path in before if part in path), part
