@@ -323,13 +323,13 @@ class KerasTrainable(Joining, Author):
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
-        read = {
-            "example": key.example if self._example_read else None,
-            "targets": key.targets if self._targets_read else None,
-        }
+        example = key.example if self._example_read else None
+        targets = key.targets if self._targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
         built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
-        structure = replace(key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, **read)
+        structure = replace(
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+        )
         if isinstance(built, Program):
             most = room.most(placement, assignment.devices)
             weights.keep(most["host"] / 2)  # which counts among what the first program takes

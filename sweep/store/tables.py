@@ -106,8 +106,8 @@ class TableBuilder:
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
-            case SessionEnded():
-                self._ended = event.reason
+            case SessionEnded(reason=reason):
+                self._ended = reason
         self._started = event.time if self._started is None else self._started
         self._last = event.time if self._last is None else max(self._last, event.time)
 

@@ -50,7 +50,7 @@ def trained_alone(name: str) -> Alone:
     epochs = metrics(train(ours, given(ENTRIES[name])))
     program = ours._begun().program
     state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
-    return Alone(epochs, state, [(variable.path, np.array(variable)) for variable in program.model.variables])
+    return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 
 
 def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]:

@@ -46,7 +46,7 @@ def adds_little(layer: Any, x: Any) -> Any:
 
 
 def shuffled(layer: Any, x: Any) -> Any:
-    return x + 0.1 * tf.random.experimental.stateless_shuffle(x, [1, 2])
+    return x + 0.1 * tf.stop_gradient(tf.random.experimental.stateless_shuffle(x, [1, 2]))
 
 
 def noise(layer: Any, x: Any) -> Any:
