@@ -2,7 +2,8 @@
 
 The main thread asks for the flag where it can act on it, and never in the middle of something else. The thread hears
 of each signal as well, for Python writes a byte for it whatever the main thread is busy with: it tells the user that
-the first was heard, and ends the process at the second.
+the first was heard, and ends the process at the second. Only where a user's own process lives on after that, and a
+trainable trains in its main thread, does a handler raise: nothing else ends such code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -53,20 +55,23 @@ class Interruption:
             raise Interrupted(message)
 
     def install(self) -> None:
-        """Hear signals from now on, also where a library has put its own handler in place of ours."""
-        if self._ears is None:
-            self.terminal = os.dup(2)
-            self._ears = heard, written = os.pipe()
-            os.set_blocking(written, False)
-            self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-            threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
-        for number in _SIGNALS:
-            handler = signal.signal(number, self._handle)
-            self._before.setdefault(number, handler)
+        """Hear signals from now on."""
+        self.terminal = os.dup(2)
+        self._ears = heard, written = os.pipe()
+        os.set_blocking(written, False)
+        self._wakeup = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+        threading.Thread(target=self._listen, args=(heard,), name="sweep-signals", daemon=True).start()
+        self._before = {number: signal.signal(number, self._handle) for number in _SIGNALS}
+
+    def restore(self) -> None:
+        """Hear signals again where a library has put a handler of its own in place of ours."""
+        if self._ears is not None:
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
 
     def remove(self) -> None:
         """Put the handlers back that were there before."""
-        self._settle()
+        self.finish()
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: of no Python code
         if self._ears is not None:
@@ -83,7 +88,7 @@ class Interruption:
         try:
             yield
         finally:
-            self._settle()
+            self.finish()
             with self._lock:
                 self._acts = before
 
@@ -110,20 +115,17 @@ class Interruption:
     def _hear(self) -> None:
         with self._lock:
             self._heard += 1
-            with suppress(Exception):  # a terminal that is gone keeps nobody from ending
-                self._acts[self._heard > 1]()
+            act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
+            act.start()
+            act.join(_PATIENCE_S)
 
     def finish(self) -> None:
-        """Let a signal that has come do what it does, before this process ends by itself."""
-        self._settle()
-        with self._lock:
-            pass
-
-    def _settle(self) -> None:
-        """Wait until the thread has heard what the handler has."""
+        """Wait until the thread has heard what the handler has, and has done what follows."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
+        with self._lock:
+            pass
 
 
 _active: Interruption | None = None
@@ -188,26 +190,48 @@ def breakable() -> Iterator[None]:
         yield
 
 
-def exit_now(last_words: str) -> None:
-    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads."""
+def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
+    """End this process with the exit code of an interruption, whatever its threads do, and even if nobody reads.
+
+    ``tidy`` clears the terminal for the last words.
+    """
     terminal = _active.terminal if _active else 2
     late = threading.Timer(_PATIENCE_S, os._exit, (_CODE,))
     late.daemon = True
     late.start()
-    with suppress(OSError):
+    with suppress(Exception):  # a terminal that is gone keeps nobody from ending
+        tidy()
         os.write(terminal, f"{last_words}\n".encode())
     os._exit(_CODE)
 
 
-def _of_a_fork() -> None:
-    """A child that is forked is another program: its signals are not for this one."""
-    global _active
+_masks = threading.local()  # of threads that fork
+
+
+def _before_fork() -> None:
+    """A child that is forked is another program: its signals are not for this one, not even the first."""
     if _active is not None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _active = None
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def _after_fork(*, child: bool) -> None:
+    global _active
+    mask = _masks.__dict__.pop("before", None)
+    if mask is None:
+        return
+    try:
+        if child:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _active = None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_of_a_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, child=False),
+        after_in_child=partial(_after_fork, child=True),
+    )

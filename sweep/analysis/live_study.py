@@ -8,19 +8,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweep.analysis import studies
-from sweep.analysis.trials import of_tables
+from sweep.analysis.trials import Trial, of_tables
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, Event, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, Told
 from sweep.space.domains import Domain
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
-
-_UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
 
 
 class FollowedSweep:
@@ -73,6 +72,8 @@ class FollowedSweep:
         sweep = of_tables(self._folder, read)
         told = studies.told(sweep, read, self._space)
         self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
+        self._ledger = Ledger(keep_epochs=False)
+        self._ledger.trials = {one.trial: _state(one, self._told[one.trial]) for one in sweep.trials}
         self._read_to(read.history.log_bytes)
         self._frozen: dict[int, FrozenTrial] = {}
         self._alive = self._folder.is_running()
@@ -88,8 +89,9 @@ class FollowedSweep:
             events, offset = log.read_from(self._folder.log, offset)
             if not events:
                 break
-            for event in events:
-                self._observe(event, changed)
+            with naming(self._folder.log):
+                for event in events:
+                    self._observe(event, changed)
         self._read_to(offset)
         alive = self._folder.is_running()
         if alive != self._alive:
@@ -107,43 +109,39 @@ class FollowedSweep:
         self._mark = log.mark(self._folder.log, offset) if self._folder.log.exists() else ""
 
     def _observe(self, event: Event, changed: set[int]) -> None:
-        """As the tables do: the first report of an epoch counts, and the first end, unless the trial goes on."""
-        match event:
-            case TrialStarted() if event.trial not in self._told:
-                known = (event.trial, event.trial_id, event.repeat, event.seed, event.params)
-                self._told[event.trial] = Told(
-                    params=event.params,
-                    status=Status.RUNNING,
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                known = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
+                self._told[trial.number] = Told(
+                    params=start.params,
+                    status=trial.status,
                     reason="",
-                    started=event.time,
+                    started=start.time,
                     ended=None,
                     metrics={},
                     epochs=0,
                     by_epoch={},
                     notes=studies.notes(self._space, *known),
                 )
-            case EpochReported() if event.trial in self._told:
-                self._told[event.trial] = self._reported(self._told[event.trial], event)
-            case TrialEnded() if event.trial in self._told:
-                told = self._told[event.trial]
-                if told.status in _UNFINISHED or event.again:
-                    self._told[event.trial] = replace(told, status=event.status, reason=event.reason, ended=event.time)
+            case Reported(trial, report):
+                self._told[trial.number] = self._reported(self._told[trial.number], trial, report)
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
+                told = self._told[trial.number]
+                self._told[trial.number] = replace(told, status=trial.status, reason=trial.reason, ended=end.time)
             case _:
                 return
-        changed.add(event.trial)
+        changed.add(trial.number)
 
-    def _reported(self, told: Told, event: EpochReported) -> Told:
-        if event.epoch in told.by_epoch:
-            return told
+    def _reported(self, told: Told, trial: TrialState, event: EpochReported) -> Told:
         objective = self.objectives[0][0]
         new = {event.epoch: event.metrics[objective]} if objective in event.metrics else {}
         return replace(
             told,
-            status=Status.RUNNING,
+            status=trial.status,
             reason="",
             ended=None,
             metrics={**told.metrics, **event.metrics},
-            epochs=told.epochs + 1,
+            epochs=trial.reported,
             by_epoch={**told.by_epoch, **new},
         )
 
@@ -171,3 +169,17 @@ class FollowedSweep:
         frozen = optuna_study.told(self._told[number], self._axes, metrics, alive=self._alive)
         frozen.number = number
         self._frozen[number] = frozen
+
+
+def _state(trial: Trial, told: Told) -> TrialState:
+    """A trial out of the tables, as far as it takes to observe what follows."""
+    start = TrialStarted(
+        trial=trial.trial,
+        trial_id=trial.trial_id,
+        params=told.params,
+        seed=trial.seed,
+        repeat=trial.repeat,
+        time=told.started,
+        role=trial.role,
+    )
+    return TrialState(start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs)

@@ -337,10 +337,8 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
     with kept_process():
         try:
             outcome = drive()
-        except Interrupted as error:
-            raise KeyboardInterrupt(str(error)) from None
-        except StoppedAtOnce as error:
-            raise KeyboardInterrupt(f"{error}; {again}") from None
+        except (Interrupted, StoppedAtOnce) as error:
+            raise KeyboardInterrupt(f"{error}; {again if folder.info.exists() else 'start it again'}") from None
     if outcome.fault:
         raise StoreError(f"{outcome.fault}; {again}")
     if outcome.interrupted:

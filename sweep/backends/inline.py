@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from sweep import interruption
 from sweep.backends.driver import Driver
@@ -11,6 +15,38 @@ from sweep.backends.worker import Job, Worker
 
 def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:
     """Train all trials that the driver gives out."""
+    with _quiet():
+        _run(driver, job, reuse=reuse, notice=notice)
+
+
+QUIET = ("tensorflow", "absl")
+"""The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""
+LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep from the terminal what Ray's workers write into files; errors are told."""
+
+    def tell(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    loggers = [logging.getLogger(name) for name in QUIET]
+    sets = "tensorflow" not in sys.modules and LEVEL not in os.environ
+    if sets:
+        os.environ[LEVEL] = "3"  # read once, as it is imported
+    for logger in loggers:
+        logger.addFilter(tell)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(tell)
+        if sets:
+            os.environ.pop(LEVEL, None)
+
+
+def _run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:
     worker = Worker(job, reuse=reuse)
     try:
         while (order := driver.next()) is not None:

@@ -95,6 +95,7 @@ class Worker:
         self._trial: _Trial | None = None
         self._notices: list[str] = []
         self._unread = Unread(job.unsure)
+        self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize")
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
@@ -331,17 +332,11 @@ class Worker:
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
-        objective = Objective(self._job.objective, "maximize" if self._job.maximize else "minimize")
-        return objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
+        return self._objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
         """The first loss or objective that is not finite, as a reason."""
-        for epoch in epochs:
-            for name in ("loss", self._job.objective):
-                value = epoch.metrics.get(name)
-                if value is not None and not math.isfinite(value):
-                    return f"{name} is {value} in epoch {epoch.epoch}"
-        return ""
+        return next(filter(None, map(self._objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:

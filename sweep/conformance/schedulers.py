@@ -81,14 +81,6 @@ class SchedulerConformance(ABC):
                 assert scheduler.observe(event) == resumed.observe(event)
         assert run(scheduler, {99: 0.99}) == run(resumed, {99: 0.99})
 
-    def test_an_epoch_that_is_reported_again_counts_once(self) -> None:
-        values = {trial: random.Random(trial).random() for trial in range(12)}
-        once, twice = self.build(), self.build()
-        for epoch in range(1, EPOCHS + 1):
-            for trial, value in values.items():
-                assert once.observe(report(trial, epoch, value)) == twice.observe(report(trial, epoch, value))
-                assert twice.observe(report(trial, epoch, value)) is None
-
     def test_a_reason_is_one_line(self) -> None:
         for reason in run(self.build(), {trial: float(trial) for trial in range(20)}).values():
             assert reason is None or (reason and "\n" not in reason)

@@ -18,12 +18,13 @@ from typing import IO
 
 from sweep.analysis import studies
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.export import extras
 from sweep.space.domains import Constant, Domain
 from sweep.store import log
 from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import TrialState
 
 try:
     import fcntl
@@ -31,10 +32,9 @@ except ImportError:  # Windows, where sweeps are looked at and not run
     fcntl = None  # type: ignore[assignment]  # not on Windows
 
 PERIOD_S = 2.0
-FORMAT = 1
+FORMAT = 2
 _FILE = "events.out.tfevents.{:010d}.sweep"
 _PATTERN = "events.out.tfevents.*.sweep"
-_UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
 
 
 def require() -> ModuleType:
@@ -54,7 +54,6 @@ class _Written:
 
     size: int = 0
     epoch: int = 0  # the last one in it
-    status: Status = Status.RUNNING
     end: int | None = None  # where the record of its end begins, which goes when the trial goes on
 
 
@@ -115,8 +114,8 @@ class EventFiles:
                 raise ValueError("another format")
             self._log_bytes, self._mark = int(known["log_bytes"]), str(known["mark"])
             self._metrics, self._seen, self._started = known["metrics"], known["seen"], float(known["started"])
-            for number, (size, epoch, status, end) in known["trials"].items():
-                self._trials[int(number)] = _Written(size, epoch, Status(status), end)
+            for number, (size, epoch, end) in known["trials"].items():
+                self._trials[int(number)] = _Written(size, epoch, end)
             for number, one in self._trials.items():
                 size = self._file(number).stat().st_size
                 if size < one.size:
@@ -151,26 +150,22 @@ class EventFiles:
 
     def _take(self, event: Event) -> None:
         match event:
-            case TrialStarted() if event.trial not in self._trials:
+            case TrialStarted():
                 if not self._trials:
                     self._seen, self._started = event.params, event.time
                 self._trials[event.trial] = _Written()
-                place = event.trial if event.index is None else event.index
-                group = f"{place // self._repeats:05d}" if event.role is Role.SEARCH else event.role.value
+                place = TrialState(event).place
+                group = event.role.value if place is None else f"{place // self._repeats:05d}"
                 self._add(event.trial, self._events.begin(event, self._hparams, group))
             case EpochReported():
                 one = self._known(event.trial)
-                if event.epoch > one.epoch:  # one that was trained again after a crash is there already
-                    self._go_on(event.trial, one)
-                    one.epoch = event.epoch
-                    self._add(event.trial, self._events.epoch(event))
-                    self._name([*event.metrics])
+                self._go_on(event.trial, one)
+                one.epoch = event.epoch
+                self._add(event.trial, self._events.epoch(event))
+                self._name([*event.metrics])
             case TrialEnded():
                 one = self._known(event.trial)
-                if one.status not in _UNFINISHED and not event.again:
-                    return
                 self._go_on(event.trial, one)
-                one.status = event.status
                 if event.status is not Status.INTERRUPTED:
                     one.end = one.size
                     self._add(event.trial, self._events.end(event, one.epoch))
@@ -186,7 +181,6 @@ class EventFiles:
             self._flush()
             one.size, one.end = one.end, None
             self._touched.discard(trial)
-        one.status = Status.RUNNING
 
     @property
     def _hparams(self) -> Mapping[str, Domain | None]:

@@ -10,6 +10,7 @@ from sweep.doctor import commands, probe
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import KERAS_TRAINABLE, Source
+from sweep.inspection.certain import Place
 from sweep.space import domains
 from sweep.space.domains import Categorical, Constant, Domain, LogNormal, Normal, Tied
 from sweep.spec import Spec
@@ -51,14 +52,18 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     for place, params in given:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
+                path = f"{place}.{name}"
                 what = f"{show(value)}, expected {standard.expected(bound[name])}"
-                yield Problem(f"{where}: {place}.{name}", what)
+                yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
 def _lacking(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     """Parameters that each trial reads without a default, and that the file does not have."""
     there = spec.space.names
-    for place in {place.name: place for place in reversed(source.reads_surely())}.values():
+    first: dict[str, Place] = {}
+    for place in source.reads_surely():
+        first.setdefault(place.name, place)
+    for place in first.values():
         if not any(name == place.name or name.startswith(f"{place.name}.") for name in there):
             what = f"no {place.name!r}, which {source.where(place)} reads in every trial without a default"
             near = did_you_mean(place.name, there)

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
@@ -87,10 +88,15 @@ def own_optimizers(spec: Spec) -> tuple[str, ...]:
 
 def check_source(spec: Spec, where: str, source: Source, *, here: bool = True) -> None:
     """Raise InputError for what can be known of a trainable to go wrong in every trial; ``here`` as of `check`."""
-    if here:
-        feasibility.check_imports(source)
-    check_reads(spec, where, source)
-    feasibility.check(spec, where, source)
+    problems: list[Problem] = []
+    checks = [partial(feasibility.check_imports, source)] if here else []
+    for one in (*checks, partial(check_reads, spec, where, source), partial(feasibility.check, spec, where, source)):
+        try:
+            one()
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
 
 
 def check_reads(spec: Spec, where: str, source: Source) -> None:

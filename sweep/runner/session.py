@@ -66,15 +66,17 @@ def run(
         "warm_start": warm_start.take(spec.warm_start, results),
         **({"origin": origin} if origin else {}),
     }
-    before = "interrupted before the first trial; start it again"
+    before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
-        folder = ResultsFolder.create(results, spec.name, text, info)
+        with ending.making:
+            folder = ResultsFolder.create(results, spec.name, text, info)
         try:
             return _Session(spec, source, folder, folders, options, view, given, ending, before).run()
         except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
-                shutil.rmtree(folder.path)
+                with ending.making:
+                    shutil.rmtree(folder.path)
             raise
 
 
@@ -88,7 +90,8 @@ def resume(
     """Go on with a sweep from its log; ``given`` as for `run`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
-    before = f"interrupted before it went on; go on with: python -m sweep resume {sweep.folder.address}"
+    again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
+    before = f"interrupted before it went on{again}"
     ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
     with ending.heeded(before):
         return _Session(sweep.spec, source, sweep.folder, folders, options, view, given, ending, before).run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 
@@ -73,11 +72,7 @@ class Terms:
 
     def divergence(self, epoch: EpochReported) -> str | None:
         """Why a trial has diverged with this epoch, if it has."""
-        for name in ("loss", self._objective.name):
-            value = epoch.metrics.get(name)
-            if value is not None and not math.isfinite(value):
-                return f"{name} is {value} in epoch {epoch.epoch}"
-        return None
+        return self._objective.diverged(epoch) or None
 
     def reached(self, epoch: EpochReported) -> str | None:
         """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from sweep.errors import InputError, Problem, StoreError
 from sweep.events import Event
-from sweep.searchers import history
 from sweep.searchers.contract import Searcher
+from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
@@ -45,7 +45,8 @@ def learn(searcher: Searcher, info: Mapping[str, object], notice: Callable[[str]
                 log = ResultsFolder(Path(path)).log
                 if log_bytes and not log.exists():
                     raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
-                past = history.ended(_first(log, log_bytes))
+                with ledger.naming(log):
+                    past = ledger.ended(_first(log, log_bytes))
                 used = searcher.learn(past)
                 notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
             case _:

@@ -11,8 +11,7 @@ import math
 
 import numpy as np
 
-from sweep.events import Event
-from sweep.schedulers.losses import Losses
+from sweep.events import EpochReported, Event
 from sweep.schedulers.ranks import Ranks
 from sweep.schedulers.reasons import reason
 from sweep.space import termination
@@ -26,7 +25,6 @@ class AshaScheduler:
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._losses = Losses(objective)
         self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in termination.brackets(rule, epochs)]
         self._shares = _shares(rule, epochs)
         self._brackets: dict[int, int] = {}
@@ -36,20 +34,18 @@ class AshaScheduler:
         return termination.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
-        heard = self._losses.of(event)
-        if heard is None or heard[0] in self._stopped:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        trial, epoch, loss = heard
-        rung = self._rungs[self.bracket(trial)].get(epoch)
-        if rung is None:
+        loss = self._objective.loss(event.metrics)
+        rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
+        if loss is None or rung is None:
             return None
         cutoff = rung.cutoff()
         rung.scores.add(-loss)
         if cutoff is None or -loss >= cutoff:
             return None
-        self._stopped.add(trial)
-        sign = self._objective.sign
-        return reason("asha", self._objective, sign * loss, epoch, -sign * cutoff)
+        self._stopped.add(event.trial)
+        return reason("asha", self._objective, loss, event.epoch, -cutoff)
 
     def bracket(self, trial: int) -> int:
         """Which bracket a trial belongs to: drawn by its number alone, one with more rungs more often."""

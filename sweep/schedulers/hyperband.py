@@ -7,8 +7,7 @@ decides once, when the trial reports it (W&B looks again whenever it polls).
 
 from __future__ import annotations
 
-from sweep.events import Event
-from sweep.schedulers.losses import Losses
+from sweep.events import EpochReported, Event
 from sweep.schedulers.ranks import Ranks
 from sweep.schedulers.reasons import reason
 from sweep.space import termination
@@ -25,7 +24,6 @@ class HyperbandScheduler:
     def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._losses = Losses(objective)
         self._reached = {
             epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in termination.decision_epochs(rule, epochs)
         }
@@ -35,12 +33,13 @@ class HyperbandScheduler:
         return termination.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
-        heard = self._losses.of(event)
-        if heard is None:
+        if not isinstance(event, EpochReported):
             return None
-        trial, epoch, loss = heard
-        best = self._best[trial] = min(loss, self._best.get(trial, loss))
-        reached = self._reached.get(epoch)
+        loss = self._objective.loss(event.metrics)
+        if loss is None:
+            return None
+        best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
+        reached = self._reached.get(event.epoch)
         if reached is None:
             return None
         reached.add(loss)
@@ -48,5 +47,4 @@ class HyperbandScheduler:
         cutoff = reached.upper
         if cutoff is None or judged <= cutoff:
             return None
-        sign = self._objective.sign
-        return reason("hyperband", self._objective, sign * judged, epoch, sign * cutoff)
+        return reason("hyperband", self._objective, judged, event.epoch, cutoff)

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweep.events import Event
-from sweep.schedulers.losses import Losses
+from sweep.events import EpochReported, Event
 from sweep.schedulers.ranks import Ranks
 from sweep.schedulers.reasons import reason
 from sweep.space import termination
@@ -35,7 +34,6 @@ class MedianScheduler:
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._losses = Losses(objective)
         judged = termination.decision_epochs(rule, epochs)
         self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
@@ -45,22 +43,22 @@ class MedianScheduler:
         return termination.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
-        heard = self._losses.of(event)
-        if heard is None or heard[0] in self._stopped:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        trial, epoch, loss = heard
-        run = self._runs.setdefault(trial, _Run(loss))
+        loss = self._objective.loss(event.metrics)
+        if loss is None:
+            return None
+        run = self._runs.setdefault(event.trial, _Run(loss))
         run.best = min(run.best, loss)
-        others = self._means.get(epoch)
+        others = self._means.get(event.epoch)
         if others is None:
             return None
         median = _median(others) if len(others) >= self._rule.min_trials else None
-        self._advance(run, epoch, loss)
+        self._advance(run, event.epoch, loss)
         if median is None or run.best <= median:
             return None
-        self._stopped.add(trial)
-        sign = self._objective.sign
-        return reason("median", self._objective, sign * run.best, epoch, sign * median)
+        self._stopped.add(event.trial)
+        return reason("median", self._objective, run.best, event.epoch, median)
 
     def _advance(self, run: _Run, epoch: int, loss: float) -> None:
         if run.count:  # it came past epochs without an objective with the mean that it had

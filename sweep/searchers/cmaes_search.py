@@ -18,13 +18,13 @@ with warnings.catch_warnings():
     import cmaes
 
 from sweep.errors import InputError
-from sweep.events import Event, Params, Status, TrialEnded, TrialStarted, Value
-from sweep.searchers.history import History, Record
+from sweep.events import Event, Params, Status, Value
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space.domains import Categorical, contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
+from sweep.store.ledger import Ended, Ledger, Started, TrialState
 
 _JUDGED = (Status.COMPLETED, Status.PRUNED)
 _WIDTH = 1 / 6  # of a first distribution, as a share of each range
@@ -53,7 +53,7 @@ class CmaesSearcher:
         self._objective = objectives[0]
         self._seed = seed
         self._adapted = [parameter for parameter in space.parameters if _is_adapted(parameter)]
-        self._history = History()
+        self._ledger = Ledger()
         self._tried: set[str] = set()
         self._past: list[tuple[Point, float]] = []
         self._generations: dict[int, tuple[int, int]] = {}  # of open trials: number of restarts, and generation
@@ -61,7 +61,7 @@ class CmaesSearcher:
         self._restarts = 0
         self._optimizer: cmaes.CMA | None = None
 
-    def learn(self, past: Iterable[Record]) -> int:
+    def learn(self, past: Iterable[TrialState]) -> int:
         count = 0
         for record in past:
             params = self._space.adopt(record.params)
@@ -74,28 +74,30 @@ class CmaesSearcher:
         return count
 
     def suggest(self, number: int) -> Params | None:
-        if number in self._history.trials:
-            return self._history.trials[number].params
+        if number in self._ledger.trials:
+            return self._ledger.trials[number].params
         draws = chain(self._optimizer_draws(number), uniform_draws(self._seed, number))
         return first_new(self._space, draws, self._tried, uniform_numbers(self._seed, number), walk=False)
 
     def observe(self, event: Event) -> None:
-        if isinstance(event, TrialStarted) and event.trial not in self._history.trials:
-            self._tried.add(key(event.params))
-            if self._adapted and self._belongs(event.params):
-                self._generations[event.trial] = self._restarts, self._distribution().generation
-        self._history.observe(event)
-        if isinstance(event, TrialEnded) and event.status is not Status.INTERRUPTED:
-            generation = self._generations.pop(event.trial, None)
-            if generation is not None and generation == (self._restarts, self._distribution().generation):
-                self._hear(self._history.trials[event.trial])
+        match self._ledger.observe(event):
+            case Started(trial):
+                self._tried.add(key(trial.params))
+                if self._adapted and self._belongs(trial.params):
+                    self._generations[trial.number] = self._restarts, self._distribution().generation
+            case Ended(trial):
+                generation = self._generations.pop(trial.number, None)
+                if generation is not None and generation == (self._restarts, self._distribution().generation):
+                    self._hear(trial)
+            case _:
+                pass
 
     @property
     def restarts(self) -> int:
         """How often the search has begun anew."""
         return self._restarts
 
-    def _hear(self, record: Record) -> None:
+    def _hear(self, record: TrialState) -> None:
         """Take a trial of the present generation in; the last one moves the distribution."""
         loss, optimizer = self._loss(record), self._distribution()
         if loss is None:
@@ -158,13 +160,13 @@ class CmaesSearcher:
     def _belongs(self, params: Params) -> bool:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
-    def _loss(self, record: Record) -> float | None:
+    def _loss(self, record: TrialState) -> float | None:
         """What a trial counts as; infinite for worse than any, None for nothing."""
-        by_epoch = [self._objective.value(metrics) for _, metrics in sorted(record.epochs.items())]
-        losses = [self._objective.sign * value for value in by_epoch if value is not None]
+        by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
+        losses = [loss for loss in by_epoch if loss is not None]
         if record.status in _JUDGED:
-            last = self._objective.value(record.last)
-            return math.inf if last is None else self._objective.sign * last
+            last = self._objective.loss(record.last)
+            return math.inf if last is None else last
         match self._objective.impute:
             case None if record.status is Status.FAILED:
                 return None

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from sweep.events import Event, Params
-from sweep.searchers.history import Record
 from sweep.space.objectives import Objective
 from sweep.space.space import Space
+from sweep.store.ledger import TrialState
 
 
 class Searcher(Protocol):
@@ -22,10 +22,10 @@ class Searcher(Protocol):
     def foresees(self) -> bool:
         """Whether suggestions depend on no event: then they may be asked for, and their trials start, in any order."""
 
-    def learn(self, past: Iterable[Record]) -> int:
+    def learn(self, past: Iterable[TrialState]) -> int:
         """Learn from ended trials of other sweeps, before any event; returns how many of these count.
 
-        Get them out of another sweep's log with `history.ended`, the same ones in every session. Only those
+        Get them out of another sweep's log with `sweep.store.ledger.ended`, the same ones in every session. Only those
         that lie in this space count (`Space.adopt`), and none for a method that learns from no result.
         Their configurations may be suggested again.
         """

@@ -24,15 +24,16 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.errors import InputError
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
+from sweep.events import Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_domains, optuna_samplers, optuna_storage
-from sweep.searchers.history import History, Record
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.searchers.optuna_samplers import Method
 from sweep.searchers.optuna_storage import ToldTrials, quiet
 from sweep.space.domains import contains, key
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
+from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
 
 _JUDGED = (Status.COMPLETED, Status.PRUNED)
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
@@ -59,7 +60,7 @@ class OptunaSearcher:
         self._space = space
         self._objectives = objectives
         self._seed = seed
-        self._history = History()
+        self._ledger = Ledger()
         self._tried: set[str] = set()
         self._storage = ToldTrials([StudyDirection[objective.goal.upper()] for objective in objectives])
         self._known: list[tuple[_Point, Record]] = []  # by number in the study: those of other sweeps come first
@@ -77,25 +78,25 @@ class OptunaSearcher:
         return len(self._known) - before
 
     def suggest(self, number: int) -> Params | None:
-        if number in self._history.trials:
-            return self._history.trials[number].params
+        if number in self._ledger.trials:
+            return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
         with quiet(), closing(self._sampler_draws(number)) as draws:
             either = chain(draws, uniform_draws(self._seed, number))
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
     def observe(self, event: Event) -> None:
-        new = isinstance(event, TrialStarted) and event.trial not in self._history.trials
-        point = self._point(event) if new and isinstance(event, TrialStarted) else None
-        self._history.observe(event)
-        match event:
-            case TrialStarted() if new:
-                self._tried.add(key(event.params))
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                self._tried.add(key(trial.params))
+                point = self._point(start)
                 if point is not None:
-                    self._numbers[event.trial] = len(self._known)
-                    self._add(point, self._history.trials[event.trial])
-            case EpochReported(trial=trial) | TrialEnded(trial=trial) if trial in self._numbers:
-                self._changed(self._numbers[trial])
+                    self._numbers[trial.number] = len(self._known)
+                    self._add(point, trial)
+            case Reported(trial) | Interrupted(trial) | Ended(trial) if trial.number in self._numbers:
+                self._changed(self._numbers[trial.number])
+            case _:
+                pass
 
     def study(self) -> optuna.Study:
         """All trials as a study of Optuna, in the order in which they started."""
@@ -194,7 +195,7 @@ class OptunaSearcher:
         self, record: Record, penalties: list[float]
     ) -> tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]:
         match record.status:
-            case Status.RUNNING:
+            case Status.RUNNING | Status.INTERRUPTED:
                 return TrialState.RUNNING, None, record.epochs
             case Status.PRUNED:
                 return TrialState.PRUNED, None, record.epochs
@@ -236,10 +237,9 @@ class _Range:
 
     def widen(self, record: Record) -> bool:
         """Take a judged trial in; whether that changed anything."""
-        value = self._objective.value(record.last)
-        if value is None:
+        loss = self._objective.loss(record.last)
+        if loss is None:
             return False
-        loss = self._objective.sign * value
         before = self._empty, self._low, self._high
         self._low = loss if self._empty else min(self._low, loss)
         self._high = loss if self._empty else max(self._high, loss)
@@ -249,13 +249,13 @@ class _Range:
     @property
     def penalty(self) -> float:
         """A value worse than that of any trial: beyond the worst by a tenth of the spread."""
-        return self._objective.sign * (self._high + 0.1 * (self._high - self._low or abs(self._high) or 1.0))
+        return self._objective.of_loss(self._high + 0.1 * (self._high - self._low or abs(self._high) or 1.0))
 
 
 def _imputed(objective: Objective, record: Record) -> float | None:
     """What a trial without a final value counts as by the objective's rule; None for worst of all."""
-    reported = [objective.value(metrics) for _, metrics in sorted(record.epochs.items())]
-    finite = [value for value in reported if value is not None]
+    reported = [objective.loss(metrics) for metrics in record.epochs.values()]
+    finite = [loss for loss in reported if loss is not None]
     if not finite or objective.impute in (None, "worst"):
         return None
-    return finite[-1] if objective.impute == "latest" else min(finite, key=lambda value: objective.sign * value)
+    return objective.of_loss(finite[-1] if objective.impute == "latest" else min(finite))

@@ -7,9 +7,9 @@ from statistics import fmean
 
 from msgspec import structs
 
-from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded
 from sweep.searchers.contract import Searcher
-from sweep.searchers.history import History, Record
+from sweep.store.ledger import Ended, Ledger, Started, TrialState
 
 _WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.PRUNED, Status.COMPLETED, Status.FAILED)
 _COUNTED = (Status.PRUNED, Status.COMPLETED)
@@ -27,48 +27,48 @@ class Repeated:
     def __init__(self, inner: Searcher, repeats: int) -> None:
         self._inner = inner
         self._repeats = repeats
-        self._history = History()
+        self._ledger = Ledger()
 
     @property
     def foresees(self) -> bool:
         return self._inner.foresees
 
-    def learn(self, past: Iterable[Record]) -> int:
+    def learn(self, past: Iterable[TrialState]) -> int:
         """Each past trial counts by itself, as if it were a configuration's mean."""
         return self._inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:
         configuration = number // self._repeats
-        started = self._records(configuration)
+        started = self._trials(configuration)
         return started[0].params if started else self._inner.suggest(configuration)
 
     def observe(self, event: Event) -> None:
-        match event:
-            case TrialStarted(trial=trial):
-                if not self._records(trial // self._repeats):
-                    self._inner.observe(structs.replace(event, trial=trial // self._repeats, repeat=0))
-                self._history.observe(event)
-            case TrialEnded(trial=trial):
-                self._history.observe(event)
-                records = self._records(trial // self._repeats)
-                if len(records) == self._repeats and all(record.ended is not None for record in records):
-                    for summary in _summaries(trial // self._repeats, records, event):
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                configuration = trial.number // self._repeats
+                if len(self._trials(configuration)) == 1:
+                    self._inner.observe(structs.replace(start, trial=configuration, repeat=0))
+            case Ended(trial, end):
+                configuration = trial.number // self._repeats
+                trials = self._trials(configuration)
+                if len(trials) == self._repeats and all(one.ended is not None for one in trials):
+                    for summary in _summaries(configuration, trials, end):
                         self._inner.observe(summary)
             case _:
-                self._history.observe(event)
+                pass
 
-    def _records(self, configuration: int) -> list[Record]:
+    def _trials(self, configuration: int) -> list[TrialState]:
         first = configuration * self._repeats
-        trials = self._history.trials
+        trials = self._ledger.trials
         return [trials[n] for n in range(first, first + self._repeats) if n in trials]
 
 
-def _summaries(configuration: int, records: Sequence[Record], last: TrialEnded) -> Iterator[Event]:
-    states = {record.status for record in records}
-    counted = [record for record in records if record.status in _COUNTED] or records
-    common = set[int].intersection(*(set(record.epochs) for record in counted))
+def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded) -> Iterator[Event]:
+    states = {trial.status for trial in trials}
+    counted = [trial for trial in trials if trial.status in _COUNTED] or trials
+    common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
-        metrics = _mean([record.epochs[epoch] for record in counted])
+        metrics = _mean([trial.epochs[epoch] for trial in counted])
         yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
     status = next(state for state in _WORST_FIRST if state in states)
     yield structs.replace(last, trial=configuration, status=status)

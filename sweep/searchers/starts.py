@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sweep.events import Event, Params
 from sweep.searchers.contract import Searcher
-from sweep.searchers.history import Record
 from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.space import starting
 from sweep.space.space import Space
+from sweep.store.ledger import TrialState
 
 
 class Started:
@@ -23,7 +23,7 @@ class Started:
     def foresees(self) -> bool:
         return self._inner.foresees
 
-    def learn(self, past: Iterable[Record]) -> int:
+    def learn(self, past: Iterable[TrialState]) -> int:
         return self._inner.learn(past)
 
     def suggest(self, number: int) -> Params | None:

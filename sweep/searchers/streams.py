@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from sweep.events import Event, Params
-from sweep.searchers.history import Record
 from sweep.space.domains import key
+from sweep.store.ledger import TrialState
 
 
 class Stream:
@@ -22,7 +22,7 @@ class Stream:
 
     foresees = True
 
-    def learn(self, past: Iterable[Record]) -> int:
+    def learn(self, past: Iterable[TrialState]) -> int:
         """Nothing to learn."""
         return 0
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from sweep.events import EpochReported
+
 Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
@@ -21,13 +23,30 @@ class Objective:
 
     @property
     def sign(self) -> float:
-        """The factor that makes lower values better."""
+        """The factor between a value and its loss; prefer `loss` and `of_loss`."""
         return 1.0 if self.goal == "minimize" else -1.0
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
-        """The metric's value; None if it is absent, NaN or infinite."""
+        """Return the metric's value, or None if it is absent, NaN or infinite."""
         value = metrics.get(self.name)
         return value if value is not None and math.isfinite(value) else None
+
+    def diverged(self, epoch: EpochReported) -> str:
+        """Why a trial has diverged with this epoch: its loss or objective is not finite; empty where it has not."""
+        for name in ("loss", self.name):
+            value = epoch.metrics.get(name)
+            if value is not None and not math.isfinite(value):
+                return f"{name} is {value} in epoch {epoch.epoch}"
+        return ""
+
+    def loss(self, metrics: Mapping[str, float]) -> float | None:
+        """Return the metric as a number of which lower is better, or None if it has no finite value."""
+        value = self.value(metrics)
+        return None if value is None else self.sign * value
+
+    def of_loss(self, loss: float) -> float:
+        """Return the metric's value that has this loss; also of differences between losses."""
+        return self.sign * loss
 
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
         """That the metric is as good as a target, in words; None where it is not, or there is no target."""

@@ -45,7 +45,7 @@ class Spec:
     confirm: Confirm | None = None
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
-    places: Mapping[str, str] = field(default_factory=dict, compare=False)  # of parameters: ``file:line: path``
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
 
     @property
     def objectives(self) -> tuple[Objective, ...]:

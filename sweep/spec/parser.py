@@ -14,7 +14,7 @@ from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
 from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
 from sweep.spec.blocks import Metric
-from sweep.spec.document import Document, KeyPath, show
+from sweep.spec.document import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
 from sweep.spec.parameters import Entry
 from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, MAX_SEED, NAME, REQUIRED, SERVER_KEYS, SweepFile
@@ -141,8 +141,15 @@ class _Resolution:
             confirm=file.confirm,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
-            places={entry.name: document.place(entry.path, at_key=True) for entry in entries},
+            places=self.places(entries),
         )
+
+    def places(self, entries: list[Entry]) -> dict[str, str]:
+        """Where the file has each parameter, and each value of baseline and starting points, for later messages."""
+        found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
+        given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
+        given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
+        return found | {dotted(path): self.document.place(path) for path in given}
 
     def ignored_keys(self) -> tuple[str, ...]:
         """Keys that do nothing here: those of W&B's server, and of a Bayesian search in another one."""

@@ -7,7 +7,7 @@ its trials, or acts on the changes that it returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,6 +197,14 @@ class Ledger:
         if trial is None:
             raise OutOfOrder(f"trial {number} was never started")
         return trial
+
+
+def ended(events: Iterable[Event]) -> list[TrialState]:
+    """Return the trials of a log that came to an end, in the order in which they started."""
+    ledger = Ledger()
+    for event in events:
+        ledger.observe(event)
+    return [trial for trial in ledger.trials.values() if trial.ended is not None]
 
 
 @contextmanager

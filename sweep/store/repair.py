@@ -10,13 +10,14 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event
 from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger, OutOfOrder
 from sweep.store.records import NotJson, decode
 from sweep.store.writer import TableWriter
 
@@ -54,7 +55,7 @@ def repair(folder: ResultsFolder) -> Repaired:
 def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
     records: list[bytes] = []
     losses: list[str] = []
-    story = _Story()
+    ledger = Ledger(keep_epochs=False)
     *lines, torn = content.split(b"\n")
     for number, line in enumerate(lines, start=1):
         try:
@@ -62,14 +63,14 @@ def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
         except StoreError as error:
             raise StoreError(f"{log}:{number}: {error}") from error
         for part, event in parts:
-            gap = story.gap(event)
-            flaw = f"{len(part)} bytes are no record" if event is None else story.take(event)
+            gap = _gap(ledger, event)
+            flaw = f"{len(part)} bytes are no record" if event is None else _flaw(ledger, event)
             losses += [f"line {number}: {why}" for why in (gap, flaw) if why]
             if flaw is None:
                 records.append(part)
     if torn:
         losses.append(f"line {len(lines) + 1}: {len(torn)} bytes are the beginning of a record")
-    return records, [*losses, *story.missing()]
+    return records, [*losses, *_missing(ledger)]
 
 
 def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
@@ -85,52 +86,27 @@ def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
                 yield from _parts(part)
 
 
-@dataclass(slots=True)
-class _Story:
-    """What has been told of each trial, to judge what follows."""
+def _flaw(ledger: Ledger, event: Event) -> str | None:
+    """Go on with an event, unless it cannot follow: then return why."""
+    try:
+        ledger.observe(event)
+    except OutOfOrder as error:
+        return str(error)
+    return None
 
-    epochs: dict[int, int] = field(default_factory=dict)  # the last one, by trials that were started
-    ended: dict[int, Status] = field(default_factory=dict)
 
-    def take(self, event: Event) -> str | None:
-        """Go on with an event, unless it cannot follow: then the reason."""
-        match event:
-            case TrialStarted(trial=trial) if trial in self.epochs:
-                return f"trial {trial} was started before"
-            case EpochReported(trial=trial) | TrialEnded(trial=trial) if trial not in self.epochs:
-                return f"trial {trial} was never started"
-            case EpochReported(trial=trial, epoch=epoch) if epoch <= self.epochs[trial]:
-                return f"epoch {epoch} of trial {trial} was reported before"
-            case EpochReported(trial=trial) if trial in self.ended:
-                return f"trial {trial} has ended before"
-            case TrialEnded(trial=trial) if trial in self.ended and not self._reopens(event):
-                return f"trial {trial} has ended before"
-            case TrialStarted(trial=trial):
-                self.epochs[trial] = 0
-            case EpochReported(trial=trial, epoch=epoch):
-                self.epochs[trial] = epoch
-            case TrialEnded(trial=trial, status=Status.INTERRUPTED):
-                self.ended.pop(trial, None)
-            case TrialEnded(trial=trial, status=status):
-                self.ended[trial] = status
-            case _:
-                pass
+def _gap(ledger: Ledger, event: Event | None) -> str | None:
+    """The epochs that are missing before an event."""
+    if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
+    first, last = ledger.trials[event.trial].epoch + 1, event.epoch - 1
+    return f"before it, epochs {first} to {last} of trial {event.trial} are missing" if first <= last else None
 
-    def gap(self, event: Event | None) -> str | None:
-        """The epochs that are missing before an event."""
-        if not isinstance(event, EpochReported) or event.trial not in self.epochs:
-            return None
-        first, last = self.epochs[event.trial] + 1, event.epoch - 1
-        return f"before it, epochs {first} to {last} of trial {event.trial} are missing" if first <= last else None
 
-    def _reopens(self, event: TrialEnded) -> bool:
-        return event.again and self.ended[event.trial] is Status.FAILED
-
-    def missing(self) -> list[str]:
-        """The trials that must have been there; a resumed sweep trains them."""
-        known = range(max(self.epochs, default=-1) + 1)
-        return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in self.epochs]
+def _missing(ledger: Ledger) -> list[str]:
+    """The trials that must have been there; a resumed sweep trains them."""
+    known = range(max(ledger.trials, default=-1) + 1)
+    return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
 
 
 def _set_aside(log: Path) -> Path:

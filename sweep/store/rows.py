@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Mapping
 
-from sweep.errors import StoreError
-from sweep.events import EpochReported, ModelTested, Status, TrialEnded, TrialStarted, Value
+from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
 from sweep.store.columns import Numbers, Objects
 from sweep.store.folder import Objectives
+from sweep.store.ledger import TrialState
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape"})
 HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})
@@ -22,7 +22,6 @@ TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"  # a measure that is added up
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
-_UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
 
 
 def maximizes(metric: str, objectives: Objectives) -> bool | None:
@@ -53,16 +52,13 @@ class TrialRows:
         self.overhead: dict[str, Numbers] = {}
         self.numerics: dict[str, Objects[str]] = {}
         self.energy: dict[str, Numbers] = {}  # of all epochs that were trained here
-        self._seen: Objects[int] = Objects()  # bit e is set when epoch e was reported
         self._trained = Numbers("d")  # sum of the epochs' time_s
         self._timed = Numbers("d")  # the part of it in which examples were counted
         self._paused = Numbers("d")  # `pauses_s` when the trial began
         self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
 
     def start(self, event: TrialStarted) -> None:
-        """A trial told again (a log that was joined) stays as it was."""
-        if event.trial in self.row:
-            return
+        """Add a trial's row."""
         row = self.row[event.trial] = len(self.row)
         self.texts["trial_id"].set(row, event.trial_id)
         self.texts["role"].set(row, event.role.value)
@@ -77,15 +73,10 @@ class TrialRows:
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
 
-    def report(self, event: EpochReported) -> int | None:
-        """The row of the trial, or None if the epoch was reported before: the first report counts."""
-        row = self._find(event.trial)
-        seen = self._seen.get(row) or 0
-        if seen >> event.epoch & 1:
-            return None
-        seen |= 1 << event.epoch
-        self._seen.set(row, seen)
-        self.integers["epochs"].set(row, seen.bit_count())
+    def report(self, trial: TrialState, event: EpochReported) -> int:
+        """Take in an epoch, and return the trial's row."""
+        row = self.row[event.trial]
+        self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add(self._trained, row, event.time_s)
             if ENERGY in event.measures:
@@ -98,7 +89,7 @@ class TrialRows:
             _add(self.floats["examples"], row, event.examples_per_s * event.time_s)
         for name, value in event.metrics.items():
             self._measure(row, name, value)
-        if self.texts["status"].get(row) != Status.RUNNING:  # it goes on: resumed, or given more epochs
+        if self.texts["status"].get(row) != Status.RUNNING:  # it goes on
             self.texts["status"].set(row, Status.RUNNING.value)
             self.texts["status_reason"].set(row, "")
             for column in ("ended_at", "duration_s", "train_s"):
@@ -106,10 +97,8 @@ class TrialRows:
         return row
 
     def end(self, event: TrialEnded) -> None:
-        """The first final state stays, unless the trial is tried again; an interruption is followed by another end."""
-        row = self._find(event.trial)
-        if self.texts["status"].get(row) not in _UNFINISHED and not event.again:
-            return
+        """Take in an end or an interruption."""
+        row = self.row[event.trial]
         self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
@@ -131,13 +120,9 @@ class TrialRows:
             self.numerics.setdefault(name, Objects()).set(row, text)
         self._end_times(row, event)
 
-    def test(self, event: ModelTested) -> None:
-        """The first evaluation stays: there is to be no other."""
-        row = self._find(event.trial)
-        for name, value in event.metrics.items():
-            column = self.tested.setdefault(name, Numbers("d"))
-            if column.get(row) is None:
-                column.set(row, value)
+    def test(self, trial: TrialState) -> None:
+        """Take in what a trial came to on the test data."""
+        _set_all(self.tested, self.row[trial.number], trial.tested)
 
     def _end_times(self, row: int, event: TrialEnded) -> None:
         paused_s = self.pauses_s - (self._paused.get(row) or 0.0)
@@ -162,12 +147,6 @@ class TrialRows:
         old = best.get(row)
         if old is None or (value > old if maximize else value < old):
             best.set(row, value)
-
-    def _find(self, trial: int) -> int:
-        row = self.row.get(trial)
-        if row is None:
-            raise StoreError(f"trial {trial} is reported in the log but was never started in it")
-        return row
 
     def train_s(self, row: int) -> float:
         """Seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""

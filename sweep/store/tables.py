@@ -16,19 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.events import (
-    EpochReported,
     Event,
-    ModelTested,
     SessionEnded,
     SessionStarted,
-    Status,
-    TrialEnded,
-    TrialStarted,
 )
-from sweep.store import log
+from sweep.store import ledger, log
 from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
 from sweep.store.folder import Objectives, ResultsFolder
+from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Started, Tested
 from sweep.store.records import plain
 from sweep.store.rows import ENERGY, EpochRows, TrialRows
 
@@ -71,13 +67,13 @@ def _co2_g_per_kwh(info: Mapping[str, object]) -> float | None:
 class TableBuilder:
     """Takes the events of a log in order and makes tables of them, at any time and again.
 
-    It keeps some 0.7 kB for a trial and 0.1 kB for an epoch. Raises `StoreError` for a log that cannot be:
-    a report of a trial that was never started.
+    It keeps some 1 kB for a trial and 0.1 kB for an epoch. Raises `StoreError` for a log that cannot be.
     """
 
     def __init__(self, sweep_name: str, objectives: Objectives, co2_g_per_kwh: float | None = None) -> None:
         self._name, self._co2_g_per_kwh = sweep_name, co2_g_per_kwh
         self._objectives = objectives
+        self._ledger = Ledger(keep_epochs=False)
         self._trials = TrialRows(objectives)
         self._epochs = EpochRows()
         self._started: float | None = None
@@ -85,8 +81,7 @@ class TableBuilder:
         self._ended: str | None = None
         self._log_bytes = 0
         self._pauses: list[tuple[int, float]] = []
-        self._begun: dict[int, int] = {}  # where trials begin that have not ended for good
-        self._reopened = False  # a trial that had ended for good went on
+        self._begun: dict[int, int] = {}  # where trials begin
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
@@ -96,38 +91,32 @@ class TableBuilder:
 
     def observe(self, event: Event, place: int = 0) -> None:
         """Take in an event, which begins at byte ``place`` of the log."""
-        match event:
-            case EpochReported():
-                row = self._trials.report(event)
-                if row is not None:
-                    self._epochs.report(row, event)
-                    self._reopened |= event.trial not in self._begun
-            case TrialStarted():
-                if event.trial not in self._trials.row:
-                    self._begun[event.trial] = place
-                self._trials.start(event)
-            case TrialEnded():
-                self._trials.end(event)
-                if event.status is not Status.INTERRUPTED:
-                    self._begun.pop(event.trial, None)
-            case ModelTested():
-                self._trials.test(event)
-                self._reopened |= event.trial not in self._begun
+        match self._ledger.observe(event):
+            case Reported(trial, report):
+                self._epochs.report(self._trials.report(trial, report), report)
+            case Started(trial, start):
+                self._begun[trial.number] = place
+                self._trials.start(start)
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
+                self._trials.end(end)
+            case Tested(trial):
+                self._trials.test(trial)
             case SessionStarted():
                 self._ended = None
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
-            case SessionEnded():
-                self._ended = event.reason
+            case SessionEnded(reason=reason):
+                self._ended = reason
         self._started = event.time if self._started is None else self._started
         self._last = event.time if self._last is None else max(self._last, event.time)
 
     def follow(self, path: Path) -> int:
         """Observe what has come to a log since the last call; returns the bytes observed in all."""
-        for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
-            self.observe(event, self._log_bytes)
-            self._log_bytes = end
+        with ledger.naming(path):
+            for event, end in log.read_with_ends(path, self._log_bytes) if path.exists() else ():
+                self.observe(event, self._log_bytes)
+                self._log_bytes = end
         return self._log_bytes
 
     def go_on(self, history: History, pauses_s: float) -> None:
@@ -139,7 +128,8 @@ class TableBuilder:
     def history(self) -> History:
         """How the log has gone so far."""
         active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
-        unfinished = None if self._reopened else tuple(self._begun.items())
+        trials = self._ledger.trials
+        unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
         times = (self._started, self._last, active_s, self._ended)
         return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished)
 

@@ -262,7 +262,11 @@ OTHERS = (
     Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("run one.yaml --inline", 2, err="holds a sweep already"),
     Row("run one.yaml --inline --name NEW --set resources.workers=2", 2, err="a trial has 2 workers .*; leave it out"),
-    Row("run failed.yaml --inline --name NEW", 1, err="no trial completed"),
+    Row(
+        "run failed.yaml --inline --name NEW",
+        1,
+        err="no trial completed: trial 0 failed, RuntimeError: no such a; see the error column",
+    ),
     Row("resume running --inline", 2, err="is being run by process"),
     Row("resume killed --inline -q", out="^rank +trial"),
     Row("resume failed --inline -v --results results", 1, out="debug.log", err="no trial completed"),

@@ -12,9 +12,15 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
+PRELOADED = (  # what a run imports as it goes
+    *("sweep.api.running", "sweep.cli", "sweep.cli.planning", "sweep.export.beside", "sweep.render.tables"),
+    *("sweep.render.live", "sweep.render.confirmations", "sweep.runner.session", "sweep.analysis.verdict"),
+    *("sweep.store.reading", "sweep.store.tables", "pandas", "pyarrow.parquet", "scipy.special"),
+)
 BOUND_S = 60.0  # however busy the machine: a command that takes longer hangs
 
 
@@ -45,6 +51,18 @@ def command(request: dict[str, Any]) -> None:
     sys.argv = ["sweep", *request["argv"]]
     if request.get("point"):
         at(request["point"], request["signals"])
+    if request.get("full"):  # standard output is a pipe that nobody reads, and takes no more
+        _unread, full = os.pipe()
+        os.set_blocking(full, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(full, b" " * 4096)
+        os.set_blocking(full, True)
+        os.dup2(full, 1)
+    if "script" in request:
+        sys.path.insert(0, request["folder"])
+        exec(request["script"], {"__name__": "__main__"})  # as a user's own process, which lives on
+        os._exit(0)
     from sweep import __main__
 
     __main__.run()
@@ -90,16 +108,9 @@ def waited(child: int, screen: int) -> int:
 
 def serve() -> None:
     """Answer requests until there are none."""
-    import sweep.api
-    import sweep.cli
-    import sweep.cli.planning
-    import sweep.export.beside
-    import sweep.render.tables
-    import sweep.runner.session
-    import sweep.runner.summary  # noqa: F401
-    from sweep.analysis import ranking, trials, verdict  # noqa: F401
-    from sweep.render import confirmations, live  # noqa: F401
-
+    for name in PRELOADED:
+        import_module(name)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs do not have
     for line in sys.stdin:
         sys.stdout.write(f"{forked(json.loads(line))}\n")
         sys.stdout.flush()

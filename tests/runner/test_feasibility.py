@@ -131,7 +131,7 @@ def test_what_is_computed_or_constrained_is_left_to_the_trials(tmp_path: Path) -
 
 def test_baseline_and_starting_points_are_held_to_the_bounds(tmp_path: Path) -> None:
     found = refused(tmp_path, "Base", "clipnorm: {min: 0, max: 1}", more="baseline: {clipnorm: -1}\n")
-    assert found == ["s.yaml: baseline.clipnorm: number -1, expected a number from 0 (0: off)"]
+    assert found == ["s.yaml:4:22: baseline.clipnorm: number -1, expected a number from 0 (0: off)"]
 
 
 def test_the_bounds_hold_for_what_a_keras_trainable_reads_itself(tmp_path: Path) -> None:

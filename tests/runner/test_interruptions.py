@@ -51,7 +51,7 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/parser.py:load",
+    "reading the file": "spec/parser.py:load_with_text",
     "checking": "runner/planning.py:check",
     "what it runs on": "store/provenance.py:collect",
     "before the folder": "store/folder.py:ResultsFolder.create",
@@ -173,6 +173,11 @@ def test_a_view_that_holds_its_lock_does_not_hang(run: Run, tmp_path: Path, sign
     check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
 
 
+def test_output_that_nobody_reads_keeps_nobody_from_ending(run: Run, tmp_path: Path) -> None:
+    ended = run("run", "it.yaml", "--inline", point=BEGUN["mid-epoch"], signals=SIGNALS["second"], full=True)
+    check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
+
+
 @pytest.mark.parametrize("where", ["making the view", "tables"])
 def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path: Path, where: str) -> None:
     assert run("run", "it.yaml", "--inline", "-q", "--run-cap", "1")[0] == 0
@@ -189,6 +194,32 @@ def test_a_command_that_trains_nothing_ends_as_any_program(run: Run) -> None:
     assert run("list", point="cli/analysis.py:list_sweeps", signals=[INT]) == (130, "interrupted")
 
 
+SCRIPT = """
+import sweep
+try:
+    sweep.run("it.yaml", inline=True)
+except KeyboardInterrupt as error:
+    told = str(error)
+begun = "start it again" not in told
+done = sweep.resume("it", inline=True) if begun else sweep.run("it.yaml", inline=True)
+print(told)
+print(done.trials["status"].tolist(), len(done.metrics), flush=True)
+"""
+EMBEDDED = ("connecting", "tables", "opening", "mid-epoch", "while an event is shown", "closing the log")
+
+
+@pytest.mark.parametrize("signals", ["first", "second"])
+@pytest.mark.parametrize("where", [*EMBEDDED, "final tables"])
+def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
+    run: Run, tmp_path: Path, where: str, signals: str
+) -> None:
+    point = NONE.get(where) or BEGUN[where]
+    assert run(point=point, signals=SIGNALS[signals], script=SCRIPT)[0] == 0
+    told, done = (tmp_path / "out").read_text().splitlines()[-2:]
+    assert told.endswith(("start it again", "go on with sweep.resume('it')"))
+    assert done == "['completed', 'completed', 'completed'] 12"
+
+
 @pytest.mark.ray
 @pytest.mark.parametrize(
     ("where", "signals"),
@@ -200,5 +231,5 @@ def test_a_command_that_trains_nothing_ends_as_any_program(run: Run) -> None:
 )
 def test_on_ray_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
     ended = run("run", "it.yaml", point=ON_RAY[where], signals=SIGNALS[signals])
-    begun = where not in ("Ray is about to start", "Ray has started", "workers are about to start")
+    begun = where not in ("Ray is about to start", "Ray has started")
     check(run, tmp_path, ended, may_be_gone=not begun, may_be_left=begun or signals == "second")

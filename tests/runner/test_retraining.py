@@ -11,7 +11,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.inspection import inspect
-from sweep.runner import retraining, session
+from sweep.runner import resuming, retraining, session
 from sweep.runner.retraining import Retraining
 from sweep.store.folder import ResultsFolder
 
@@ -116,3 +116,12 @@ def test_a_sweep_without_a_winner(project: Path) -> None:
     folder = curves.run(project, curves.FILE.replace("[3, 1, 2]", "[-1]")).folder
     assert "no trial has completed" in refused(folder)
     assert retraining.prepare(folder, 0).trial == 0
+
+
+def test_seeds_that_count_up_too_far_are_refused(project: Path) -> None:
+    folder = curves.run(project, curves.FILE + "seed: 4294967295\n").folder
+    expected = "seed: 4294967295, and the seeds of repeats and confirm count up from it to"
+    assert f"{expected} 4294967296" in refused(folder, seeds=2)
+    with pytest.raises(InputError, match=f"{expected} 4294967303"):
+        resuming.reopen_to_confirm(folder.path.parent, "curves")
+    assert retraining.prepare(folder, None, seeds=1).spec.seed == 4294967295

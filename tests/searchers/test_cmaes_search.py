@@ -10,10 +10,10 @@ from sweep.conformance.logs import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.cmaes_search import CmaesSearcher
-from sweep.searchers.history import ended as ended_trials
 from sweep.space.domains import Categorical, IntUniform, Normal, Uniform
 from sweep.space.objectives import Objective
 from sweep.space.space import Condition, OneOf, Parameter, Space
+from sweep.store.ledger import ended as ended_trials
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Normal(0, 1)), Parameter("c", Categorical(("a", "b")))))

@@ -13,11 +13,11 @@ import pytest
 from sweep.conformance.logs import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
-from sweep.searchers.history import ended
 from sweep.space.domains import Beta, Categorical, LogUniform, Uniform, contains
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 from sweep.space.space import Condition, OneOf, Parameter, Space
+from sweep.store.ledger import ended
 
 pytestmark = [
     pytest.mark.slow,

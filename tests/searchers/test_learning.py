@@ -12,12 +12,13 @@ from sweep.conformance.logs import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.contract import Searcher
-from sweep.searchers.history import Record, ended
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
 from sweep.space.space import Condition, OneOf, Parameter, Space
+from sweep.store.ledger import TrialState as Record
+from sweep.store.ledger import ended
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1)), Parameter("c", Categorical(("a", "b")))))

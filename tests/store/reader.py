@@ -18,13 +18,13 @@ from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.resuming import reopen
 from sweep.schedulers.build import build as build_scheduler
-from sweep.searchers import history
 from sweep.searchers.build import build as build_searcher
 from sweep.space.termination import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import ended
 from sweep.store.log import Log
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -41,7 +41,7 @@ def read(name: str, results: Path) -> dict[str, Any]:
             (str(row.status), row.completed, [score.mean for score in row.scores], row.params)
             for row in _rows(sweep.folder)
         ],
-        "past": [(one.params, str(one.status), one.epochs) for one in history.ended(store_log.read(sweep.folder.log))],
+        "past": [(one.params, str(one.status), one.epochs) for one in ended(store_log.read(sweep.folder.log))],
         "ends": _ends(sweep.folder),
         "standing": _standing(sweep.folder, sweep.spec),
         "replay": _replay(sweep.folder, sweep.spec),

@@ -120,13 +120,27 @@ def test_the_beginning_of_a_log_is_not_read_again(tmp_path: Path) -> None:
     assert told(found) == expected
 
 
+FAILED_AND_TRIED_AGAIN = [
+    TrialStarted(trial=0, trial_id="t0", params={}, seed=0, repeat=0, time=1.0),
+    TrialEnded(trial=0, status=Status.FAILED, reason="", time=2.0),
+    TrialEnded(trial=0, status=Status.INTERRUPTED, reason="tried again", time=3.0, again=True),
+    EpochReported(trial=0, epoch=1, metrics={"acc": 1.0}, time=4.0, time_s=1.0),
+    TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=5.0),
+]
+
+
 def test_a_trial_that_had_ended_and_goes_on_takes_the_whole_log(tmp_path: Path) -> None:
-    begun = TrialStarted(trial=0, trial_id="t0", params={}, seed=0, repeat=0, time=1.0)
-    ended = TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=2.0)
-    more = EpochReported(trial=0, epoch=1, metrics={"acc": 1.0}, time=3.0, time_s=1.0)
-    sweep = make(tmp_path, [begun, ended, more], 2)
+    sweep = make(tmp_path, FAILED_AND_TRIED_AGAIN, 2)
     assert caught_up(sweep, _stored(sweep)) is None
     assert told(reading.read(sweep)) == told(whole(sweep))
+
+
+@pytest.mark.parametrize("cut", [3, 4])
+def test_a_trial_that_is_tried_again_is_unfinished(tmp_path: Path, cut: int) -> None:
+    sweep = make(tmp_path, FAILED_AND_TRIED_AGAIN, cut)
+    found = caught_up(sweep, _stored(sweep))
+    assert found is not None
+    assert told(found) == told(whole(sweep))
 
 
 @pytest.mark.parametrize(

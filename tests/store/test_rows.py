@@ -39,13 +39,12 @@ def told(events: list[Event]) -> list[dict[str, object]]:
     return build(events).trials().to_pylist()
 
 
-def test_epochs_are_sorted_and_the_first_report_of_one_counts():
+def test_epochs_are_sorted_by_their_trials():
     events = [started(0), started(1), reported(1, 1, loss=1.0), reported(0, 1, loss=2.0)]
-    events += [reported(1, 3, loss=3.0), reported(1, 2, loss=4.0), reported(0, 1, loss=9.0, extra=1.0)]
+    events += [reported(1, 2, loss=4.0), reported(1, 3, loss=3.0)]
     table = build(events).metrics()
     columns = table.select(["trial", "epoch", "metric.loss"]).to_pydict()
     assert columns == {"trial": [0, 1, 1, 1], "epoch": [1, 1, 2, 3], "metric.loss": [2.0, 1.0, 4.0, 3.0]}
-    assert "metric.extra" not in table.column_names
     assert [row["epochs"] for row in told(events)] == [1, 3]
 
 
@@ -61,18 +60,19 @@ def test_a_resumed_trial_counts_its_time_without_the_pause():
     events = [started(0), reported(0, 1, loss=1.0), interrupted]
     assert told(events)[0]["status"] == "interrupted"
     events += [SessionEnded(time=106.0, reason="interrupted")]
-    events += [SessionStarted(time=1006.0, resumed=True, version="1"), reported(0, 1, loss=7.0)]
+    events += [SessionStarted(time=1006.0, resumed=True, version="1")]
     assert told(events)[0]["status"] == "interrupted"
     events += [reported(0, 2, loss=0.5)]
     assert (told(events)[0]["status"], told(events)[0]["ended_at"]) == ("running", None)
-    events += [ended(0, time=1010.0, facts=Facts(started=1007.0, train_s=0.75)), ended(0, Status.FAILED)]
+    events += [ended(0, time=1010.0, facts=Facts(started=1007.0, train_s=0.75))]
     row = told(events)[0]
     assert (row["status"], row["duration_s"], row["train_s"]) == ("completed", 9.0, 1.0)
     assert build(events).history().active_s == 10.0
 
 
-def test_a_finished_trial_that_is_given_more_epochs_runs_again():
-    events = [started(0), reported(0, 1, loss=1.0), ended(0, Status.PRUNED), reported(0, 2, loss=0.5)]
+def test_a_failed_trial_that_is_tried_again_runs_again():
+    again = ended(0, Status.INTERRUPTED, again=True)
+    events = [started(0), reported(0, 1, loss=1.0), ended(0, Status.FAILED), again, reported(0, 2, loss=0.5)]
     assert told(events)[0]["status"] == "running"
     assert told([*events, ended(0)])[0]["status"] == "completed"
 
@@ -98,7 +98,7 @@ def test_best_follows_the_goal_then_the_name_and_else_there_is_none():
 
 def test_a_report_of_an_unknown_trial_is_an_error():
     for event in (reported(3, 1), ended(3)):
-        with pytest.raises(StoreError, match="trial 3 is reported in the log but was never started"):
+        with pytest.raises(StoreError, match="trial 3 was never started"):
             build([event])
 
 

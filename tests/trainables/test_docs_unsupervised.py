@@ -130,7 +130,7 @@ def test_a_compute_loss_of_the_models_own_needs_no_other() -> None:
         def call(self, x: Any) -> Any:
             return self.inner(x)
 
-        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, **more: Any) -> Any:
+        def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, *weight: Any, **more: Any) -> Any:
             return tf.reduce_mean(tf.square(y_pred - x))
 
     class Computed(Bare):

@@ -23,6 +23,7 @@ class Examples:
     changes_shape = False
     """Whether the chunks of another data set with the same program may have other shapes."""
     shuffled = "the data are arrays, which are shuffled as a whole; leave it out"  # why it takes no buffer
+    differs = ""  # why its elements may be others each time
     visits = Visits()
     """In which order its passes go, see `visit`."""
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainables.data import checks, residence, text
 from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
+from trainables.data.certainty import uncertainty
 from trainables.data.examples import Examples
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
@@ -31,7 +32,7 @@ class StreamSplit(Examples):
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
         if not size:
             raise DataError("an empty dataset, expected at least one example")
-        self.size = size
+        self.size, self.differs = size, uncertainty(stream.read(None, 0))
         self._ahead = Ahead(partial(_read, stream, self.size, strategy))
 
     def visit(self, visits: Visits) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.ahead import Chunk, updates
@@ -84,6 +84,7 @@ class HeldOut:
     steps: int | None = None  # None: all batches
     parts: int = 1
     share: Share | None = None
+    as_trained: int | None = None  # the batch size of the training, where nobody has asked for this other one
 
     @classmethod
     def of(
@@ -91,6 +92,7 @@ class HeldOut:
     ) -> HeldOut | None:
         """As ``validation_steps`` and ``validation_batch_size`` say; raises ValueError or TypeError."""
         size = hp.integer("validation_batch_size", max(batch_size, VALIDATION_BATCH), standard=True)
+        asked = "validation_batch_size" in hp or "validation_steps" in hp
         steps = hp.integer("validation_steps", standard=True) if "validation_steps" in hp else None
         if split is None:
             return None
@@ -99,7 +101,13 @@ class HeldOut:
                 f"validation_steps is {steps}, but the validation data are {there} batches of {size} "
                 "(validation_batch_size); leave it out for all of them"
             )
-        return cls(split, size, steps, parts, share if parts == 1 else None)
+        as_trained = None if asked or size == batch_size else batch_size
+        return cls(split, size, steps, parts, share if parts == 1 else None, as_trained)
+
+    @property
+    def in_training_batches(self) -> HeldOut:
+        """The same data in batches of the training's size, as `Model.fit` validates."""
+        return self if self.as_trained is None else replace(self, batch_size=self.as_trained, as_trained=None)
 
     @property
     def part_size(self) -> int:

@@ -10,13 +10,15 @@ import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import tensorflow as tf
+from tensorflow.python.eager import context
 
 from sweep.contract import Devices, Ranks, Value
 from trainables.devices import gpu_memory, parameter_server, ranks, tpu
 from trainables.devices.parameter_server import PARAMETER_SERVER
+from trainables.numbers import lines
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
@@ -153,7 +155,7 @@ def _bind(devices: Devices) -> tuple[str, ...]:
     except RuntimeError:  # TensorFlow has started: what it has must do
         found = len(tf.config.list_logical_devices("CPU"))
         if found < count:
-            raise NewProcessNeeded(f"{found} logical CPU devices exist, {count} are needed") from None
+            raise NewProcessNeeded(f"{found} logical CPU devices exist, {count} are needed{_started()}") from None
     return tuple(f"cpu:{i}" for i in range(count))
 
 
@@ -171,7 +173,7 @@ def _bind_gpus(devices: Devices, count: int) -> tuple[str, ...]:
                 tf.config.experimental.set_memory_growth(gpu, True)
     except RuntimeError:
         if len(tf.config.list_logical_devices("GPU")) != count:
-            raise NewProcessNeeded(f"TensorFlow is bound to other GPUs than the {count} needed") from None
+            raise NewProcessNeeded(f"TensorFlow is bound to other GPUs than the {count} needed{_started()}") from None
     return tuple(f"gpu:{i}" for i in range(count))
 
 
@@ -194,7 +196,37 @@ def _hide_gpus() -> None:
         tf.config.set_visible_devices([], "GPU")
     except RuntimeError:
         if tf.config.list_logical_devices("GPU"):
-            raise NewProcessNeeded("TensorFlow is bound to GPUs that this trial may not use") from None
+            raise NewProcessNeeded(f"TensorFlow is bound to GPUs that this trial may not use{_started()}") from None
+
+
+_start: list[str] = []
+"""The line that made TensorFlow start, if that was not one of ours."""
+
+
+def _note_the_start() -> None:
+    """Remember who makes TensorFlow's first operation, after which its devices are what they are."""
+    original = context.Context.ensure_initialized
+
+    def noted(self: Any) -> None:
+        if not self._initialized:
+            context.Context.ensure_initialized = original
+            _start.append(lines.of_the_author(quoted=True))
+        original(self)
+
+    if not context.context()._initialized:
+        context.Context.ensure_initialized = noted
+
+
+_note_the_start()
+
+
+def _started() -> str:
+    if not _start:
+        return ""
+    return (
+        f": TensorFlow was started at {_start[0]}, before it was told of the devices of trials. Layers, metrics and "
+        "tensors belong into the methods of the trainable, which each trial calls"
+    )
 
 
 def _limit_threads(cpus: float) -> None:

@@ -150,7 +150,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
 def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signature) -> None:
     leaves = keras.tree.flatten(given.inputs)
     arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
-    np.savez(folder / "inputs.npz", **arrays)  # type: ignore[arg-type]  # its stub takes the names for options
+    np.savez(folder / "inputs.npz", **arrays)
     models = [
         {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
     ]

@@ -75,6 +75,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     A model that model() has compiled brings optimizer, loss and metrics with it. Raises `origins.Kept` for a model
     that an earlier trial has made.
     """
+    keras_corrections.let_variables_be_numbers()
     first = len(record.made)
     reads: Reads = {}
     with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:

@@ -48,6 +48,7 @@ class FitProgram:
     """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
 
     spent = False  # no other trial is served by it anyway
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(
@@ -177,9 +178,10 @@ class FitProgram:
         return {**named, "the loss of a batch": cut.share_of(loss)}
 
     def _metrics(self, training: bool) -> dict[str, float]:
-        found = {name: np.asarray(value) for name, value in self.model.get_metrics_result().items() if name != "loss"}
+        losses = {"loss", *(f"{loss.name}_loss" for loss in self._losses)}
+        found = {name: value for name, value in self.model.get_metrics_result().items() if name not in losses}
         self.model.reset_metrics()
-        return scalars(found)
+        return scalars({name: np.asarray(value) for name, value in found.items()})
 
     @go_with_owner
     def train_epoch(
@@ -323,6 +325,8 @@ class _Rates(keras.callbacks.Callback):
         super().__init__()
         current = optimizers[0]._learning_rate if optimizers else None
         self._variable = current if isinstance(current, keras.Variable) else None
+        if self._variable is not None:
+            self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
 

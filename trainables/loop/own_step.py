@@ -323,13 +323,13 @@ class StepGraph(Graph):
                 functools.partial(self._tried_step, turn=turn),
                 training=bool(turn),
                 calls=place * CALLS if turn else EVALUATION,
-                totals=self._counted,
+                totals=self.counted_first,
                 told=("train" if turn else "test") + TOLD,
                 hint=HINT,
             )
             for place, turn in steps
         ]
-        return found + ([self._evaluation] if validates and self.loses else [])
+        return found + ([self.evaluation_mode] if validates and self.loses else [])
 
     def _tried_step(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> dict[str, tf.Tensor]:
         take = functools.partial(self.intake.take, cut=cut) if turn else batches.take

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
-from trainables.data.residence import spans_processes
+from trainables.data.residence import on_gpu, spans_processes
 from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import profile
@@ -44,6 +44,10 @@ class Trained:
     rate: float | None = None  # the last one, where a callback has set it
 
 
+RELATIVE, RELATIVE_OF_TF32 = 2e-5, 2e-3
+"""Of the loss: what rounding makes of it where the same examples are computed in other batches."""
+
+
 class Evaluated(NamedTuple):
     """What an evaluation found."""
 
@@ -56,6 +60,7 @@ class Program:
 
     sets_no_rate = False
     spent = False  # whether a hook has frozen layers of it, so that it serves no other trial
+    differs = ""  # why the same seed gives other numbers
     state: State  # there after `compile`
 
     def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
@@ -113,6 +118,7 @@ class Program:
         """
         self._loose = loose or train.changes_shape
         self._trace_training(train)
+        traced = len(self._graph.traced)
         if validation is not None:
             none = tf.constant(0)
             kinds = [(kind.tensors, kind.places(), *[none] * 4) for kind in validation.kinds()]
@@ -125,6 +131,8 @@ class Program:
         more = [*self._graph.more_variables, *self.hook_variables]
         tracked = list({id(v): v for v in (*known, *more)}.values())
         self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
+        evaluating = self._graph.traced[traced:]
+        self._counts = [held.raw for graph in evaluating for held in self.state.written(graph).values()]
         self._graph.traced.clear()
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
@@ -132,15 +140,37 @@ class Program:
     def _check(self, train: Split, *, validates: bool) -> None:
         """Raise Refused for what in several parts would not be that of the batch."""
         graph = self._graph
-        tried = additivity.Tried(
-            graph.strategy,
-            self.state,
-            graph.networks,
-            lambda training: self._metrics(training=training),
-            self.live,
-            graph.recipe.micro_batches,
-        )
+
+        def read(training: bool) -> dict[str, float]:  # but for what the sums of an epoch are reported as
+            found = self._metrics(training=training)
+            return {name: value for name, value in found.items() if name not in graph.zeros(training=training)}
+
+        micro_batches = graph.recipe.micro_batches
+        tried = additivity.Tried(graph.strategy, self.state, graph.networks, read, self.live, micro_batches)
         additivity.check(tried, graph.modes(validates=validates), train)
+
+    def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
+        """Whether the loss of the first examples is another one in batches of the training's size; changes no state.
+
+        So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch:
+        then numbers are those of `Model.fit` in its batches alone.
+        """
+        if data.as_trained is None or data.split.size <= data.as_trained:
+            return False
+        count = min(data.batch_size, data.split.size)
+        once = replace(data, steps=1)
+        parts = replace(data.in_training_batches, steps=-(-count // data.as_trained))
+        before = [(raw, self.state.values(raw)) for raw in self._counts]
+        found = []
+        for one in (once, parts):
+            found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
+            for raw, values in before:
+                self.state.put(raw, values or ())
+        names = ["loss"] if "loss" in found[0] else list(found[0])
+        exact = self.model.compute_dtype == "float32" and not on_gpu(self._graph.strategy)
+        relative = RELATIVE if exact else RELATIVE_OF_TF32
+        pairs = ((found[0][name], found[1][name]) for name in names)
+        return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
 
     @go_with_owner
     def compile_updates(self, walk: Walk) -> None:

@@ -49,6 +49,7 @@ class ServedProgram:
 
     sets_no_rate = False
     spent = False  # no other trial is served by it anyway
+    differs = "workers take the weights as they are"  # why the same seed gives other numbers
     state: State  # there after `compile`: of what lies whole on one server
 
     def __init__(

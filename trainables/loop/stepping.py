@@ -64,7 +64,7 @@ def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str
     """What the model is compiled with: losses and metrics, where anything asks for them."""
     whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
     if whole:
-        return {"loss": _loss(author, hp, model), "metrics": author.metrics(hp, model)}
+        return {"loss": _loss(author, hp, model), "metrics": _metrics(author, hp, model)}
     return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
 
 
@@ -72,7 +72,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; else what follows from the targets, or None where the model brings its own loss."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
-    if author.some_targets is None:
+    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
         return None
     try:
         return author.loss(hp, model)
@@ -80,6 +80,13 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
         if refusals.own_methods(model, "train_step", "compute_loss"):
             return None
         raise
+
+
+def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """What the author says; by default none for a model that only its own steps call."""
+    if type(model).call is keras.Model.call and not overrides(author, "metrics"):
+        return None
+    return author.metrics(hp, model) or None
 
 
 def by_fit(author: Author, model: keras.Model) -> str:

@@ -163,16 +163,18 @@ class Graph:
 
     def modes(self, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
-        found = [Mode("training", functools.partial(self._tried, training=True), totals=self._counted)]
-        return found + ([self._evaluation] if validates else [])
+        found = [Mode("training", functools.partial(self._tried, training=True), totals=self.counted_first)]
+        return found + ([self.evaluation_mode] if validates else [])
 
     @property
-    def _evaluation(self) -> Mode:
+    def evaluation_mode(self) -> Mode:
+        """The evaluation by compiled losses and metrics."""
         compute = functools.partial(self._tried, training=False)
-        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self._counted)
+        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self.counted_first)
 
     @property
-    def _counted(self) -> tuple[str, ...]:
+    def counted_first(self) -> tuple[str, ...]:
+        """The losses whose divisors only all slices know."""
         return tuple(loss.name for loss in self.losses if loss.counts_first)
 
     def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
@@ -276,12 +278,16 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """What an update may write, wherever the author put it, but for what counts metrics."""
+        """What an update may write, wherever the author put it, but for what counts metrics.
+
+        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
+        """
         networks = [v for network in self.networks for v in network.variables]
         optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
 
     @property
     def counters(self) -> list[keras.Variable]:
@@ -396,7 +402,7 @@ class Graph:
         self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
     ) -> dict[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = self._counted
+        names = self.counted_first
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}

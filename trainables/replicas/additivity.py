@@ -33,8 +33,10 @@ RELATIVE, RELATIVE_OF_TF32, RELATIVE_OF_HALF = 1e-4, 2e-3, 5e-2
 """Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
 by, ten times that."""
 ABSOLUTE = 1e-6
-ROUNDED = 1e-6
-"""By what share weights are moved, to see whether rounding explains a difference."""
+ROUNDED = 1e-2
+"""Of these shares, by which weights are moved to see whether rounding explains a difference."""
+ON = 0.5
+"""What a number is tried as that is 0, for now."""
 TOGETHER = 2
 """Micro-batches that are tried; more of them are no other case."""
 ANOTHER = "replicas and micro-batches, which each compute a part, would train another model"
@@ -80,7 +82,7 @@ class Tried:
     @property
     def parts(self) -> int:
         """Into how many a batch is cut."""
-        return self.strategy.num_replicas_in_sync * min(self.micro_batches, TOGETHER)
+        return int(self.strategy.num_replicas_in_sync) * min(self.micro_batches, TOGETHER)
 
     @property
     def counters(self) -> list[Any]:
@@ -112,10 +114,7 @@ def check(tried: Tried, modes: Sequence[Mode], data: Split) -> None:
     for mode in modes:
         one = _One(tried, mode, first)
         one.compare(first)
-        if tried.live is None:
-            one.compare(spread)
-            continue
-        with tried.live.turned_on():  # what another trial's value turns on must be right as well
+        with one.turned_on():
             one.compare(spread, bold=True)
 
 
@@ -147,9 +146,26 @@ class _One:
         for edges in _cuts(size, self._tried.parts):
             parts = self._found(examples, size, edges)
             for differs in (self._state_differs, self._value_differs, self._metric_differs):
-                reason = differs(whole, parts, size)
-                if reason and not self._is_rounding(differs, whole, examples, size):
-                    raise Refused(_of_layer(self._tried, self._mode, examples, size, edges, self._relative) or reason)
+                if wrong := differs(whole, parts, size):
+                    rounded = differs(whole, self._rounded(examples, size), size)
+                    for what, reason in wrong.items():
+                        if what not in rounded:
+                            layer = _of_layer(self._tried, self._mode, examples, size, edges, self._relative)
+                            raise Refused(layer or reason)
+
+    @contextmanager
+    def turned_on(self) -> Iterator[None]:
+        """Inside the block, what another trial's live number or a hook may turn on is: no such number is 0."""
+        state = self._tried.state
+        others = [state[path] for path in state if id(state[path].raw) not in self._raws]
+        off = [v.raw for v in others if v.raw.shape.rank == 0 and v.raw.dtype.is_floating and not v.initial[0]]
+        with self._tried.live.turned_on() if self._tried.live else nullcontext():
+            try:
+                for raw in off:
+                    state.put(raw, [np.asarray(ON, raw.dtype.as_numpy_dtype)] * len(state.values(raw) or ()))
+                yield
+            finally:
+                state.rewind({id(raw) for raw in off})
 
     # ---- one look
 
@@ -188,7 +204,8 @@ class _One:
 
     # ---- what differs
 
-    def _value_differs(self, whole: Found, parts: Found, size: int) -> str:
+    def _value_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
         total = max((abs(value) for value in whole.values.values() if np.isfinite(value)), default=0.0)
         floor = ABSOLUTE * max(1.0, total)
         for name, value in whole.values.items():
@@ -201,10 +218,11 @@ class _One:
                     count=self._tried.parts,
                     mode=self._mode.name,
                 )
-                return f"{told}; {ANOTHER}. {self._mode.hint}"
-        return ""
+                differing[name] = f"{told}; {ANOTHER}. {self._mode.hint}"
+        return differing
 
-    def _state_differs(self, whole: Found, parts: Found, size: int) -> str:
+    def _state_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
         for path, held in self._written.items():
             before, one = held.initial[0], whole.state[path][0]
             floats = np.issubdtype(one.dtype, np.inexact)
@@ -218,46 +236,45 @@ class _One:
                 apart = np.abs(np.asarray(other, np.float64) - np.asarray(one, np.float64))
                 if apart.size and not np.all(apart <= bound):
                     place = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
-                    return (
+                    differing[path] = (
                         f"{self._owner(held, path)} becomes {float(one[place]):.6g} in {self._mode.name} with {size} "
                         f"examples at once, and {float(other[place]):.6g} with the same in {self._tried.parts} parts; "
                         f"{ANOTHER}. {OVER_REPLICAS}"
                     )
-        return ""
+        return differing
 
-    def _metric_differs(self, whole: Found, parts: Found, size: int) -> str:
+    def _metric_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
+        differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
             if np.isfinite(value) and not abs(value - parts.metrics[name]) <= self._relative * abs(value) + ABSOLUTE:
-                return (
+                differing[name] = (
                     f"metric {name!r} is {value:.6g} for {size} examples in {self._mode.name} and "
                     f"{parts.metrics[name]:.6g} for {self._tried.parts} parts of them: replicas and micro-batches, "
                     "which each count a part, would report another number; use a metric object that sums up over "
                     "examples, such as keras.metrics.RootMeanSquaredError"
                 )
-        return ""
+        return differing
 
     def _owner(self, held: Held, path: str) -> str:
-        for layer in self._tried.layers:
-            own = [*layer._trainable_variables, *layer._non_trainable_variables, *vars(layer).values()]
+        for layer in reversed(self._tried.layers):  # the inner ones first
+            own = [*layer.variables, *vars(layer).values()]
             if any(held.raw is getattr(one, "value", one) for one in own if hasattr(one, "assign")):
                 return f"variable {path!r} of layer {layer.name!r} ({type(layer).__name__}, {layer.path})"
         return f"variable {path!r}"
 
-    def _is_rounding(self, differs: Callable[..., str], whole: Found, examples: Any, size: int) -> bool:
-        """Whether the same examples at once give something else too where weights are moved by rounding alone."""
-        weights = [w for one in self._tried.networks for w in one.trainable_weights]
-        before = [self._tried.state.values(w.value) for w in weights]
-        random = np.random.default_rng(0)
+    def _rounded(self, examples: Any, size: int) -> Found:
+        """What comes of the examples at once where weights are others by rounding: it may explain a difference."""
+        state, random = self._tried.state, np.random.default_rng(0)
+        weights = [w.value for one in self._tried.networks for w in one.trainable_weights]
+        before = {id(raw): (raw, values) for raw in weights if (values := state.values(raw)) is not None}
         try:
-            for weight, values in zip(weights, before, strict=True):
-                if values is not None:
-                    noise = 1 + ROUNDED * random.standard_normal(values[0].shape)
-                    self._tried.state.put(weight.value, [(v * noise).astype(v.dtype) for v in values])
-            return bool(differs(whole, self._found(examples, size), size))
+            for raw, values in before.values():
+                noise = 1 + self._relative * ROUNDED * random.standard_normal(values[0].shape)
+                state.put(raw, [(value * noise).astype(value.dtype) for value in values])
+            return self._found(examples, size)
         finally:
-            for weight, values in zip(weights, before, strict=True):
-                if values is not None:
-                    self._tried.state.put(weight.value, values)
+            for raw, values in before.values():
+                state.put(raw, values)
 
 
 def _size(examples: Any) -> int:
@@ -350,7 +367,7 @@ def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequenc
                 f"layer {layer.name!r} ({type(layer).__name__}, {layer.path}) gives the same examples other outputs in "
                 f"{mode.name} when they are computed in {tried.parts} parts: {value[example]:.6g} for one of {size} at "
                 f"once, {other[example]:.6g} for the same in parts, as a weighted mean; {ANOTHER}. {OVER_REPLICAS}. "
-                "Noise of keras.random, or of tf.random without stateless_, follows the examples"
+                "Noise of keras.random and tf.random follows the examples where its shape begins with that of the batch"
             )
     return ""
 
@@ -363,8 +380,9 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
         outputs = original(*args, **kwargs)
         cut = slices.current()
         for output in tf.nest.flatten(outputs):
-            known = cut is not None and tf.is_tensor(output) and output.graph is cut.size.graph  # in no loop or branch
-            if known and output.dtype.is_floating and output.shape.rank:
+            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # in a loop or branch
+                continue
+            if output.dtype.is_floating and output.shape.rank:
                 called[id(cut)].append((layer, _of_each(output, cut)))
         return outputs
 

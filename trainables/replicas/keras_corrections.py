@@ -17,16 +17,22 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src import backend
+from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow import numpy as keras_numpy
 from keras.src.losses import loss as loss_module
 from keras.src.random import seed_generator
 from keras.src.utils import naming
+from tensorflow.python.distribute import values
 
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
 """Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
+
+
+_UIDS = "object_name_uids"
+"""Where Keras counts the names that it has given (keras/src/utils/naming.py)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -129,6 +135,20 @@ def _signbit(original: Callable[..., Any], x: Any) -> Any:
     return tf.cast(tf.bitcast(tf.cast(x, tf.float32), tf.int32), tf.int64) < 0
 
 
+def let_variables_be_numbers() -> None:
+    """Let Python make a number of a variable that lies on several replicas, as of any other. Once per process.
+
+    `float(self.beta)` in a hook of an author's is what works on one; TensorFlow leaves it out under a strategy.
+    """
+    for name, kind in (("__float__", float), ("__int__", int)):  # others TensorFlow itself asks for while it traces
+        if name not in vars(values.DistributedVariable):
+            setattr(values.DistributedVariable, name, functools.partialmethod(_as_number, kind))
+
+
+def _as_number(variable: Any, kind: Callable[[Any], Any]) -> Any:
+    return kind(variable.numpy())
+
+
 def leave_losses_whole() -> None:
     """Let a Keras loss that an author calls (in `compute_loss`, `add_loss`, as a metric) be the mean over its slice.
 
@@ -196,8 +216,19 @@ class _ThreadList(threading.local):
         return len(self._items)
 
 
+@contextmanager
+def numbering_kept() -> Iterator[None]:
+    """Number what is made after the block as if nothing had been made inside: a notebook goes on with its own names."""
+    kept = global_state.get_global_attribute(_UIDS)
+    numbers = None if kept is None else kept.copy()
+    try:
+        yield
+    finally:
+        global_state.set_global_attribute(_UIDS, numbers)
+
+
 def number_layers_anew() -> None:
-    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on.
+    """Let the next model's layers be named as if it were the first: dense, dense_1, ...; inside of `numbering_kept`.
 
     Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
     before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
@@ -248,14 +279,14 @@ def compiled_with(model: keras.Model) -> dict[str, Any]:
     }
 
 
-def adding_losses(model: keras.Model, batch: tuple[Any, ...]) -> set[int]:
+def adding_losses(model: keras.Model, batch: tuple[Any, ...], training: bool = True) -> set[int]:
     """The layers, by identity, whose `call` adds to the loss."""
     found: set[int] = set()
     layers = _layers(model)
     for layer in layers:
         layer.add_loss = functools.partial(_note, found, layer)
     try:
-        backend.compute_output_spec(functools.partial(model, training=True), _symbolic(batch[0]))
+        backend.compute_output_spec(functools.partial(model, training=training), _symbolic(batch[0]))
     finally:
         for layer in layers:
             del layer.add_loss
@@ -291,22 +322,16 @@ def _symbolic(batch: Any) -> Any:
 
 
 def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: bool = True) -> None:
-    """Without a compiled loss: raise Refused unless the model's layers, or its `compute_loss`, give one."""
-
-    def lose(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
-        return model._compute_loss(x, y, model(x, training=training), sample_weight, training=training)
-
-    try:
-        backend.compute_output_spec(lose, *_symbolic(batch))
-    except ValueError as error:
-        if "No loss to compute" not in str(error):
-            raise
-        raise Refused(
-            f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives "
-            "None, and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call "
-            f"add_loss() in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
-            "(docs/unsupervised.md)"
-        ) from error
+    """Without a compiled loss: raise Refused unless the model's layers, weights or `compute_loss` give one."""
+    own = type(model).compute_loss is not keras.Model.compute_loss
+    if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
+        return
+    does, step = ("train", "train_step") if training else ("validate", "test_step")
+    raise Refused(
+        f"nothing gives a loss to {does} by: the data has no targets, loss() gives None and no layer adds to it; "
+        "return targets (those of an autoencoder are its inputs), call add_loss() in a layer, or define "
+        f"{step}() on the model or the trainable (docs/unsupervised.md)"
+    )
 
 
 def build_symbolically(model: keras.Model, batch: tuple[Any, ...]) -> None:

@@ -8,19 +8,17 @@ that the trial would be another one than in a fresh process.
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import numpy_dataset
 
-_LIBRARIES = (*(str(Path(str(module.__file__)).parent) for module in (keras, tf)), str(Path(__file__).parents[1]), "<")
+from trainables.numbers import lines
+
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
 _HOST = "/cpu:0"
@@ -65,7 +63,7 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
             arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, _place()))
+        setattr(variable, _NAME, _Origin(record.number, lines.of_the_author()))
         return variable
 
     with tf.variable_creator_scope(create):
@@ -94,14 +92,3 @@ def is_constant(value: np.ndarray[Any, Any]) -> bool:
 def _on_host(initial: Callable[[], Any]) -> Any:
     with tf.device(_HOST):
         return initial()
-
-
-def _place() -> str:
-    """The author's line that is being executed."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
-            return f"{Path(file).name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown line"

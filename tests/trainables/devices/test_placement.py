@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import tensorflow as tf
 
@@ -85,3 +90,26 @@ def test_precision_on_a_cpu() -> None:
     assert resolve("mixed_float16", placement) == "mixed_float16"
     with pytest.raises(ValueError, match="precision is 'half', expected one of auto, float32"):
         resolve("half", placement)
+
+
+EARLY = """
+import keras
+from sweep.contract import Devices
+from trainables.devices.placement import NewProcessNeeded, place
+
+seen = keras.metrics.Mean()
+try:
+    place(Devices(gpus=2, simulated=True))
+except NewProcessNeeded as error:
+    print(error)
+"""
+
+
+def test_the_line_that_made_tensorflow_start_is_named(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(EARLY)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    said = subprocess.run([sys.executable, mine], capture_output=True, text=True, env=environment, check=True).stdout
+    assert (
+        "1 logical CPU devices exist, 2 are needed: TensorFlow was started at mine.py:6, 'seen = keras.metrics" in said
+    )

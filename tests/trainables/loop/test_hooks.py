@@ -180,3 +180,19 @@ def test_callbacks_are_refused_elsewhere_with_what_does_their_work() -> None:
 def test_fit_has_no_hook_in_its_graph() -> None:
     with pytest.raises(Refused, match=r"defines on_train_batch_end\(\), which Model.fit does not call"):
         train(Logging(), assignment(training={"loop": "fit"}))
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_variables_on_replicas_are_numbers_in_a_hook(gpus: int) -> None:
+    class Counted(Small):
+        def model(self, hp: Any) -> keras.Model:
+            self.beta, self.raw = keras.Variable(0.5, name="beta"), tf.Variable(2, name="raw")
+            return super().model(hp)
+
+        def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+            self.beta.assign(0.5 * float(self.beta))
+            self.raw.assign_add(1)
+            logs |= {"beta": float(self.beta), "raw": int(self.raw)}
+
+    last = metrics(train(Counted(), assignment(gpus)))[-1]
+    assert (last["beta"], last["raw"]) == (0.125, 4.0)

@@ -106,6 +106,9 @@ class Tracked(Small):
     def model(self, hp: Any) -> keras.Model:
         return Tracking()
 
+    def loss(self, hp: Any, model: Any) -> Any:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
     def metrics(self, hp: Any, model: Any) -> Any:
         return []
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -49,3 +50,18 @@ def test_another_trial_starts_a_new_average() -> None:
     used, fresh = Small(), Small()
     train(used, assignment(ema_momentum=0.5, seed=3))
     assert metrics(train(used, assignment(ema_momentum=0.9))) == metrics(train(fresh, assignment(ema_momentum=0.9)))
+
+
+def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None:
+    def chunks() -> Any:
+        raise ZeroDivisionError
+
+    trainable = Small()
+    train(trainable, assignment(ema_momentum=0.9))
+    program = trainable._begun().program
+    broken = SimpleNamespace(part_size=16, batch_size=16, split=SimpleNamespace(updates=lambda size: 0), chunks=chunks)
+    before = program.state.arrays()
+    with pytest.raises(ZeroDivisionError):
+        program.evaluate(broken, seed=0, epoch=1)
+    for path, values in program.state.arrays().items():
+        np.testing.assert_array_equal(values[0], before[path][0], err_msg=path)

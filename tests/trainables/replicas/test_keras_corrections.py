@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small import Small, assignment, train
 
 from trainables.devices import kernels
 from trainables.replicas import keras_corrections, slices
@@ -217,3 +218,10 @@ def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -
             for part in (within, lambda: loss(tf.ones((3, 1)), tf.zeros((3, 1))))
         )
     assert (float(whole), float(theirs)) == (1.0, 0.5)
+
+
+def test_the_layers_of_a_notebook_are_numbered_on_after_a_trial() -> None:
+    first = keras.layers.Dense(1).name
+    train(Small(), assignment(epochs=1))
+    number = int(first.partition("_")[2] or 0)
+    assert keras.layers.Dense(1).name == f"dense_{number + 1}"

@@ -1,0 +1,84 @@
+"""Validation in large batches where that gives the same numbers, and in those of the training where it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from small import Small, assignment, train
+
+pytestmark = pytest.mark.keras
+
+
+class Towers(Small):
+    """Each example's partner among those of its batch."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        x = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
+        return (x[:70], x[:70, ::-1].copy()), (x[70:], x[70:, ::-1].copy())
+
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(6)])
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        def in_batch(y_true: Any, y_pred: Any) -> Any:
+            scores = keras.ops.matmul(y_pred, keras.ops.transpose(y_true))
+            own = keras.ops.arange(keras.ops.shape(scores)[0])
+            return keras.losses.sparse_categorical_crossentropy(own, scores, from_logits=True)
+
+        return in_batch
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        return []
+
+
+class Masked(Small):
+    """Keras divides a masked loss by what is left of each batch."""
+
+    def data(self, hp: Any) -> tuple[Any, Any]:
+        random = np.random.default_rng(0)
+        x = random.integers(1, 9, size=(90, 5)) * (np.arange(5) < random.integers(1, 6, size=(90, 1)))
+        return (x[:70], x[:70] % 3), (x[70:], x[70:] % 3)
+
+    def model(self, hp: Any) -> keras.Model:
+        layers = keras.layers
+        return keras.Sequential([keras.Input((5,)), layers.Embedding(9, 4, mask_zero=True), layers.Dense(3)])
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def in_batches_of(trainable: Small, size: int) -> float:
+    """What Keras gives for the validation data."""
+    trial = trainable._begun()
+    plain, loss = trainable.trained_model(), trainable.loss(trial.hp, trial.program.model)
+    plain.compile(loss=loss)
+    x, y = trainable.data(trial.hp)[1]
+    return float(plain.evaluate(x, y, size, verbose=0))
+
+
+@pytest.mark.parametrize("kind", [Towers, Masked])
+def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_as_by_fit(kind: type[Small]) -> None:
+    trainable = kind()
+    (epoch,) = train(trainable, assignment(epochs=1, batch_size=7))
+    assert epoch.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
+    assert epoch.metrics["val_loss"] != pytest.approx(in_batches_of(trainable, 256), rel=1e-5)
+    (asked,) = train(trainable, assignment(epochs=1, batch_size=7, validation_batch_size=256))
+    assert asked.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 256), rel=1e-5)
+    assert asked.metrics["loss"] == epoch.metrics["loss"]  # whatever was tried has left no trace
+
+
+def test_another_loss_is_validated_in_large_batches() -> None:
+    trainable = Small()
+    train(trainable, assignment(epochs=1))
+    held_out = trainable._begun().held_out
+    assert held_out is not None
+    assert held_out.batch_size == 256
+
+
+def test_loop_fit_validates_as_fit_does() -> None:
+    trainable = Masked()
+    (epoch,) = train(trainable, assignment(epochs=1, batch_size=7, training={"loop": "fit"}))
+    assert epoch.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
