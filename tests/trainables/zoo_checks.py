@@ -20,6 +20,7 @@ from trainables.data import class_weights
 from trainables.data.sources import permutation
 from trainables.loop import building
 from trainables.numbers.live import Live
+from trainables.recipe import losses
 
 EPOCHS = 4  # of five updates
 NAMES = [
@@ -59,7 +60,7 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
     author.live = Live(hp)
     data, held_out = author.data(hp)
     author.first_example = keras.tree.map_structure(lambda a: a[:1], data)
-    author.some_targets = data[1]
+    author.some_targets, author.target_traits = data[1], losses.Targets.of(data[1])
     model = building.build_model(author, hp, trial.seed)
     if not model.compiled:
         loss, measured = author.loss(hp, model), author.metrics(hp, model)

@@ -57,6 +57,23 @@ class AdaptedEmbedding(OnTokens):
         return keras.optimizers.Adam(0.01)
 
 
+@entry(fast=True)
+class Positions(OnTokens):
+    """Rows of a table that do not come from the examples: each part of a batch has a gradient of all of them."""
+
+    def data(self, hp: Any) -> Any:
+        (x, _), (v, _) = zoo_data.tags()
+        return (x, x % 3), (v, v % 3)
+
+    def model(self, hp: Any) -> keras.Model:
+        words = keras.Input((7,), dtype="int32")
+        x = layers.Embedding(12, 5)(words) + layers.Embedding(7, 5)(keras.ops.arange(7))
+        return keras.Model(words, layers.Dense(3, activation="softmax")(x))
+
+    def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+        return keras.optimizers.Adam(0.01)
+
+
 @entry()
 class EmbeddedLSTM(OnTokens):
     def body(self) -> list[Any]:

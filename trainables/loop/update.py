@@ -355,7 +355,8 @@ class Graph:
     def add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
 
-        To clip, or for their norm, they must be known as a whole.
+        To clip, or for their norm, they must be known as a whole. Keras squares each row by itself, so rows that do not
+        come from the examples (of a table of positions, say) are added value by value, as one batch would have them.
         """
         if new is None:
             return old
@@ -363,7 +364,11 @@ class Graph:
         if not isinstance(new, tf.IndexedSlices) or whole or isinstance(old, tf.Tensor):
             return tf.convert_to_tensor(new) if old is None else tf.convert_to_tensor(old) + tf.convert_to_tensor(new)
         rows = new.values, tf.cast(new.indices, tf.int64), tf.cast(new.dense_shape, tf.int64)
-        return rows if old is None else (*(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2])
+        if old is None:
+            return rows
+        if _are_the_same_in_all_parts(rows):
+            return old[0] + rows[0], *rows[1:]
+        return *(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2]
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
@@ -431,11 +436,15 @@ class Graph:
 
         ``more`` is summed too, in the same reduction: between processes, each one takes a millisecond.
         """
-        whole = [g for g in gradients if not isinstance(g, tuple)]
-        sums = slices.sum_over_replicas([*whole, *more])
-        dense, others = iter(sums[: len(whole)]), sums[len(whole) :]
-        rows = iter(slices.gathered([g for g in gradients if isinstance(g, tuple)]))
-        gradients = [next(rows) if isinstance(g, tuple) else next(dense) for g in gradients]
+        follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
+        added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
+        sums = slices.sum_over_replicas([*added, *more])
+        totals, others = iter(sums[: len(added)]), sums[len(added) :]
+        gathered = iter(slices.gathered([g for g, rows in zip(gradients, follow, strict=True) if rows]))
+        gradients = [
+            next(gathered) if rows else (next(totals), *g[1:]) if isinstance(g, tuple) else next(totals)
+            for g, rows in zip(gradients, follow, strict=True)
+        ]
         if self.loss_scale:
             scale = self.loss_scale.scale
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
@@ -449,6 +458,11 @@ class Graph:
             return clipping.clip(found, bounds)
 
         return self.strategy.run(clip, args=(gradients,)) if self.recipe.clipping else gradients
+
+
+def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
+    """Whether a part of a batch, however large, has the gradient of just these rows: their number is known."""
+    return rows[1].shape.num_elements() is not None
 
 
 def _is_int32(leaf: Any) -> bool:
