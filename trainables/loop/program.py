@@ -44,7 +44,7 @@ class Trained:
     rate: float | None = None  # the last one, where a callback has set it
 
 
-RELATIVE, RELATIVE_OF_TF32 = 2e-5, 2e-3
+RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
 """Of the loss: what rounding makes of it where the same examples are computed in other batches."""
 
 
