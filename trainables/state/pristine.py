@@ -125,7 +125,10 @@ class _Value:
             case deque():
                 given.clear()
                 given.extend(content)
-            case MutableMapping() | MutableSet():
+            case MutableMapping():
+                given.clear()
+                given.update(content)
+            case MutableSet():
                 given.clear()
                 given |= content
             case list():

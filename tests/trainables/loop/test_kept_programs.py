@@ -36,7 +36,7 @@ class Sometimes(Small):
         return train_data, validation if hp.flag("validates") else None
 
     def model(self, hp: Hyperparameters) -> keras.Model:
-        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(3), Counting()])
+        return keras.Sequential([keras.Input((6,)), Counting(), keras.layers.Dense(3)])
 
 
 def test_a_program_that_was_made_without_validation_validates_nothing() -> None:

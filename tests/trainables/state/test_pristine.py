@@ -117,7 +117,7 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
     another = Surroundings(frozenset())  # of another object, in a process where `data` has run before
-    with another.watched(an_author()) as left:
+    with another.watched(type(author)()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()
     assert words.X.tolist() == np.arange(6.0).tolist()
