@@ -11,7 +11,7 @@ test: .venv/installed-test ## Install, then run all checks and tests.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=25 $(ARGS)
 
 check: .venv/installed-test ## Formatting, lint, types and layers, without the tests.
 	$(BIN)/ruff format --check .

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -70,7 +71,7 @@ class Interruption:
 
     def remove(self) -> None:
         """Put the handlers back that were there before."""
-        self._settle()
+        self.finish()
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: of no Python code
         if self._ears is not None:
@@ -87,7 +88,7 @@ class Interruption:
         try:
             yield
         finally:
-            self._settle()
+            self.finish()
             with self._lock:
                 self._acts = before
 
@@ -119,16 +120,12 @@ class Interruption:
             act.join(_PATIENCE_S)
 
     def finish(self) -> None:
-        """Let a signal that has come do what it does, before this process ends by itself."""
-        self._settle()
-        with self._lock:
-            pass
-
-    def _settle(self) -> None:
-        """Wait until the thread has heard what the handler has."""
+        """Wait until the thread has heard what the handler has, and has done what follows."""
         deadline = time.monotonic() + _PATIENCE_S
         while self._heard < self._flagged and time.monotonic() < deadline:
             time.sleep(0.001)
+        with self._lock:
+            pass
 
 
 _active: Interruption | None = None
@@ -208,15 +205,33 @@ def exit_now(last_words: str, tidy: Callable[[], None] = lambda: None) -> None:
     os._exit(_CODE)
 
 
-def _of_a_fork() -> None:
-    """A child that is forked is another program: its signals are not for this one."""
-    global _active
+_masks = threading.local()  # of threads that fork
+
+
+def _before_fork() -> None:
+    """A child that is forked is another program: its signals are not for this one, not even the first."""
     if _active is not None:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _active = None
+        _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+
+
+def _after_fork(*, child: bool) -> None:
+    global _active
+    mask = _masks.__dict__.pop("before", None)
+    if mask is None:
+        return
+    try:
+        if child:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            _active = None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_of_a_fork)
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, child=False),
+        after_in_child=partial(_after_fork, child=True),
+    )

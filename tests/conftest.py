@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import spreading
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -22,3 +24,25 @@ def modules_end_with_their_test() -> Iterator[None]:
     for name in set(sys.modules) - before:
         if "pytest-of-" in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a worker of several, put the heaviest files first."""
+    if hasattr(config, "workerinput"):
+        items[:] = spreading.heaviest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker whole files, whatever ``--dist`` says but "no"."""
+    return spreading.scheduler(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """With ``--durations``, say where the time went by folder as well."""
+    if config.getoption("durations") is None:
+        return
+    terminalreporter.section("time by folder, of all workers together")
+    for line in spreading.by_folder(one for reports in terminalreporter.stats.values() for one in reports):
+        terminalreporter.write_line(line)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -21,6 +22,19 @@ def test_a_recipe_is_a_function_of_its_number() -> None:
     assert {recipe.params["optimizer"] for recipe in recipes} == set(fuzz_recipes.RATES)
     assert {layer for recipe in recipes for layer in recipe.params["layers"].split("+")} == set(fuzz_recipes.BODIES)
     assert {recipe.replicas for recipe in recipes} == set(range(9))
+
+
+def test_what_is_off_is_said() -> None:
+    import fuzz
+    import fuzz_recipes
+
+    recipe = next(r for r in map(fuzz_recipes.draw, range(99)) if r.exact and r.precision == "float32")
+    ours = {"loss": 2.0, "kernel": np.array([1.0, np.nan]), "seed": np.array([3])}
+    assert fuzz._off(ours, ours, recipe) == (0.0, "nothing")
+    assert fuzz._off(ours, {"loss": 2.5}, recipe) == (0.25, "loss")
+    assert fuzz._off(ours, {"seed": np.array([4])}, recipe) == (1 / 3, "seed")
+    assert fuzz._off(ours, {"kernel": np.array([1.0, 2.0])}, recipe)[0] == np.inf
+    assert fuzz._off({}, ours, recipe)[0] == np.inf
 
 
 @pytest.mark.keras

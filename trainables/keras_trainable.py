@@ -43,10 +43,10 @@ from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.state import attributes, checkpoint, origins, owned
+from trainables.state import attributes, checkpoint, origins, owned, weights
 
 _OWN = frozenset({"_programs", "_data", "_example_read", "_hp", "_setting", "_spans", "_trial", "memory"}) | {
-    "live", "first_example", "some_targets", "validates",
+    "live", "first_example", "_some_targets", "_targets_read", "target_traits", "validates",
 }  # fmt: skip
 """The attributes of a trainable that are not its author's."""
 
@@ -62,7 +62,7 @@ class KerasTrainable(Joining, Author):
     def __init__(self) -> None:
         self._programs = Programs()
         self._data = AuthorData(_OWN)
-        self._example_read = False
+        self._example_read = self._targets_read = False
         self._hp: Hyperparameters | None = None
         self._setting: Setting
         self._spans: tuple[Span, ...] = ()
@@ -74,6 +74,16 @@ class KerasTrainable(Joining, Author):
         """The first training example, as a batch of one; a program whose making has read it is made for it alone."""
         self._example_read = True
         return self.first_example
+
+    @property
+    def some_targets(self) -> Any:
+        """The targets of the first training examples, see `Author.some_targets`."""
+        self._targets_read = True
+        return self._some_targets
+
+    @some_targets.setter
+    def some_targets(self, targets: Any) -> None:
+        self._some_targets = targets
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
@@ -103,7 +113,7 @@ class KerasTrainable(Joining, Author):
         stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.names_apart():
+        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
             data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
@@ -284,8 +294,9 @@ class KerasTrainable(Joining, Author):
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         xla = compiled.asked(assignment.training, placement)
         numerics = assignment.training.get("deterministic") is True, xla
-        environment = (placement.devices, placement.name, dtype, accumulate, shapes, data[0].changes_shape, numerics)
-        key = Structure(environment, self._data.seen, attributes.digest(self.first_example))
+        of_data = shapes, data[0].changes_shape, data[1] is not None, self.target_traits
+        environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
+        key = Structure(environment, *self._data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
         held = None if fit or served else self._programs.find(key, hp)
         if held is not None:
@@ -299,7 +310,7 @@ class KerasTrainable(Joining, Author):
         record, used = origins.Record(seed), room.used(placement)
         attributes.put(self, _OWN, self._data.bare)
         self.live = Live(hp)
-        self._example_read = False
+        self._example_read = self._targets_read = False
         with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
@@ -313,11 +324,16 @@ class KerasTrainable(Joining, Author):
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
         example = key.example if self._example_read else None
+        targets = key.targets if self._targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
         built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
-        structure = replace(key, keeps_rate=made.keeps_rate, drew=drew, example=example, attributes=own)
+        structure = replace(
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+        )
         if isinstance(built, Program):
-            share = room.share(used, room.used(placement), room.most(placement, assignment.devices))
+            most = room.most(placement, assignment.devices)
+            weights.keep(most["host"] / 2)  # which counts among what the first program takes
+            share = room.share(used, room.used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 

@@ -123,7 +123,7 @@ def _by_trial(read: Tables) -> Floats:
     from sweep.store import values
 
     trials = values.numbers(read.trials, "trial").astype(np.int64)
-    return np.bincount(trials, values.numbers(read.trials, "train_s"))
+    return np.asarray(np.bincount(trials, values.numbers(read.trials, "train_s")), np.float64)
 
 
 def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
@@ -143,7 +143,7 @@ def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
 
 def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
     """Of (configurations, epochs) the mean over their trials; NaN where not all came that far."""
-    begun = np.isfinite(curves).any(axis=1)
+    begun = np.asarray(np.isfinite(curves).any(axis=1))
     trials = [
         [trial.trial for trial in row.trials if trial.status is not Status.FAILED and begun[trial.trial]]
         for row in rows

@@ -70,12 +70,14 @@ def run(
     before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
-        folder = ResultsFolder.create(results, spec.name, text, info)
+        with ending.making:
+            folder = ResultsFolder.create(results, spec.name, text, info)
         try:
             return _Session(spec, source, folder, folders, options, view, given, ending, before).run()
         except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
-                shutil.rmtree(folder.path)
+                with ending.making:
+                    shutil.rmtree(folder.path)
             raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ from sweep.store.ledger import Ended, Interrupted, Ledger, naming
 from sweep.store.requests import StopRequest
 
 _LOOK_S, _AGAIN_S = 0.1, 2.0
-_LEAVING_S = 10.0  # more than a process takes to end
+_LEAVING_S = 10.0  # more than a process takes to end, or to make a folder
 
 
 class Ending:
@@ -32,6 +33,7 @@ class Ending:
         self._view: View | None = None
         self._stop_file: Path | None = None
         self._wanted = False
+        self.making = threading.Lock()  # held while the folder is made or removed: last words say which it is
         self.lost = ""  # why it is to end at once
 
     @property
@@ -44,11 +46,12 @@ class Ending:
         """Let signals end what is in the block. Raises `Interrupted` for one that came ``before`` it."""
         with interruption.heard(self.first, self.second, breaks=self._embedded) as signals:
             self._signals = signals
-            signals.last_words = f"interrupted; {self._again}"
             signals.check(before)
             try:
                 yield
             finally:
+                if self._folder.info.exists():  # what follows loses nothing of it
+                    signals.last_words = f"interrupted; {self._again}"
                 if self.lost and not self._embedded:  # another thread ends this process
                     time.sleep(_LEAVING_S)
 
@@ -80,6 +83,7 @@ class Ending:
         first, self.lost = not self.lost, self.lost or why
         if self._embedded or not first:
             return
+        self.making.acquire(timeout=_LEAVING_S)
         again = self._again if self._folder.info.exists() else "start it again"
         interruption.exit_now(f"{why}; {again}", self._view.close if self._view else lambda: None)
 

@@ -1,4 +1,6 @@
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -128,3 +130,16 @@ def test_sweeps_of_different_objectives_have_no_common_order(sweep_of):
     message = r"second: its objective is minimize loss, but that of .*first is maximize acc; compare sweeps"
     with pytest.raises(InputError, match=message):
         rank([read(first), read(second)])
+
+
+def test_one_training_each_is_compared_without_heavy_libraries(sweep_of) -> None:
+    """Each takes as long to import as ten thousand trials to rank."""
+    runs = [({"a": a}, Status.COMPLETED, [{"acc": a / 9, "loss": 1.0}] * 3) for a in range(9)]
+    folder = sweep_of(runs)
+    code = (
+        "import sys\nfrom sweep.cli import main\n"
+        f"main(['compare', 'first', '--results', {str(folder.path.parent)!r}], standalone_mode=False)\n"
+        "heavy = {'scipy', 'pandas', 'pyarrow.compute', 'pydantic', 'ray'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)

@@ -96,7 +96,7 @@ def test_a_notebook_runs_its_own_class_inline_and_on_ray(tmp_path: Path, monkeyp
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), _path()))))
     monkeypatch.delenv("PYTEST_CURRENT_TEST")  # a kernel that sees it does not look at its file descriptors
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in CELLS])
-    nbclient.NotebookClient(notebook, timeout=200, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=1500, resources={"metadata": {"path": str(tmp_path)}}).execute()
     _, inline, output, shown, on_ray, numbers, model, function = notebook.cells
     for cell in (inline, on_ray):
         (view,) = _outputs(cell, "display_data")  # one, drawn anew in place

@@ -28,7 +28,7 @@ class Held(Counting):
     def save(self, folder: Path) -> Callable[[], None]:
         def write() -> None:
             self.threads.append(threading.current_thread().name)
-            assert self.allowed.wait(10)
+            assert self.allowed.wait(1500)
             (folder / "state.json").write_text("[]")
             if self.error is not None:
                 raise self.error

@@ -72,7 +72,7 @@ def run(folder: Path, text: str) -> pd.DataFrame:
     (folder / "faults.py").write_text((Path(__file__).parent / "faults.py").read_text())
     (folder / "faults.yaml").write_text(text)
     command = [sys.executable, "-W", "ignore", "-m", "sweep", "run", "faults.yaml", "--max-concurrent", "2"]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=280)
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1500)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-3000:]
     assert "Traceback" not in ran.stdout + ran.stderr
     results = folder / "results" / "faults"

@@ -59,7 +59,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
 
 
 def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 300
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.005)

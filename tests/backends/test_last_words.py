@@ -137,7 +137,7 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     (tmp_path / "dying.yaml").write_text(FILE)
     environment = {**os.environ, "HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "sweep", "run", "dying.yaml"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, env=environment)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, env=environment)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     trials = sweep.load(tmp_path / "results" / "dying").trials.set_index("param.how")
     assert dict(trials["status"]) == {**dict.fromkeys(trials.index, "failed"), "live": "completed"}

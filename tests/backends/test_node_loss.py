@@ -42,20 +42,20 @@ nodes = [cluster.add_node(num_cpus=1), cluster.add_node(num_cpus=1)]
 command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
 sweep = subprocess.Popen(command)
 log = Path("results/nodes/log.jsonl")
-deadline = time.monotonic() + 120
+deadline = time.monotonic() + 600
 while not (log.exists() and all(log.read_text().count(f'"epoch_reported","trial":{n}') >= 3 for n in (0, 1))):
     assert time.monotonic() < deadline, "no epochs"
     assert sweep.poll() is None, "the sweep ended"
     time.sleep(0.2)
 cluster.remove_node(nodes[1], allow_graceful=False)
-code = sweep.wait(150)
+code = sweep.wait(1500)
 cluster.shutdown()
 sys.exit(code)
 """
 
 
 def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
-    output = clusters.run(tmp_path, {"slow.py": SLOW, "nodes.yaml": FILE}, SCRIPT, timeout=280)
+    output = clusters.run(tmp_path, {"slow.py": SLOW, "nodes.yaml": FILE}, SCRIPT, timeout=1500)
     assert re.search(r": worker lost: its node (is gone|does not answer); it goes on from its checkpoint", output)
     loaded = sweep.load(tmp_path / "results" / "nodes")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
@@ -72,7 +72,7 @@ def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=True,
         capture_output=True,
-        timeout=200,
+        timeout=1500,
     )
     alone = sweep.load(tmp_path / "results" / "alone")
     assert loaded.metrics["metric.loss"].tolist() == alone.metrics["metric.loss"].tolist()

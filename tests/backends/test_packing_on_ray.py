@@ -31,7 +31,7 @@ def test_shares_follow_what_was_measured(tmp_path: Path, monkeypatch: pytest.Mon
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
     (tmp_path / "packed.yaml").write_text(FILE)
     command = [sys.executable, "-m", "sweep", "run", "packed.yaml", "--results", "results", "--simulate-gpus", "1"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     loaded = sweep.load(tmp_path / "results" / "packed")
     assert set(loaded.trials["status"]) == {"completed"}

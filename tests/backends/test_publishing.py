@@ -56,7 +56,7 @@ class Running:
         token = Path.home() / ".ray" / "auth_token"
         headers = {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=10) as answer:
+            with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60) as answer:
                 return str(answer.read().decode())
         except (urllib.error.URLError, ConnectionError, TimeoutError):  # its servers still start
             return ""
@@ -73,7 +73,7 @@ class Running:
                         self.samples[found[1], tags.get("state", "")] = float(found[3])
 
     def wait_for(self, true: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while not true():
             assert time.monotonic() < deadline, what
             assert self.process.poll() is None, what

@@ -31,7 +31,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 def test_the_main_job(tmp_path: Path) -> None:
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path))
-    output, errors = process.communicate(timeout=280)
+    output, errors = process.communicate(timeout=1500)
     assert (process.returncode, errors) == (0, "")
     assert "Ray dashboard: http://127.0.0.1" in output
     folder = tmp_path / "lr_wd_aug"
@@ -52,16 +52,16 @@ def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
     process = start("run", *given)
     _wait_for_epochs(folder, 3)
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=1500)
     assert process.returncode == 130
     assert errors.endswith(f"go on with: python -m sweep resume {folder.path}\n")
     process = start("resume", "lr_wd_aug", "--results", str(tmp_path))
     _wait_for_epochs(folder, 40)
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=1500)
     time.sleep(4)  # a killed driver's local Ray is gone within three seconds
     process = start("resume", "lr_wd_aug", "--results", str(tmp_path))
-    process.communicate(timeout=280)
+    process.communicate(timeout=1500)
     assert process.returncode == 0
     loaded = sweep.load(folder.path)
     assert loaded.trials["status"].tolist() == ["completed"] * 4
@@ -71,7 +71,7 @@ def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
 
 def test_more_gpus_than_there_are(tmp_path: Path) -> None:
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), "--set", "resources.gpus=64")
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=1500)
     assert process.returncode == 2
     assert "resources.gpus: a trial takes 64, this machine has" in errors
     assert not (tmp_path / "lr_wd_aug").exists()
@@ -80,7 +80,7 @@ def test_more_gpus_than_there_are(tmp_path: Path) -> None:
 def test_simulated_gpus_mirror(tmp_path: Path) -> None:
     changes = ["--set", "resources.gpus=2", "--set", "epochs=2", "--run-cap", "2", "--simulate-gpus", "2"]
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), *changes)
-    output, _ = process.communicate(timeout=280)
+    output, _ = process.communicate(timeout=1500)
     assert process.returncode == 0
     assert "rehearsal: 2 logical CPU devices" in output
     trials = sweep.load(tmp_path / "lr_wd_aug").trials
@@ -89,7 +89,7 @@ def test_simulated_gpus_mirror(tmp_path: Path) -> None:
 
 
 def _wait_for_epochs(folder: ResultsFolder, count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
         if folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count:
             return

@@ -12,7 +12,7 @@ import pytest
 
 import sweep
 
-pytestmark = [pytest.mark.ray, pytest.mark.keras, pytest.mark.exhaustive, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.keras, pytest.mark.exhaustive]
 
 FILE = """
 name: served
@@ -41,7 +41,7 @@ def run(folder: Path, rank: int, how: str) -> tuple[str, pd.DataFrame, list[int]
         env=os.environ,
         capture_output=True,
         text=True,
-        timeout=1100,
+        timeout=1500,
     )
     said = ran.stdout + ran.stderr
     assert ran.returncode == 0, said

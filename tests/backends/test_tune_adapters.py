@@ -235,7 +235,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "shortest.py").write_text(SHORTEST)
     (folder / "results").mkdir()
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=280
+        [sys.executable, "-W", "ignore", "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=1500
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return dict(json.loads(ran.stdout.splitlines()[-1]))

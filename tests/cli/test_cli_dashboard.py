@@ -33,5 +33,5 @@ def test_it_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
         with urlopen(where[1].replace("dashboard/", "api/studies/0")) as answer:
             assert [trial["state"] for trial in json.load(answer)["trials"]] == ["Fail"]
         server.send_signal(signal.SIGINT)
-        out, err = server.communicate(timeout=20)
+        out, err = server.communicate(timeout=1500)
     assert (server.returncode, out, err) == (0, "", "")

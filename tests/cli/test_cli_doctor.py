@@ -16,7 +16,7 @@ LEVELS = {"ok", "note", "warning", "error"}
 def doctor(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "sweep", "doctor", "--results", str(folder), *arguments]
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", **environ}
-    return subprocess.run(command, capture_output=True, text=True, env=hidden, timeout=280)
+    return subprocess.run(command, capture_output=True, text=True, env=hidden, timeout=1500)
 
 
 @pytest.mark.keras

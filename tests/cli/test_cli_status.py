@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from waiting import PATIENCE_S, until
 
 from sweep.cli import main
 
@@ -88,20 +88,18 @@ def test_a_sweep_is_stopped_from_another_process(project: Path) -> None:
     changes = ["--set", "trainable=walk:Slow", "--set", "epochs=1000"]
     run = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
     log = project / "results" / "first" / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "epoch_reported" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: log.exists() and '"epoch_reported","trial":0' in log.read_text())
     assert call("stop", "first", "--trial", "0") == (0, "trial 0 is pruned: stopped on request\n")
     assert call("stop", "first", "--trial", "5")[0] == 2
+    until(lambda: '"epoch_reported","trial":1' in log.read_text())
     code, output = call("stop", "first")
     assert (code, output) == (0, "first is stopped; go on with: python -m sweep resume first\n")
-    assert run.wait(10) == 130
+    assert run.wait(PATIENCE_S) == 130
     found = json.loads(call("status", "first", "--json")[1])
     assert (found["trials"], found["state"]) == ({"pruned": 1, "interrupted": 1}, "stopped on request")
     again = subprocess.Popen([sys.executable, "-m", "sweep", "resume", "first", "--inline", "-q"])
-    while not (project / "results" / "first" / "lock").read_text().startswith(f"process {again.pid} "):
-        time.sleep(0.05)
+    lock = project / "results" / "first" / "lock"
+    until(lambda: lock.read_text().startswith(f"process {again.pid} "))
     assert call("stop", "first", "--now")[0] == 0
-    assert again.wait(10) == 130
+    assert again.wait(PATIENCE_S) == 130
     assert call("stop", "first")[0] == 2

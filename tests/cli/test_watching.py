@@ -18,10 +18,22 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from waiting import PATIENCE_S, until
 
 from sweep.cli import main
 
 KILLS = Path(__file__).parents[1] / "kills"
+HELD = """
+
+class Held(Walk):
+    @property
+    def PAUSE_S(self):
+        if self.done == 3 and not os.path.exists("go"):
+            time.sleep(1.1)  # a step ends
+        while self.done == 4 and not os.path.exists("go"):
+            time.sleep(0.01)
+        return 0.0
+"""
 FILE = """
 trainable: walk:Walk
 method: random
@@ -36,7 +48,7 @@ SEQUENCES = re.compile(r"\x1b\[[?\d;]*[A-Za-z]")
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     walk = (KILLS / "walk.py").read_text()
-    (tmp_path / "walk.py").write_text(walk + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n")
+    (tmp_path / "walk.py").write_text(walk + "\n\nclass Slow(Walk):\n    PAUSE_S = 0.05\n" + HELD)
     (tmp_path / "first.yaml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -68,9 +80,9 @@ class OnTerminal:
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self.leader, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
-    def read_until(self, enough: Callable[[str], bool], timeout_s: float = 60.0) -> str:
+    def read_until(self, enough: Callable[[str], bool]) -> str:
         """Read until the output is enough, or the command ends."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + PATIENCE_S
         while not enough(self.output):
             assert time.monotonic() < deadline, self.output[-3000:]
             if select.select([self.leader], [], [], 0.2)[0]:
@@ -83,22 +95,19 @@ class OnTerminal:
     def end(self) -> int:
         self.read_until(lambda output: False)
         os.close(self.leader)
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE_S)
 
 
 @pytest.fixture
 def running(project: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A sweep that takes some seconds, in another process."""
-    changes = ["--set", "trainable=walk:Slow", "--set", "epochs=8"]
+    """A sweep in another process, whose trials go on from their fourth epoch once there is a file ``go``."""
+    changes = ["--set", "trainable=walk:Held", "--set", "epochs=8"]
     process = subprocess.Popen([sys.executable, "-m", "sweep", "run", "first.yaml", "--inline", "-q", *changes])
     log = project / "results" / "first" / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while not (log.exists() and "epoch_reported" in log.read_text()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: log.exists() and "epoch_reported" in log.read_text())
     yield process
     process.kill()
-    process.wait(10)
+    process.wait(PATIENCE_S)
 
 
 def test_a_run_draws_within_its_terminal_and_leaves_it_as_it_was(project: Path) -> None:
@@ -127,12 +136,13 @@ def test_no_colour_and_a_terminal_that_can_do_nothing(project: Path) -> None:
     assert dumb.output.count("completed in") == 4
 
 
-def test_a_sweep_elsewhere_is_watched_to_its_end(running: subprocess.Popen[bytes]) -> None:
+def test_a_sweep_elsewhere_is_watched_to_its_end(project: Path, running: subprocess.Popen[bytes]) -> None:
     terminal = OnTerminal("status", "first", "--watch", "--interval", "0.2")
     terminal.read_until(lambda output: "4/8" in output)
     terminal.resize(50, 12)
+    (project / "go").touch()
     assert terminal.end() == 0
-    assert running.wait(10) == 0
+    assert running.wait(PATIENCE_S) == 0
     shown = SEQUENCES.sub("", terminal.output)
     assert "first  running" in shown
     assert "first  finished" in shown.rpartition("first  running")[2]
@@ -156,16 +166,16 @@ def test_a_killed_sweep_ends_the_view(running: subprocess.Popen[bytes]) -> None:
     assert "first  unfinished" in SEQUENCES.sub("", terminal.output)
 
 
-def test_into_a_pipe_go_a_picture_then_lines_then_a_picture(running: subprocess.Popen[bytes]) -> None:
-    watching = subprocess.run(
-        [sys.executable, "-m", "sweep", "status", "first", "--watch", "--interval", "0.2"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert (watching.returncode, watching.stderr) == (0, "")
-    lines = watching.stdout.splitlines()
-    assert "\x1b" not in watching.stdout
+def test_into_a_pipe_go_a_picture_then_lines_then_a_picture(project: Path, running: subprocess.Popen[bytes]) -> None:
+    command = [sys.executable, "-m", "sweep", "status", "first", "--watch", "--interval", "0.2"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first = watching.stdout.readline()
+        (project / "go").touch()
+        rest, errors = watching.communicate(timeout=PATIENCE_S)
+    assert (watching.returncode, errors) == (0, "")
+    lines = (first + rest).splitlines()
+    assert "\x1b" not in first + rest
     assert lines[0] == "first  running"
     assert [line for line in lines if line.startswith("trial 3 completed in ")]
     assert "first  finished" in lines

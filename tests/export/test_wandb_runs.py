@@ -171,7 +171,7 @@ def test_wandb_sync_takes_them(made: Callable[..., ResultsFolder], tmp_path: Pat
             "HOME": str(tmp_path),
         }
         command = [sys.executable, "-m", "wandb", "sync", "--yes", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, cwd=tmp_path)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=1500, cwd=tmp_path)
         server.shutdown()
     assert "Finished syncing" in done.stderr + done.stdout, done
     lines = [line for body in _Server.asked for line in _rows(body, "wandb-history.jsonl")]

@@ -43,7 +43,7 @@ def _sweep(project: Disturbed, *arguments: str) -> subprocess.CompletedProcess[s
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(project.path)},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=1500,
         check=False,
     )
 

@@ -231,5 +231,5 @@ def test_a_process_that_lives_on_is_told_how_to_go_on_and_does(
 )
 def test_on_ray_it_ends_and_goes_on(run: Run, tmp_path: Path, where: str, signals: str) -> None:
     ended = run("run", "it.yaml", point=ON_RAY[where], signals=SIGNALS[signals])
-    begun = where not in ("Ray is about to start", "Ray has started", "workers are about to start")
+    begun = where not in ("Ray is about to start", "Ray has started")
     check(run, tmp_path, ended, may_be_gone=not begun, may_be_left=begun or signals == "second")

@@ -27,7 +27,9 @@ def test_the_vitals_of_a_sweep() -> None:
     now = time.time()
     pulse = Pulse(parse(FILE, "f.yaml"))
     assert (pulse().trials, pulse().best, pulse().left_s) == ({status.value: 0 for status in Status}, None, None)
-    pulse.replay([SessionStarted(time=now - 60, resumed=False, version="1"), started(0, now - 60)])
+    pulse.on(SessionStarted(time=now - 60, resumed=False, version="1"))
+    pulse.on(started(0, now - 60))
+    pulse.forget_running()
     assert pulse().trials[Status.INTERRUPTED] == 1
     for event in (
         SessionStarted(time=now - 10, resumed=True, version="1"),

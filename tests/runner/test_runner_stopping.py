@@ -47,7 +47,7 @@ def test_a_sweep_is_stopped_and_goes_on(slow: Path) -> None:
     results = slow / "results"
     watcher = Asks(lambda: stopping.stop(results, "curves", None, now=False))
     outcome = run(slow, LONG, watcher)
-    watcher.thread.join(10)
+    watcher.thread.join(300)
     assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
     assert watcher.answers == [f"curves is stopped; go on with: python -m sweep resume {results / 'curves'}"]
     assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
@@ -58,7 +58,7 @@ def test_a_sweep_is_stopped_and_goes_on(slow: Path) -> None:
 def test_one_trial_is_stopped_for_good(slow: Path) -> None:
     watcher = Asks(lambda: stopping.stop(slow / "results", "curves", 1, now=False))
     outcome = run(slow, LONG, watcher)
-    watcher.thread.join(10)
+    watcher.thread.join(300)
     assert watcher.answers == ["trial 1 is pruned: stopped on request"]
     assert (outcome.completed, outcome.interrupted) == (2, False)
     assert ends(outcome.folder) == {0: "completed", 1: "pruned", 2: "completed"}

@@ -1,9 +1,8 @@
-import time
-
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from waiting import until
 
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Event, TrialStarted
@@ -25,13 +24,11 @@ def story(trial: int) -> list[Event]:
 
 
 def wait_for_trials(folder: ResultsFolder, count: int) -> None:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
+    def are_there() -> bool:
         # By its bytes: pandas opens a path twice, and the file may be another one by then.
-        if folder.trials.exists() and len(pq.read_table(pa.BufferReader(folder.trials.read_bytes()))) == count:
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"never saw {count} trials")
+        return folder.trials.exists() and len(pq.read_table(pa.BufferReader(folder.trials.read_bytes()))) == count
+
+    until(are_there, f"never saw {count} trials")
 
 
 def test_the_files_follow_the_log_and_are_complete_at_the_end(folder):
@@ -55,9 +52,7 @@ def test_a_failed_update_is_logged_and_made_good(folder, caplog):
     folder.trials.mkdir()  # no file can take this place
     with Log(folder.log) as log, TableWriter(folder, first_s=0.01) as writer:
         log.append(story(0))
-        deadline = time.monotonic() + 10
-        while not caplog.records and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: caplog.records)
         assert "the tables could not be written" in caplog.text
         with pytest.raises(StoreError, match=r"trials.parquet: Is a directory"):
             writer.close()

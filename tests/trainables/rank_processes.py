@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +16,9 @@ from sweep.contract import Assignment, Devices, Ranks
 # A fork of the fork server is a fresh process without the seconds of importing TensorFlow.
 _FRESH = multiprocessing.get_context("forkserver")
 _FRESH.set_forkserver_preload(["zoo_entries", "rank_sums"])
+
+HEARTBEAT_S = 120.0
+"""On a busy machine a process that lives may be silent for long."""
 
 
 @dataclass
@@ -35,18 +38,18 @@ class Together:
     """As many processes as there are ranks, rank 0 first."""
 
     pids: list[int]
-    _pipes: list[Any]
+    pipes: list[Any]
 
     def call(self, function: Callable[..., Any], *given: Any, timeout: float = 600.0) -> list[Any]:
         """What a function of a module, given `Here`, returns in each process; an error in the place of a value."""
-        for pipe in self._pipes:
+        for pipe in self.pipes:
             pipe.send((function, given))
         return self.answers(timeout)
 
-    def answers(self, timeout: float) -> list[Any]:
-        """Of all processes; TimeoutError in the place of one that gives none, EOFError of one that is dead."""
+    def answers(self, timeout: float, ranks: Sequence[int] | None = None) -> list[Any]:
+        """Of all processes, or of some; TimeoutError in the place of one that gives none, EOFError of a dead one."""
         found: list[Any] = []
-        for pipe in self._pipes:
+        for pipe in self.pipes if ranks is None else [self.pipes[rank] for rank in ranks]:
             try:
                 found.append(pipe.recv() if pipe.poll(timeout) else TimeoutError(f"no answer in {timeout} s"))
             except (EOFError, ConnectionError):
@@ -65,7 +68,7 @@ def together(count: int, gpus: int = 0, **bounds: float) -> Iterator[Together]:
     pipes, processes = [], []
     for rank in range(count):
         mine, theirs = _FRESH.Pipe()
-        ranks = Ranks(addresses, rank, **bounds)
+        ranks = Ranks(addresses, rank, **{"heartbeat_s": HEARTBEAT_S, "register_s": 600.0, **bounds})
         process = _FRESH.Process(target=_serve, args=(theirs, Devices(1, gpus, simulated=True, ranks=ranks)))
         process.start()
         theirs.close()

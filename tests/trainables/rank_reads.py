@@ -77,14 +77,14 @@ class Noted:
     """What was read of record files since `begin`."""
 
     passes = 0  # from the first record to the last
-    numbers: tuple[int, ...] = ()  # of records that were read by their places
+    numbers: list[int] = []  # noqa: RUF012  # of records that were read by their places; several threads add to it
 
 
 def _note_reads() -> None:
     read, whole = records.Records._read, tf.data.TFRecordDataset
 
     def noted_read(self: records.Records, numbers: Any) -> Any:
-        Noted.numbers += tuple(numbers.tolist())
+        Noted.numbers.extend(numbers.tolist())
         return read(self, numbers)
 
     def noted_whole(files: Any) -> Any:
@@ -101,6 +101,6 @@ def read_by(here: Here, kind: str, given: Assignment) -> tuple[Trained, tuple[in
         _note_reads()
     trainable = {"rows": OfRows, "records": OfRecords}[kind]()
     trainable.begin(here.of(given))
-    Rows.asked, Noted.numbers, Noted.passes = (), (), 0
+    Rows.asked, Noted.numbers, Noted.passes = (), [], 0
     found = metrics(go_on(trainable))
-    return outcome(trainable, found), Rows.asked if kind == "rows" else Noted.numbers, Noted.passes
+    return outcome(trainable, found), Rows.asked if kind == "rows" else tuple(Noted.numbers), Noted.passes

@@ -36,6 +36,7 @@ EXTRA: Mapping[str, Mapping[str, Value]] = {
 }
 OPTIMIZERS = ("sgd", "adam", "adamw", "lamb", "lion")  # the others are in test_optimizer_table.py
 FACTORS = (OPTIMIZERS, tuple(CLIPPING), tuple(ACCUMULATION), tuple(AVERAGING))
+OPTIMIZER, CLIPPED = 0, 1  # places in them
 Row = tuple[str, ...]
 
 
@@ -122,16 +123,27 @@ def values(trainable: Small) -> list[np.ndarray[Any, Any]]:
 
 
 ROWS = pairwise(FACTORS)
+DAILY = 10
+"""After so many rows only optimizers and clippings have not all met. Clipping is over before any optimizer is called
+(`recipe.optimizers.clip` takes gradients alone), so the rows that are left are ``exhaustive``."""
 SCHEDULES_OF = {row: SCHEDULES[i % 5 :: 5] + SCHEDULES[(i // 5) % 10 :][:1] for i, row in enumerate(ROWS)}
 
 
 def test_rows_cover_all_pairs() -> None:
     for a, b in itertools.combinations(range(len(FACTORS)), 2):
         assert {(row[a], row[b]) for row in ROWS} == set(itertools.product(FACTORS[a], FACTORS[b]))
-    assert set().union(*SCHEDULES_OF.values()) == set(SCHEDULES)
+        if (a, b) != (OPTIMIZER, CLIPPED):
+            assert {(row[a], row[b]) for row in ROWS[:DAILY]} == set(itertools.product(FACTORS[a], FACTORS[b]))
+    assert set().union(*(SCHEDULES_OF[row] for row in ROWS[:DAILY])) == set(SCHEDULES)
 
 
-@pytest.mark.parametrize("row", ROWS, ids="-".join)
+EACH = [
+    pytest.param(row, id="-".join(row), marks=() if place < DAILY else pytest.mark.exhaustive)
+    for place, row in enumerate(ROWS)
+]
+
+
+@pytest.mark.parametrize("row", EACH)
 def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES_OF[row]:
         compare(trainables, parameters(row, schedule), 2)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 import pytest
-from small import assignment
+from small import assignment, metrics, train
 from zoo import Entry
 from zoo_entries import ENTRIES
 
@@ -30,6 +32,25 @@ def given(found: Entry, gpus: int = 0, **params: Any) -> Any:
     own = {name: value for name, value in result.params.items() if name != "learning_rate"}
     object.__setattr__(result, "params", own)  # the optimizer keeps its own
     return result
+
+
+@dataclass(frozen=True)
+class Alone:
+    """What a model of the zoo came to on one replica."""
+
+    metrics: list[dict[str, float]]
+    state: dict[str, Any]  # by path
+    weights: list[tuple[str, Any]]  # of the model, in its order
+
+
+@functools.cache
+def trained_alone(name: str) -> Alone:
+    """Train it once, for all tests of this process."""
+    ours = ENTRIES[name].trainable()
+    epochs = metrics(train(ours, given(ENTRIES[name])))
+    program = ours._begun().program
+    state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
+    return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 
 
 def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]:

@@ -8,6 +8,7 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import keras
@@ -42,7 +43,7 @@ class BatchSplit(Examples):
         self._sizes: list[int] = []
         kinds: dict[str, Any] = {}
         with seeded(0):
-            for batch in self._read.batches(dataset, range(count)):
+            for batch in self._read.batches(range(count)):
                 self._sizes.append(len(tf.nest.flatten(batch)[0]))
                 kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
                 for leaf in tf.nest.flatten(batch):
@@ -93,72 +94,77 @@ class BatchSplit(Examples):
         """
         which = Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share)
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
-        for batch in self._read.batches(self._read.at(seed, number), order):
+        for batch in self._read.batches(order, seed, number):
             if share is None:
                 yield in_order(batch, self._strategy)
             else:
                 yield taken(batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._strategy)
 
 
-class _Reader:
-    """Reads batches of a data set at any epoch, some ahead of their use."""
+class _Turning:
+    """A data set that is made anew for each pass, from the one that was given."""
 
-    def __init__(self, dataset: keras.utils.PyDataset) -> None:
-        kind = type(dataset)
-        self._turns = kind.on_epoch_end is not keras.utils.PyDataset.on_epoch_end
-        self._given = dataset
-        self._present: tuple[Any, tuple[int | None, int]] = dataset, (None, 0)
-        self._pool: tuple[Executor, keras.utils.PyDataset] | None = None
+    def __init__(self, given: keras.utils.PyDataset) -> None:
+        self.turns = type(given).on_epoch_end is not keras.utils.PyDataset.on_epoch_end
+        self.given = given
+        self._present: tuple[Any, tuple[int | None, int]] = given, (None, 0)
 
     def at(self, seed: int | None, number: int) -> keras.utils.PyDataset:
         """The data set as it is in a pass (from 1), which it takes for an epoch; without a seed as it was given."""
-        if seed is None or not self._turns:
-            return self._given
+        if seed is None or not self.turns:
+            return self.given
         dataset, (its_seed, done) = self._present
         if its_seed != seed or done > number - 1:
-            dataset, done = copy.deepcopy(self._given), 0
+            dataset, done = copy.deepcopy(self.given), 0
         for before in range(done + 1, number):
             with seeded(mixed(seed, before)):
                 dataset.on_epoch_end()
         self._present = dataset, (seed, number - 1)
         return dataset
 
-    def batches(self, dataset: keras.utils.PyDataset, numbers: Any) -> Iterator[Any]:
-        """These batches in this order."""
-        if dataset.workers <= 1 and not dataset.use_multiprocessing:
-            yield from (_examples(dataset[int(number)]) for number in numbers)
+
+class _Reader:
+    """Reads batches of a data set at any epoch, some ahead of their use."""
+
+    def __init__(self, dataset: keras.utils.PyDataset) -> None:
+        self._turning = _Turning(dataset)
+        self._pool: Executor | None = None
+
+    def batches(self, numbers: Any, seed: int | None = None, number: int = 0) -> Iterator[Any]:
+        """These batches of a pass in this order."""
+        given = self._turning.given
+        if given.use_multiprocessing:  # each process turns its own copy
+            read: Callable[[int], Any] = partial(_held_batch, seed, number)
+        else:
+            read = self._turning.at(seed, number).__getitem__
+        if given.workers <= 1 and not given.use_multiprocessing:
+            yield from (_examples(read(int(place))) for place in numbers)
             return
-        pool = self._pool_of(dataset)
+        self._pool = self._pool or _pool_of(given)
         coming: deque[Future[Any]] = deque()
-        for number in numbers:
-            task: Callable[[int], Any] = _held_batch if dataset.use_multiprocessing else dataset.__getitem__
-            coming.append(pool.submit(task, int(number)))
-            if len(coming) > max(dataset.max_queue_size, dataset.workers):
+        for place in numbers:
+            coming.append(self._pool.submit(read, int(place)))
+            if len(coming) > max(given.max_queue_size, given.workers):
                 yield _examples(coming.popleft().result())
         yield from (_examples(future.result()) for future in coming)
 
-    def _pool_of(self, dataset: keras.utils.PyDataset) -> Executor:
-        if self._pool is not None and (self._pool[1] is dataset and not (self._turns and dataset.use_multiprocessing)):
-            return self._pool[0]
-        pool: Executor  # the one before ends with the last pass that reads from it
-        if dataset.use_multiprocessing:  # a fork of a process that runs TensorFlow may hang
-            context = multiprocessing.get_context("spawn")
-            pool = ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))
-        else:
-            pool = ThreadPoolExecutor(dataset.workers, "batches")
-        self._pool = pool, dataset
-        return pool
+
+def _pool_of(dataset: keras.utils.PyDataset) -> Executor:
+    if not dataset.use_multiprocessing:
+        return ThreadPoolExecutor(dataset.workers, "batches")
+    context = multiprocessing.get_context("spawn")  # a fork of a process that runs TensorFlow may hang
+    return ProcessPoolExecutor(max(dataset.workers, 1), context, _hold, (dataset,))
 
 
-_held: list[keras.utils.PyDataset] = []  # in a process of a pool
+_held: list[_Turning] = []  # in a process of a pool
 
 
 def _hold(dataset: keras.utils.PyDataset) -> None:
-    _held[:] = [dataset]
+    _held[:] = [_Turning(dataset)]
 
 
-def _held_batch(number: int) -> Any:
-    return _held[0][number]
+def _held_batch(seed: int | None, pass_number: int, place: int) -> Any:
+    return _held[0].at(seed, pass_number)[place]
 
 
 def _examples(batch: Any) -> Any:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from trainables.data import text
 from trainables.data.sources import Buckets, DataError, Rows
 
+MOST = 2**31 - 1  # examples, which are numbered in 32 bits
 PADDING = (
     "where examples differ in length, pad them: trainables.data.sequences.buckets(rows, y), or in a dataset "
     "map(lambda x, y: (tf.pad(x, [[0, longest - tf.shape(x)[0]]]), y)), and mask with Embedding(mask_zero=True) or "
@@ -86,9 +87,14 @@ def arrays_of(arrays: Any) -> Any:
         tf.nest.map_structure(partial(_as_array, may_be_text=True), x),
         *(tf.nest.map_structure(_as_array, other) for other in others),
     )
-    sizes = {len(leaf) for leaf in tf.nest.flatten(arrays)}
+    sizes = {int(leaf.shape[0]) for leaf in tf.nest.flatten(arrays)}
     if len(sizes) != 1 or not min(sizes):
         raise DataError(f"arrays of {sorted(sizes)} examples, expected one common number above 0")
+    if max(sizes) > MOST:
+        raise DataError(
+            f"arrays of {max(sizes):,} examples, expected at most {MOST:,}; hand more over as a tf.data.Dataset, or as "
+            "files.tfrecords"
+        )
     return arrays
 
 
@@ -121,16 +127,13 @@ def specs(element: Any) -> None:
             f"a dataset of {type(element).__name__} elements, expected x alone, (x, y) or (x, y, sample_weight)"
         )
     found = tf.nest.flatten(element)
-    shapes = [s.shape for s in found if isinstance(s, tf.TensorSpec)]
-    if len(shapes) < len(found):
+    if not all(isinstance(spec, tf.TensorSpec) for spec in found):
         raise DataError(f"sparse or ragged tensors, expected dense ones of one shape; {PADDING}")
     if any(spec.dtype == tf.string for spec in tf.nest.flatten(element[1:])):
         raise DataError(
             "a dataset with texts as targets or weights, expected numbers; map them in data(): "
             "dataset.map(lambda x, y: (x, number(y))) with number = keras.layers.StringLookup(...)"
         )
-    if all(shape.rank and shape[0] is None for shape in shapes):
-        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
 
 
 def unknown(data: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.records import records_of
-from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mixed, permutation
+from trainables.data.sources import SHUFFLE_BUFFER, DataError, Rows, Stream, mixed, permutation, shuffled
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif")
 BLOCK_BYTES = 16 * 2**20
@@ -56,7 +56,7 @@ def tfrecords(
                 deterministic=True,
             )
             if seed is not None:  # before parsing: the buffer holds the smaller form
-                found = found.shuffle(min(size, buffer), seed=mixed(seed, number))
+                found = shuffled(found, min(size, buffer), mixed(seed, number))
             return found
 
         return ordered

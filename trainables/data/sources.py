@@ -108,16 +108,42 @@ def from_dataset(dataset: tf.data.Dataset, buffer: int = SHUFFLE_BUFFER) -> Stre
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY:
         raise DataError("an endless dataset, expected one pass over its examples; use take(n)")
-    if _is_batched(dataset):
-        raise DataError("a dataset of batches, expected single examples; leave out batch(), batch_size cuts them")
+    if _is_batched(dataset) or (_has_unknown_lengths(dataset) and not _is_of_examples(dataset)):
+        raise DataError(_unbatched(dataset))
     known = None if size == tf.data.UNKNOWN_CARDINALITY else size
 
     def ordered(seed: int | None, number: int) -> tf.data.Dataset:
         if seed is None:
             return dataset
-        return dataset.shuffle(min(known or buffer, buffer), seed=mixed(seed, number))
+        return shuffled(dataset, min(known or buffer, buffer), mixed(seed, number))
 
     return Stream(ordered, known, lambda buffer: from_dataset(dataset, buffer))
+
+
+def _has_unknown_lengths(dataset: tf.data.Dataset) -> bool:
+    """Whether the first axis of all parts of an element has no known length, as that of batches."""
+    specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
+    return bool(specs) and all(spec.shape.rank and spec.shape[0] is None for spec in specs)
+
+
+def _is_of_examples(dataset: tf.data.Dataset) -> bool:
+    """Whether nothing that its elements come from could have made batches: no `batch`, no Python, no inner dataset."""
+    kind = type(dataset).__name__.lower()
+    if any(name in kind for name in ("batch", "flatmap", "interleave", "generator", "window", "numpy_function")):
+        return False
+    return all(map(_is_of_examples, dataset._inputs()))
+
+
+def _unbatched(dataset: tf.data.Dataset) -> str:
+    what = "a dataset of batches, expected single examples; leave out batch(), batch_size cuts them"
+    first = next(iter(dataset.take(1)), None)
+    if first is None or _is_batched(dataset):
+        return what
+    shapes = ", ".join(str(tuple(leaf.shape)) for leaf in tf.nest.flatten(first))
+    return (
+        f"{what}. Where {shapes}, of the first element, are the shapes of one example, say so: "
+        "dataset.map(lambda x, y: (tf.ensure_shape(x, [...]), tf.ensure_shape(y, [...])))"
+    )
 
 
 def _is_batched(dataset: tf.data.Dataset) -> bool:
@@ -133,6 +159,29 @@ def _is_batched(dataset: tf.data.Dataset) -> bool:
             inputs[0] if len(inputs) == 1 and any(name in kind for name in keeps) and "flatmap" not in kind else None
         )
     return False
+
+
+_WITHOUT_GLOBAL_SEED, _SEEDS = 87654321, 2**31 - 1  # what `Dataset.shuffle` takes then, and how many it knows
+
+
+def shuffled(dataset: tf.data.Dataset, buffer: int, seed: int) -> tf.data.Dataset:
+    """Shuffle as `Dataset.shuffle` does, by this seed alone.
+
+    That method mixes in TensorFlow's global seed, which anybody's code may have set in this process
+    (`keras.utils.set_random_seed`) and not in another: two ranks, or two workers, would train in other orders.
+    """
+    specs = tf.nest.flatten(dataset.element_spec)
+    plain = [isinstance(spec, tf.TensorSpec) for spec in specs]
+    variant = tf.raw_ops.ShuffleDatasetV3(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        buffer_size=tf.constant(buffer, tf.int64),
+        seed=tf.constant(_WITHOUT_GLOBAL_SEED, tf.int64),
+        seed2=tf.constant(seed % _SEEDS, tf.int64),
+        seed_generator=tf.raw_ops.DummySeedGenerator(),
+        output_types=[spec.dtype if known else tf.variant for spec, known in zip(specs, plain, strict=True)],
+        output_shapes=[spec.shape if known else None for spec, known in zip(specs, plain, strict=True)],
+    )
+    return tf.data.experimental.from_variant(variant, dataset.element_spec)
 
 
 def mixed(seed: int, number: int) -> int:

@@ -42,9 +42,9 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     """
     record = Record(trial.assignment.seed)
     author.live = Settled(trial.hp)
-    with _draws_kept(), precision.policy(trial.dtype), origins.recording(record):
-        apart = keras_corrections.names_apart()
-        with apart, random_layers.following_the_trial(), sharded_embedding.as_keras_own():
+    kept = _draws_kept(), keras_corrections.numbering_kept()
+    with kept[0], kept[1], precision.policy(trial.dtype), origins.recording(record):
+        with random_layers.following_the_trial(), sharded_embedding.as_keras_own():
             model = building.build_model(author, trial.hp, trial.assignment.seed, features.chained)
             model = _of_its_own(model, trial, record)
         keras_corrections.outputs_in_float32(model)

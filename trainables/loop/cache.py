@@ -21,6 +21,7 @@ class Structure:
     environment: tuple[object, ...]  # devices, strategy, precision, shapes of the data
     seen: Traces = field(default_factory=dict)  # what `data` has left for the author's methods to see
     example: object = None  # digest of the first example, where they read it
+    targets: object = None  # and of the targets of some
     reads: Reads = field(default_factory=dict)  # plain values read while it was built and traced
     attributes: Mapping[str, object] = field(default_factory=dict)  # the trainable's, as the author's methods left them
     drew: bool = False  # whether the author drew numbers, which may be constants of the graph: another seed has others
@@ -29,7 +30,8 @@ class Structure:
     def fits(self, wanted: Structure, hp: Hyperparameters) -> bool:
         """Whether building a program for this trial would give the same graph."""
         alike = self.environment == wanted.environment and self.seen == wanted.seen
-        return alike and self.example in (None, wanted.example) and hp.agree(self.reads)
+        read = self.example in (None, wanted.example) and self.targets in (None, wanted.targets)
+        return alike and read and hp.agree(self.reads)
 
 
 class Programs:

@@ -325,6 +325,8 @@ class _Rates(keras.callbacks.Callback):
         super().__init__()
         current = optimizers[0]._learning_rate if optimizers else None
         self._variable = current if isinstance(current, keras.Variable) else None
+        if self._variable is not None:
+            self._variable.assign(rates[0])  # which callbacks see as the epoch begins
         self._rates, self._seen = rates, self._present()
         self._set: float | None = None
 

@@ -72,7 +72,7 @@ def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     """What the author says; else what follows from the targets, or None where the model brings its own loss."""
     if overrides(author, "loss"):
         return author.loss(hp, model)
-    if author.some_targets is None or type(model).call is keras.Model.call:
+    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
         return None
     try:
         return author.loss(hp, model)

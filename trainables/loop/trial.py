@@ -82,16 +82,21 @@ class Trial:
     def prepare(self) -> None:
         """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
         program = self.program
+        self.stopwatch.begin()
         if self.held_out is not None and isinstance(program, FitProgram):
             self.held_out = self.held_out.in_training_batches
         elif self.held_out is not None and isinstance(program, Program):
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
                 if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
                     self.held_out = self.held_out.in_training_batches
-        if isinstance(program, Program) and program.xla.wanted:
+            self.stopwatch.lap("build")
+        self._compile_updates()
+
+    def _compile_updates(self) -> None:
+        if isinstance(self.program, Program) and self.program.xla.wanted:
             self.stopwatch.begin()
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                program.compile_updates(self.walk)
+                self.program.compile_updates(self.walk)
             self.stopwatch.lap("xla")
 
     @property
@@ -221,7 +226,7 @@ class Trial:
         self.frozen = layers
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
-        self.compile_updates()
+        self._compile_updates()
 
     def scale_rate(self, factor: float) -> None:
         """Multiply all later rates; raises Refused where the loop sets none."""

@@ -278,12 +278,16 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """What an update may write, wherever the author put it, but for what counts metrics."""
+        """What an update may write, wherever the author put it, but for what counts metrics.
+
+        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
+        """
         networks = [v for network in self.networks for v in network.variables]
         optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
 
     @property
     def counters(self) -> list[keras.Variable]:

@@ -99,7 +99,8 @@ def of_the_whole(
             before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
             odd = tf.cast(before % group, tf.int32)
             counter = _later(given["counter"], before // group)
-        found = draw(**{**given, "shape": tf.reshape(odd + tf.reduce_prod(shape), [1]), "counter": counter})
+            count = tf.reshape(odd + tf.reduce_prod(shape), [1])
+        found = draw(**{**given, "shape": count, "counter": counter})
     return tf.ensure_shape(tf.reshape(found[odd:], shape), static)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -57,11 +57,12 @@ class Entropy:
 def entropy_taken(seed: int) -> Iterator[Entropy]:
     """NumPy's generators without a seed take theirs from this one; what cannot be led so is noticed."""
     taken = Entropy()
-    given, urandom, of_random, begin = random.Random(f"numpy {seed}"), os.urandom, random._urandom, random.Random.seed
+    machine: Any = random  # which `random` draws from by a name of its own
+    kind: Any = random.Random
+    urandom, of_random, begin = os.urandom, machine._urandom, kind.seed
 
-    def of_numpy(bits: int) -> int:
+    def count() -> None:
         taken.seeds += 1
-        return given.getrandbits(bits)
 
     def noticed(size: int) -> bytes:
         taken.line = taken.line or lines.of_the_caller()
@@ -72,21 +73,26 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
             taken.line = taken.line or lines.of_the_caller()
         begin(self, a, version)
 
-    source: Any = np.random.bit_generator
-    kept, source.randbits = source.randbits, of_numpy
-    os.urandom = random._urandom = noticed
-    random.Random.seed = begun
-    try:
-        yield taken
-    finally:
-        source.randbits, os.urandom, random._urandom, random.Random.seed = kept, urandom, of_random, begin
+    with _numpy_entropy(seed, count):
+        os.urandom = machine._urandom = noticed
+        kind.seed = begun
+        try:
+            yield taken
+        finally:
+            os.urandom, machine._urandom, kind.seed = urandom, of_random, begin
 
 
 @contextmanager
-def _numpy_entropy(seed: int) -> Iterator[None]:
-    """NumPy's generators that are made without a seed take theirs from this one."""
+def _numpy_entropy(seed: int, taken: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """NumPy's generators that are made without a seed take theirs from this one; ``taken`` hears of each."""
     source: Any = np.random.bit_generator
-    kept, source.randbits = source.randbits, random.Random(f"numpy {seed}").getrandbits
+    given = random.Random(f"numpy {seed}")
+
+    def bits(count: int) -> int:
+        taken()
+        return given.getrandbits(count)
+
+    kept, source.randbits = source.randbits, bits
     try:
         yield
     finally:

@@ -26,8 +26,13 @@ class Author:
     first_example: tuple[Any, ...]
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
-    """The targets of the first training examples, some megabytes of them; of a stream those of one."""
+    """The targets of the first training examples, some megabytes of them; of a stream those of one, None without.
 
+    A program whose making has read them is made for them alone.
+    """
+
+    target_traits: losses.Targets | None
+    """What of the targets decides about the default loss; None for nested ones, and without targets."""
     validates: bool
     """Whether `data` has returned validation data."""
     memory: dict[str, Any]
@@ -68,11 +73,11 @@ class Author:
         Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
         """
         smoothing = self.live.number("label_smoothing", standard=True) if "label_smoothing" in hp else None
-        return losses.default_loss(self.some_targets, model, smoothing)
+        return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Anything that `Model.compile` takes; by default accuracy for labels, absolute error for numbers."""
-        return losses.default_metrics(self.some_targets, model)
+        return losses.default_metrics(self.target_traits, model)
 
     def weighted_metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
         """Metrics that take the sample weights, as the argument of `Model.compile`; by default none."""

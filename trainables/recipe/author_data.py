@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from sweep.contract import Assignment, OtherData
+from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data import checks, class_weights, fingerprint, folds, joining, node_cache, text
-from trainables.data.chunks import ArraySplit, Split, split
+from trainables.data.chunks import ArraySplit, Split, StreamSplit, split
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
-from trainables.recipe import features, refusals
+from trainables.recipe import features, losses, refusals
 from trainables.recipe.author import Author
 from trainables.state import attributes
 from trainables.state.pristine import Surroundings
@@ -53,9 +53,15 @@ class AuthorData:
     def __init__(self, own: frozenset[str]) -> None:
         self._own = own
         self._loaded: Loaded | None = None
+        self._weighted: tuple[int, Fold, ArraySplit] | None = None  # for the present fold
         self._surroundings = Surroundings(own)
         self._first: Mapping[str, object] | None = None  # the author's attributes before `data` has ever run
         self.seen: attributes.Traces = {}  # what `data` has left on the author or in modules, for methods to see
+        self.key: tuple[attributes.Traces, object, object] = (
+            {},
+            None,
+            None,
+        )  # with digests of an example and of targets
         self.bare: Mapping[str, object] = {}  # the author's attributes as `data` has left them
 
     @property
@@ -84,14 +90,33 @@ class AuthorData:
         if held is None or not held.serves(hp, placement, cut, assignment.data_seed):
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
-            author.first_example, author.some_targets = held.train.example(), held.train.some_targets()
-            author.validates = held.validation is not None
+            self._tell(author, held.train, validates=held.validation is not None or cut == folds.FOLDS)
         if fold is None:
             return held.train, held.validation
-        if not isinstance(held.train, ArraySplit) or not isinstance(held.validation, ArraySplit):
-            raise TypeError("folds are cut from arrays")
-        rows = folds.cut(held.train.targets, held.train.size, fold.number, fold.of, fold.seed)
-        return held.train.part(rows[0]), held.validation.part(rows[1])
+        whole = _arrays(held.train)
+        rows = folds.cut(whole.targets, whole.size, fold.number, fold.of, fold.seed)
+        if self._weighted is None or self._weighted[:2] != (id(held), fold):
+            self._weighted = id(held), fold, self._weighted_for(author, hp, whole, rows[0])
+            self._tell(author, self._weighted[2], validates=True)
+        return self._weighted[2].part(rows[0]), whole.part(rows[1])
+
+    def _tell(self, author: Author, train: Split, *, validates: bool) -> None:
+        """Let the author's methods, and the keys of programs, know the data."""
+        author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
+        targets = author.some_targets
+        author.target_traits = losses.Targets.of(targets)
+        self.key = self.seen, attributes.digest(author.first_example), attributes.digest(targets)
+
+    def _weighted_for(self, author: Author, hp: Hyperparameters, whole: ArraySplit, rows: Any) -> ArraySplit:
+        """The data with the class weights of a fold's training examples: those that validate have no say in them."""
+        if self._loaded is None:
+            raise RuntimeError("nothing is loaded")
+        targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
+        with hp.recording(self._loaded.reads):
+            weights = author.class_weights(hp, class_weights.labels_of((None, *targets)))
+        if not weights:
+            return whole
+        return ArraySplit(class_weights.apply(whole.arrays, weights), self._loaded.placement.strategy)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
         """The third part of what `data` returns, for which it runs again; None without such.
@@ -102,7 +127,7 @@ class AuthorData:
             parts = _with_features(author, hp, placement, returned(author, hp, assignment.data_seed))
             if parts.test is not None and self.fingerprint is not None:
                 again = _cut(author, hp, placement, parts, folds.cut_of(assignment))
-                check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
+                self._check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
         return parts.test
 
     def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
@@ -115,11 +140,28 @@ class AuthorData:
 
     def check(self, expected: str | None, checkpoint: str) -> None:
         """Raise `OtherData` for a checkpoint of a trial on data with another fingerprint."""
-        check(self.fingerprint, expected, f"that {checkpoint} was trained on")
+        self._check(self.fingerprint, expected, f"that {checkpoint} was trained on")
+
+    def _check(self, found: str | None, expected: str | None, which: str) -> None:
+        """Raise `OtherData` where two fingerprints differ; None is that of data which have none.
+
+        A stream that draws (random maps, unseeded shuffles) is another one whenever it is read, and has none.
+        """
+        held = self._loaded
+        if None in (found, expected) or found == expected or held is None:
+            return
+        streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
+        if streams and fingerprint.of(held.train, held.validation) != held.fingerprint:
+            return
+        raise OtherData(
+            f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
+            "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
+            "generators that take their seed from elsewhere; for new data begin a new sweep"
+        )
 
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
         """Run the author's `data`, or map what another worker of the node has got from it."""
-        self._loaded = None
+        self._loaded = self._weighted = None
         cut, seed = folds.cut_of(assignment), assignment.data_seed
         if self._first is None:
             self._first = attributes.kept(author, self._own)
@@ -148,14 +190,10 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
     return Parts(*checks.parts(data))
 
 
-def check(found: str | None, expected: str | None, which: str) -> None:
-    """Raise `OtherData` where two fingerprints differ; None is that of data which have none."""
-    if None not in (found, expected) and found != expected:
-        raise OtherData(
-            f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
-            "data() must return the same examples whenever it runs: sort what comes from sets and folders, seed "
-            "generators that take their seed from elsewhere; for new data begin a new sweep"
-        )
+def _arrays(data: Split) -> ArraySplit:
+    if not isinstance(data, ArraySplit):
+        raise TypeError("folds are cut from arrays")
+    return data
 
 
 def _with_features(author: Author, hp: Hyperparameters, placement: Placement, parts: Parts) -> Parts:
@@ -169,12 +207,10 @@ def _cut(
 ) -> tuple[Split, Split | None]:
     """The training and the validation data; both are all there are where folds are cut from them."""
     data, held_out, strategy = parts.train, parts.validation, placement.strategy
-    if cut == folds.FOLDS:
-        data, held_out = folds.whole(data, held_out), None
-    elif cut == folds.WHOLE:  # one set, of which nothing is held out
+    if cut == folds.FOLDS:  # each weighs the classes of its own
+        return split(folds.whole(data, held_out), strategy, "training data"), None
+    if cut == folds.WHOLE:  # one set, of which nothing is held out
         data, held_out = joining.joined(data, held_out), None
     weights = author.class_weights(hp, class_weights.labels_of(data))
     train = split(class_weights.apply(data, weights), strategy, "training data")
-    if cut == folds.FOLDS:
-        return train, split(data, strategy, "validation data") if weights else train
     return train, None if held_out is None else split(held_out, strategy, "validation data")

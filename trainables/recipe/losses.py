@@ -57,14 +57,15 @@ class Targets:
         """Those of some examples; None for nested ones, and without targets."""
         if not hasattr(targets, "dtype"):
             return None
-        rows, dtype = np.asarray(targets), np.dtype(str(targets.dtype)) if hasattr(targets, "numpy") else targets.dtype
-        shares = rows.dtype.kind == "f" and rows.ndim > 0
+        rows = np.asarray(targets)
+        numbers = rows.dtype.kind not in "iub"
+        shares = numbers and rows.ndim > 0 and bool((rows >= 0).all())
         return cls(
-            dtype=dtype,
+            dtype=rows.dtype,
             shape=tuple(rows.shape[1:]),
             one_hot=_is_one_hot(rows),
-            shares=shares and bool((rows >= 0).all()) and np.allclose(rows.astype(np.float64).sum(-1), 1, atol=1e-3),
-            zero_one=bool(np.isin(rows, (0, 1)).all()),
+            shares=shares and np.allclose(rows.astype(np.float64).sum(-1), 1, atol=1e-3),
+            zero_one=not numbers and bool(np.isin(rows, (0, 1)).all()),
         )
 
 
@@ -79,7 +80,7 @@ class _Task:
 def default_loss(targets: Any, model: keras.Model, smoothing: LiveNumber | None) -> keras.losses.Loss:
     """Crossentropy for labels, mean squared error for numbers.
 
-    ``targets``: those of some examples. Raises Undecided where the targets and the last
+    ``targets``: those of some examples, or what decides of them. Raises Undecided where the targets and the last
     activation fit several losses: then the trainable must say its loss.
     """
     task = _task(targets, model)
@@ -117,8 +118,9 @@ def default_metrics(targets: Any, model: keras.Model) -> list[keras.metrics.Metr
             return [keras.metrics.MeanAbsoluteError(name="mae")]
 
 
-def _task(targets: Any, model: keras.Model) -> _Task:
-    if not hasattr(targets, "dtype"):
+def _task(given: Any, model: keras.Model) -> _Task:
+    targets = given if isinstance(given, Targets) else Targets.of(given)
+    if targets is None:
         raise Undecided(f"the targets are nested, which no default loss fits; {ONE_LINE}")
     outputs = keras.tree.flatten(getattr(model, "outputs", None) or [])
     if not outputs:
@@ -129,20 +131,20 @@ def _task(targets: Any, model: keras.Model) -> _Task:
         raise Undecided(f"{len(outputs)} outputs for one array of targets, which no default loss fits; {ONE_LINE}")
     activation = _activation(outputs[0])
     shape, units = tuple(outputs[0].shape[1:]), outputs[0].shape[-1]
-    wanted = tuple(np.shape(targets)[1:])
-    if np.issubdtype(targets.dtype, np.integer) or targets.dtype == bool:
-        return _of_labels(targets, wanted, shape, units, activation)
-    return _of_numbers(targets, wanted, shape, activation)
+    if targets.dtype.kind in "iub":
+        return _of_labels(targets, shape, units, activation)
+    return _of_numbers(targets, shape, activation)
 
 
-def _of_labels(targets: Any, wanted: Any, shape: Any, units: Any, activation: str | None) -> _Task:
+def _of_labels(targets: Targets, shape: Any, units: Any, activation: str | None) -> _Task:
+    wanted = targets.shape
     per_label = _alike(wanted, shape[:-1]) or _alike(wanted, (*shape[:-1], 1))
     if units != 1 and per_label and activation in ("softmax", "linear"):
         return _Task("sparse", from_logits=activation == "linear")
-    if activation == "softmax" and _alike(wanted, shape) and _is_one_hot(np.asarray(targets)):
+    if activation == "softmax" and _alike(wanted, shape) and targets.one_hot:
         return _Task("one_hot")
     if activation == "sigmoid" and ((units == 1 and per_label) or _alike(wanted, shape)):
-        if targets.dtype == bool or set(np.unique(targets)) <= {0, 1}:
+        if targets.zero_one:
             return _Task("binary")
     elif units == 1 and per_label and activation == "linear" and targets.dtype == bool:
         return _Task("binary", from_logits=True)
@@ -152,13 +154,12 @@ def _of_labels(targets: Any, wanted: Any, shape: Any, units: Any, activation: st
     )
 
 
-def _of_numbers(targets: Any, wanted: Any, shape: Any, activation: str | None) -> _Task:
-    rows = np.asarray(targets, np.float64)
+def _of_numbers(targets: Targets, shape: Any, activation: str | None) -> _Task:
+    wanted = targets.shape
     alike = _alike(wanted, shape) or (shape[-1:] == (1,) and _alike(wanted, shape[:-1]))
-    shares = bool((rows >= 0).all()) and np.allclose(rows.sum(-1), 1, atol=1e-3)
-    if activation == "softmax" and _alike(wanted, shape) and shares:
+    if activation == "softmax" and _alike(wanted, shape) and targets.shares:
         return _Task("one_hot")
-    if alike and not _is_one_hot(rows) and activation not in ("softmax", "sigmoid", None):
+    if alike and not targets.one_hot and activation not in ("softmax", "sigmoid", None):
         return _Task("numbers")
     raise Undecided(
         f"{targets.dtype} targets of shape {wanted} with an output of shape {shape}{_ending(activation)} fit more than "

@@ -82,7 +82,7 @@ class Tried:
     @property
     def parts(self) -> int:
         """Into how many a batch is cut."""
-        return self.strategy.num_replicas_in_sync * min(self.micro_batches, TOGETHER)
+        return int(self.strategy.num_replicas_in_sync) * min(self.micro_batches, TOGETHER)
 
     @property
     def counters(self) -> list[Any]:
@@ -367,7 +367,7 @@ def _of_layer(tried: Tried, mode: Mode, examples: Any, size: int, edges: Sequenc
                 f"layer {layer.name!r} ({type(layer).__name__}, {layer.path}) gives the same examples other outputs in "
                 f"{mode.name} when they are computed in {tried.parts} parts: {value[example]:.6g} for one of {size} at "
                 f"once, {other[example]:.6g} for the same in parts, as a weighted mean; {ANOTHER}. {OVER_REPLICAS}. "
-                "Noise of keras.random, or of tf.random without stateless_, follows the examples"
+                "Noise of keras.random and tf.random follows the examples where its shape begins with that of the batch"
             )
     return ""
 
@@ -380,8 +380,9 @@ def _watched(layers: Sequence[keras.layers.Layer], called: dict[int, list[Any]])
         outputs = original(*args, **kwargs)
         cut = slices.current()
         for output in tf.nest.flatten(outputs):
-            known = cut is not None and tf.is_tensor(output) and output.graph is cut.size.graph  # in no loop or branch
-            if known and output.dtype.is_floating and output.shape.rank:
+            if cut is None or not tf.is_tensor(output) or output.graph is not cut.size.graph:  # in a loop or branch
+                continue
+            if output.dtype.is_floating and output.shape.rank:
                 called[id(cut)].append((layer, _of_each(output, cut)))
         return outputs
 

@@ -9,7 +9,7 @@ import functools
 import operator
 import random
 import threading
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -29,6 +29,10 @@ from trainables.replicas import slices
 
 SEEDS = (1, 1_000_000_000)
 """Between which Keras asks Python's `random` for a seed (keras/src/random/seed_generator.py, `make_default_seed`)."""
+
+
+_UIDS = "object_name_uids"
+"""Where Keras counts the names that it has given (keras/src/utils/naming.py)."""
 
 
 def take_global_gradients(optimizer: keras.optimizers.Optimizer) -> None:
@@ -213,20 +217,18 @@ class _ThreadList(threading.local):
 
 
 @contextmanager
-def names_apart() -> Iterator[None]:
-    """Give back the counters of names as they were: the next layer of a notebook follows its last one."""
-    before = dict(global_state.get_global_attribute(_COUNTERS) or {})
+def numbering_kept() -> Iterator[None]:
+    """Number what is made after the block as if nothing had been made inside: a notebook goes on with its own names."""
+    kept = global_state.get_global_attribute(_UIDS)
+    numbers = None if kept is None else kept.copy()
     try:
         yield
     finally:
-        global_state.set_global_attribute(_COUNTERS, defaultdict(int, before))
-
-
-_COUNTERS = "object_name_uids"
+        global_state.set_global_attribute(_UIDS, numbers)
 
 
 def number_layers_anew() -> None:
-    """Let the next model's layers be named as if it were the first: dense, dense_1 and so on; inside of `names_apart`.
+    """Let the next model's layers be named as if it were the first: dense, dense_1, ...; inside of `numbering_kept`.
 
     Keras counts on for as long as a process lives (keras/src/utils/naming.py). Names would depend on the trials
     before, and TensorFlow, which keeps a kernel for every name of a variable, would grow by 0.3 MB a trial.
@@ -324,11 +326,11 @@ def check_added_losses(model: keras.Model, batch: tuple[Any, ...], *, training: 
     own = type(model).compute_loss is not keras.Model.compute_loss
     if own or any(weight.regularizer for weight in model.trainable_variables) or adding_losses(model, batch, training):
         return
+    does, step = ("train", "train_step") if training else ("validate", "test_step")
     raise Refused(
-        f"nothing gives a loss to {'train' if training else 'validate'} by: the data has no targets, loss() gives None, "
-        "and no layer of the model adds to it; return targets (those of an autoencoder are its inputs), call add_loss() "
-        f"in a layer, or define {'train' if training else 'test'}_step() on the model or the trainable "
-        "(docs/unsupervised.md)"
+        f"nothing gives a loss to {does} by: the data has no targets, loss() gives None and no layer adds to it; "
+        "return targets (those of an autoencoder are its inputs), call add_loss() in a layer, or define "
+        f"{step}() on the model or the trainable (docs/unsupervised.md)"
     )
 
 

@@ -162,7 +162,7 @@ class Digester:
         if array.nbytes > LARGEST_BYTES:
             some = array.reshape(-1)[:: max(array.size // _SAMPLED, 1)] if array.flags.c_contiguous else array[:1]
             return self._same(value), zlib.crc32(np.ascontiguousarray(some).tobytes())
-        return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+        return str(array.dtype), array.shape, zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def _pickled(self, value: object) -> object:
         try:

@@ -28,7 +28,9 @@ def check(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
         shown = ", ".join(strays[:5]) + (f" and {len(strays) - 5} more" if len(strays) > 5 else "")
         raise NotInScope(
             f"made outside of the strategy's scope: {shown}. Build them inside model(), optimizer(), loss() "
-            "and metrics(), which run inside it, anew at each call"
+            "and metrics(), which run inside it, anew at each call; of a layer that data() has fitted, keep its "
+            "numbers and vocabularies and make it of these in model(), or apply it to the examples in data() "
+            "(docs/data.md)"
         )
 
 

@@ -84,9 +84,14 @@ def _set_by(load: Callable[[], None], variables: list[Any]) -> list[np.ndarray[A
 
 
 def _strange(value: np.ndarray[Any, Any], numbers: np.random.Generator) -> np.ndarray[Any, Any]:
-    if value.dtype.kind == "f":
-        return numbers.uniform(1e3, 1e4, value.shape).astype(value.dtype)
-    return numbers.integers(2**29, 2**31 - 1, value.shape).astype(value.dtype)
+    whole = value.dtype.kind != "f"
+    found = numbers.integers(2**29, 2**31 - 1, value.shape) if whole else numbers.uniform(1e3, 1e4, value.shape)
+    return np.asarray(found, value.dtype)
+
+
+def _tells(dtype: str) -> bool:
+    """Whether a variable of this type can hold what no file holds."""
+    return dtype in ("float16", "float32", "float64", "int32", "int64", "uint32", "uint64")
 
 
 def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[Any, ...] | None:
@@ -95,12 +100,7 @@ def _key(model: keras.Model, filepath: Any, given: Any, options: Any) -> tuple[A
     That is one without any yet, or with flags and small integers.
     """
     path = Path(str(filepath))
-    kinds = [np.dtype(str(v.dtype)) if str(v.dtype) != "bfloat16" else np.dtype(bool) for v in model.variables]
-    if (
-        not path.is_file()
-        or not model.built
-        or any(k.kind not in "fiu" or k.itemsize < 2 + 2 * (k.kind != "f") for k in kinds)
-    ):
+    if not path.is_file() or not model.built or not all(_tells(str(v.dtype)) for v in model.variables):
         return None
     about = path.stat()
     # Keras numbers the names of layers on for as long as a process lives.

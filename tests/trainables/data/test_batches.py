@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from small import assignment, go_on, metrics, train
 from zoo_sources import Batches, InBatches
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import fingerprint
+from trainables.data import batches, fingerprint
 from trainables.data.batches import BatchSplit
 from trainables.data.chunks import DataError, split
 from trainables.data.share import Share
@@ -44,9 +45,17 @@ class Drawn(Plain):
         return np.random.normal(size=(4, 2)), np.zeros(4)
 
 
+class Processes(Batches):
+    """Tells by its targets which process has made a batch."""
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = super().__getitem__(index)
+        return x, np.full_like(y, os.getpid())
+
+
 class Alone(Plain):
     def __getitem__(self, index: int) -> Any:
-        return X
+        return "x"
 
 
 class Endless(Plain):
@@ -106,11 +115,19 @@ def test_processes_read_what_the_trial_would() -> None:
         assert seen(data, 3, epoch) == seen(expected, 3, epoch)
 
 
+def test_processes_live_for_all_passes() -> None:
+    dataset = Processes(X, Y, 4, workers=1, use_multiprocessing=True)
+    reader = batches._Reader(dataset)
+    found = {int(y[0]) for epoch in (1, 2, 3) for _, y in reader.batches(range(3), 3, epoch)}
+    assert len(found) == 1
+    assert os.getpid() not in found
+
+
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
         (Drawn(), "another one when it is asked again"),
-        (Alone(), r"expected batches \(x, y\)"),
+        (Alone(), r"a PyDataset of str, expected batches \(x, y\)"),
         (Endless(), "endless"),
         (Still(X[:0], Y[:0], 4), "no batches"),
     ],

@@ -7,6 +7,7 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -159,6 +160,50 @@ def test_datasets() -> None:
     assert _seen(chunks.split(_dataset(), _two(), "mirrored"), 0, 2) == _seen(split, 0, 2)
 
 
+def windows(**options: Any) -> tf.data.Dataset:
+    return keras.utils.timeseries_dataset_from_array(
+        np.arange(60, dtype=np.float32).reshape(20, 3), None, sequence_length=6, batch_size=None, **options
+    )
+
+
+def test_single_examples_of_unknown_length_are_examples() -> None:
+    """As Keras makes them: windows, whose targets are cut from them."""
+    split = chunks.split(windows().map(lambda window: (window[:-1], window[-1:, 0])), ONE, "training data")
+    assert split.size == 15
+    assert [leaf.shape for leaf in split.example()] == [(1, 5, 3), (1, 1)]
+    assert sum(len(chunk.order) for chunk in split.chunks(4, 3, 1)) == 15
+    alone = chunks.split(windows(), ONE, "training data")
+    assert [leaf.shape for leaf in alone.example()] == [(1, 6, 3)]
+
+
+def test_what_may_be_batches_says_how_to_tell_them_from_examples() -> None:
+    with pytest.raises(DataError, match=r"dataset of batches, expected single examples; leave out batch\(\)"):
+        chunks.split(windows().batch(4).map(lambda w: (w, w)), ONE, "training data")
+    signature = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([None], tf.float32)
+    made = tf.data.Dataset.from_generator(lambda: iter([(np.ones((6, 3)), np.ones(6))] * 3), output_signature=signature)
+    with pytest.raises(DataError, match=r"Where \(6, 3\), \(6,\), of the first element, are the shapes of one example"):
+        chunks.split(made, ONE, "training data")
+    told = made.map(lambda x, y: (tf.ensure_shape(x, [6, 3]), tf.ensure_shape(y, [6])))
+    assert chunks.split(told, ONE, "training data").size == 3
+
+
+class Many:
+    """More examples than there are numbers of 32 bits."""
+
+    shape, dtype = (2**31, 2), np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise AssertionError("nobody reads it")
+
+
+def test_more_examples_than_can_be_numbered_are_refused() -> None:
+    with pytest.raises(DataError, match="training data: arrays of 2,147,483,648 examples, expected at most 2,147,483"):
+        chunks.split((Many(), Many()), ONE, "training data")
+
+
 def test_datasets_of_unknown_size_are_counted() -> None:
     split = chunks.split(_dataset().filter(lambda x, y: y < 7), ONE, "training data")
     assert split.size == 7
@@ -185,7 +230,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
     split.example()
     chunks = split.chunks(4, 3, 1)
     next(chunks)
-    assert second_is_made.wait(5)
+    assert second_is_made.wait(1500)
     assert all(name.startswith("data") for name in made[1:])
     assert len(list(chunks)) == 2
     while len(made) < 5:  # the next epoch's first, before anybody has asked for it
@@ -205,7 +250,7 @@ def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyP
     gc.disable()
     try:
         del x, split
-        deadline = time.monotonic() + 5  # a thread may be at work on the next epoch
+        deadline = time.monotonic() + 300  # a thread may be at work on the next epoch
         while gone() is not None and time.monotonic() < deadline:
             time.sleep(0.001)
         assert gone() is None
@@ -301,3 +346,10 @@ def test_examples_of_several_lengths_in_a_dataset_say_the_way_out() -> None:
     )
     with pytest.raises(DataError, match=r"cannot be read or batched: .* where examples differ in length, pad them"):
         list(chunks.split(dataset, ONE, "training data").chunks(2, None, 0))
+
+
+def test_examples_are_spread_over_those_that_are_visited() -> None:
+    whole = ArraySplit((X, Y), ONE)
+    assert whole.spread(4)[1].tolist() == [0, 3, 6, 9]
+    assert whole.spread(99)[1].tolist() == Y.tolist()
+    assert whole.part(np.array([1, 2, 3, 8], np.int32)).spread(2)[1].tolist() == [1, 8]

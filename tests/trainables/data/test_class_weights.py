@@ -36,8 +36,29 @@ def test_they_multiply_the_weights_of_the_examples() -> None:
 
 
 def test_other_targets_have_no_classes() -> None:
-    with pytest.raises(DataError, match="class_weights are given, but the targets are no array of integer labels"):
-        class_weights.apply((X, X), WEIGHTS)
+    several = np.array([[1, 1, 0], [0, 1, 0]], np.float32)
+    for targets in (X, np.full(6, 0.5, np.float32), several):
+        with pytest.raises(DataError, match="class_weights are given, but the targets are no array of labels, whole n"):
+            class_weights.apply((np.zeros(len(targets)), targets), WEIGHTS)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.uint8])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_targets_that_are_one_hot_are_weighed_as_labels(dtype: Any, *, streamed: bool) -> None:
+    labels = np.array([0, 2, 2, 1, 0, 2])
+    y = np.eye(3)[labels].astype(dtype)
+    if streamed and dtype != np.float32:
+        pytest.skip("in a stream, whole numbers are the labels of several places")
+    weights = class_weights.build(Hyperparameters({"class_weights": "balanced"}), class_weights.labels_of((X, y)))
+    assert weights == class_weights.build(Hyperparameters({"class_weights": "balanced"}), labels)
+    if streamed:
+        stream = from_dataset(tf.data.Dataset.from_tensor_slices((X, y)))
+        found = [w for *_, w in class_weights.apply(stream, weights).read(None, 0).as_numpy_iterator()]
+    else:
+        found = class_weights.apply((X, y), weights)[2]
+    expected = class_weights.apply((X, labels), weights)[2]
+    np.testing.assert_array_equal(found, expected)
+    assert found[0] == 1.0
 
 
 @pytest.mark.parametrize(("kind", "error"), [("equal", ValueError), ("balanced", DataError)])

@@ -71,6 +71,21 @@ def _fold(number: int, epochs: int = 2, **params: Any) -> Any:
 
 
 @pytest.mark.keras
+def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
+    class Rows(Small):
+        def data(self, hp: Any) -> Any:
+            x, y = folds.whole(*super().data(hp))
+            return tuple((x[rows], y[rows]) for rows in folds.cut(y, 90, 2, 4, 7))
+
+    used = Small()
+    for number in (0, 2):
+        found = metrics(train(used, _fold(number, class_weights="balanced")))
+    assert len(used._programs._held) == 1
+    for mine, theirs in zip(found, metrics(train(Rows(), assignment(class_weights="balanced"))), strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-6)
+
+
+@pytest.mark.keras
 def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
     class Rows(Small):
         """The rows of one fold, handed over by themselves."""

@@ -106,7 +106,6 @@ def test_more_optimizers() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(900)
 def test_a_checkpoint_of_two_servers_goes_on_with_one_and_three_and_without(tmp_path: Path) -> None:
     params, whole = BASE | FEW["adam"], in_one_process(BASE | FEW["adam"], 4)
     with together(4, servers=2) as gang:

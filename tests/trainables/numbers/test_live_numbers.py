@@ -73,3 +73,11 @@ def test_a_model_with_live_numbers_says_how_it_is_saved(tmp_path: Path) -> None:
     settle(model)
     model.save(tmp_path / "model.keras")
     assert keras.models.load_model(tmp_path / "model.keras").layers[-1].rate == 0.25
+
+
+def test_numbers_that_are_turned_on_are_back_afterwards() -> None:
+    live = Live(Hyperparameters({"a": 0.0, "b": 0.4}))
+    a, b = live.number("a"), live.number("b")
+    with live.turned_on():
+        assert (float(a), float(b)) == (0.5, pytest.approx(0.3))
+    assert (float(a), float(b)) == (0.0, 0.4)

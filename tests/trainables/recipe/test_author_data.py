@@ -200,6 +200,24 @@ def test_a_trial_goes_on_and_is_tested_with_no_other_data(tmp_path: Path) -> Non
         again.restore(tmp_path)
 
 
+class Streamed(Split):
+    """A stream that augments what it reads, another way each time."""
+
+    def data(self, hp: Hyperparameters) -> Any:
+        x, y = super().data(hp)[0]
+
+        def noisy(x: Any, y: Any) -> Any:
+            return x + tf.random.stateless_normal(tf.shape(x), [tf.cast(tf.timestamp() * 1e6, tf.int64), 0]), y
+
+        return tf.data.Dataset.from_tensor_slices((x, y)).map(noisy), None
+
+
+def test_a_stream_that_draws_goes_on() -> None:
+    trainable = Streamed()
+    train(trainable, assignment())
+    trainable._data.check("another one", "epoch-000001")
+
+
 def test_it_is_the_data_s_own_seed_that_decides() -> None:
     kinds = [replace(assignment(), data_seed=1), replace(assignment(), data_seed=1, seed=4), assignment()]
     found = []

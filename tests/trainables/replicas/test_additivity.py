@@ -45,6 +45,10 @@ def adds_little(layer: Any, x: Any) -> Any:
     return x
 
 
+def shuffled(layer: Any, x: Any) -> Any:
+    return x + 0.1 * tf.stop_gradient(tf.random.experimental.stateless_shuffle(x, [1, 2]))
+
+
 def noise(layer: Any, x: Any) -> Any:
     return x + tf.random.stateless_normal(tf.shape(x), [1, 2])
 
@@ -106,7 +110,10 @@ def with_layer(does: Any) -> KerasTrainable:
     [
         (adds, r"what layer 'own' \(Own, .*own\) adds to the loss is not the mean over its examples: .* in training"),
         (adds_little, "what layer 'own' .* adds to the loss is not the mean"),
-        (noise, r"layer 'own' \(Own, .*\) gives the same examples other outputs in training .* tf.random without"),
+        (
+            shuffled,
+            r"layer 'own' \(Own, .*\) gives the same examples other outputs in training .* follows the examples",
+        ),
         (moving_mean, r"variable '.*own/mean' of layer 'own' \(Own, .*\) becomes .* in training with 31 examples at"),
         (batch_norm, "layer 'own' .* gives the same examples other outputs in training"),
         (codebook, "variable '.*own/mean' of layer 'own' .* becomes"),
@@ -126,7 +133,7 @@ def test_layers_that_train_another_model_in_micro_batches(does: Any) -> None:
 
 def right(layer: Any, x: Any) -> Any:
     layer.add_loss(0.1 * ops.mean(ops.square(x)))
-    return counted(layer, summed_up(layer, x))
+    return counted(layer, summed_up(layer, noise(layer, x)))
 
 
 class Usual(Small):

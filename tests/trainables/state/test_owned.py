@@ -196,3 +196,26 @@ def test_nothing_is_undone_twice() -> None:
     go_on(trainable)
     owned.undo(trainable)
     assert trainable._begun().program.state not in owned._trained
+
+
+def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:
+    read, before, inside, after = (tf.Variable(float(i), name=f"v{i}") for i in range(4))
+    written: list[set[int]] = []
+
+    @tf.function(autograph=False)
+    def run() -> None:
+        before.assign_add(1.0)
+        first = len(tf.compat.v1.get_default_graph().get_operations())
+
+        def body(i: tf.Tensor) -> tuple[tf.Tensor]:
+            inside.assign_add(read)
+            written.append(owned.written(tf.compat.v1.get_default_graph()))
+            return (i + 1,)
+
+        tf.while_loop(lambda i: i < 2, body, (tf.constant(0),))
+        after.assign(read)
+        written.append(owned.written(tf.compat.v1.get_default_graph(), first))
+
+    run()
+    assert written[0] == {id(inside.handle)}
+    assert written[-1] == {id(inside.handle), id(after.handle)}

@@ -69,6 +69,43 @@ def test_what_a_file_does_not_set_is_drawn_anew(file: Path) -> None:
     assert not np.array_equal(made[0].get_weights()[0], made[1].get_weights()[0])
 
 
+def test_what_a_file_sets_is_known_from_the_file_and_not_by_its_value(tmp_path: Path) -> None:
+    """A bias of zeros, with which the model that reads the file first begins as well, and the next one does not."""
+
+    def net(bias: str) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), layers.Dense(3, bias_initializer=bias, name="a")])
+
+    net("zeros").save_weights(tmp_path / "zero.weights.h5")
+    with weights.read_once():
+        for bias in ("zeros", "ones"):
+            found = net(bias)
+            found.load_weights(tmp_path / "zero.weights.h5")
+            assert found.get_weights()[1].tolist() == [0, 0, 0]
+
+
+def test_a_file_that_cannot_be_read_leaves_the_model_as_it_was(file: Path) -> None:
+    _spoil(file)
+    found = _net()
+    before = found.get_weights()
+    with weights.read_once(), pytest.raises(OSError, match="signature"):
+        found.load_weights(file)
+    for a, b in zip(found.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_no_more_is_kept_than_there_is_room_for(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.weights.h5"
+    _net().save_weights(other)
+    weights.keep(1)
+    try:
+        with weights.read_once():
+            _net().load_weights(file)
+            _net().load_weights(other)
+        assert [Path(key[0]).name for key in weights._read] == [other.name]
+    finally:
+        weights.keep(weights.MOST_BYTES)
+
+
 def test_outside_keras_reads_as_ever(file: Path) -> None:
     before = keras.Model.load_weights
     with weights.read_once():

@@ -1,0 +1,128 @@
+"""Signals set a flag, and a thread acts; afterwards the process has its own handlers back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from sweep import interruption
+from sweep.errors import Interrupted, StoppedAtOnce
+
+
+@pytest.fixture(autouse=True)
+def _handlers_stay() -> Iterator[None]:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def noting(into: list[str], word: str) -> Callable[[], None]:
+    return lambda: into.append(f"{word} in {threading.current_thread().name}")
+
+
+def test_a_thread_acts_and_the_main_thread_looks() -> None:
+    done: list[str] = []
+    with interruption.heard(noting(done, "first"), noting(done, "second")) as signals:
+        assert not signals.asked
+        signals.check("before it began")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        assert signals.asked
+        with pytest.raises(Interrupted, match="before it began"):
+            signals.check("before it began")
+    assert done == ["first in sweep-signal", *["second in sweep-signal"] * 2]  # all heard when the block ends
+
+
+def test_a_lock_of_the_main_thread_delays_the_thread_and_not_the_main_thread() -> None:
+    lock, done = threading.Lock(), list[str]()
+
+    def first() -> None:
+        with lock:
+            done.append("told")
+
+    with interruption.heard(first, first) as signals, lock:  # as a view that counts an event
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.asked
+        assert done == []
+    assert done == ["told"]
+
+
+def test_inside_of_another_block_its_own_acts_count_and_then_those_of_the_other() -> None:
+    done: list[str] = []
+    with interruption.heard(noting(done, "outer"), noting(done, "outer again")) as outer:
+        with interruption.heard(noting(done, "inner"), noting(done, "inner again")) as inner:
+            assert inner is outer
+            os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert done == ["inner in sweep-signal", "outer again in sweep-signal"]
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+def test_code_that_looks_at_no_flag_is_broken_off_where_the_process_lives_on(breaks: bool) -> None:
+    turns = 0
+    with interruption.heard(lambda: None, lambda: None, breaks=breaks):
+        os.kill(os.getpid(), signal.SIGINT)
+        try:
+            with interruption.breakable():
+                for _ in range(3):
+                    turns += 1
+                    os.kill(os.getpid(), signal.SIGINT)
+        except StoppedAtOnce:
+            assert breaks
+        os.kill(os.getpid(), signal.SIGINT)  # outside, nothing is raised
+    assert turns == (1 if breaks else 3)
+
+
+def test_another_handler_in_place_of_ours_is_heard_and_replaced() -> None:
+    done: list[str] = []
+    with interruption.heard(noting(done, "first"), noting(done, "second")) as signals:
+        signal.signal(signal.SIGTERM, lambda number, frame: None)  # as Ray does when it starts
+        os.kill(os.getpid(), signal.SIGTERM)
+        signals.restore()
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert done == ["first in sweep-signal", "second in sweep-signal"]
+
+
+def test_in_another_thread_signals_are_none_of_ours() -> None:
+    ran: list[bool] = []
+
+    def work() -> None:
+        with interruption.heard(lambda: None, lambda: None) as signals, interruption.breakable():
+            signals.restore()
+            ran.append(signals.asked)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert ran == [False]
+
+
+@pytest.mark.filterwarnings("ignore:This process")  # the child does nothing but wait
+@pytest.mark.parametrize("forks", ["the main thread", "another"])
+def test_the_signals_of_a_forked_child_are_not_its_parent_s(forks: str) -> None:
+    """As of a loader of data that is ended by SIGTERM."""
+    ends, blocked = list[int](), signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    def fork() -> None:
+        child = os.fork()
+        if child == 0:
+            while True:
+                signal.pause()
+        os.kill(child, signal.SIGTERM)
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+    with interruption.heard(lambda: None, lambda: None) as signals:
+        if forks == "another":
+            thread = threading.Thread(target=fork)
+            thread.start()
+            thread.join()
+        else:
+            fork()
+        assert ends == [-signal.SIGTERM]
+        assert not signals.asked
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == blocked
