@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from sweep.errors import InputError, SweepError
 
 __all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run"]
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+"""TensorFlow reads it once, as it is imported, and else tells the terminal of its own workings; errors are told."""
 
 _HOMES = {
     "InputError": "sweep.errors",

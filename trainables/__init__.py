@@ -6,4 +6,4 @@ Importing this package imports nothing heavy; TensorFlow comes with `trainables.
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-"""TensorFlow tells of its own workings before anybody could ask it not to; errors are told. Read as it is imported."""
+"""As `sweep` sets it, for those who import this package alone."""

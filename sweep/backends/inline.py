@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -21,7 +19,6 @@ def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None])
 
 QUIET = ("tensorflow", "absl")
 """The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""
-LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @contextmanager
@@ -32,9 +29,6 @@ def _quiet() -> Iterator[None]:
         return record.levelno >= logging.ERROR
 
     loggers = [logging.getLogger(name) for name in QUIET]
-    sets = "tensorflow" not in sys.modules and LEVEL not in os.environ
-    if sets:
-        os.environ[LEVEL] = "3"  # read once, as it is imported
     for logger in loggers:
         logger.addFilter(tell)
     try:
@@ -42,8 +36,6 @@ def _quiet() -> Iterator[None]:
     finally:
         for logger in loggers:
             logger.removeFilter(tell)
-        if sets:
-            os.environ.pop(LEVEL, None)
 
 
 def _run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:

@@ -36,7 +36,7 @@ import sweep
 {imports}
 if __name__ == "__main__":
     spec = {{"method": "grid", "parameters": {{"learning_rate": {{"values": [0.1, 0.2]}}}}, "epochs": 2,
-            "objective": {{"name": "val_loss", "goal": "minimize"}}}}
+            "metric": {{"name": "val_loss", "goal": "minimize"}}}}
     done = sweep.run(spec, trainable={trainable}, name="loud", inline=True)
     print(len(done.trials), "trials")
 """

@@ -60,6 +60,9 @@ class Papers(KerasTrainable):
     def loss(self, hp: Any, model: Any) -> Any:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
+    def metrics(self, hp: Any, model: Any) -> Any:
+        return ["accuracy"]
+
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data

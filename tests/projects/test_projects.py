@@ -44,7 +44,8 @@ def _plain(project: Any, row: Any) -> dict[str, list[float]]:
         return {}  # its draws are of our loop
     from sweep.hyperparameters import Hyperparameters
 
-    hp = Hyperparameters({name.removeprefix("param."): row[name] for name in row.index if name.startswith("param.")})
+    given = {name.removeprefix("param."): row[name] for name in row.index if name.startswith("param.")}
+    hp = Hyperparameters({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
     if not isinstance(project.TRAINABLE, type):
         return project.fit(None, int(row["seed"]), hp)  # type: ignore[no-any-return]  # of a module
     import keras

@@ -321,6 +321,7 @@ def test_a_trial_that_its_own_checkpoint_completes_keeps_it_and_needs_no_answer(
     (cut,) = (at for at, line in enumerate(lines) if b'"trial":1,"epoch":4' in line)
     outcome.folder.log.write_bytes(b"".join(lines[:cut]))  # killed when its last epoch was in the checkpoint alone
     shutil.rmtree(outcome.folder.checkpoints / "00002")
+    outcome.folder.write_info({**outcome.folder.read_info(), "memo": True})  # as if it had begun with answers
     resume(project, name="second")
     trials = sweep.load(outcome.folder.path).trials
     assert trials["memo"].isna().tolist() == [True, True, False]

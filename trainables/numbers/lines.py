@@ -6,6 +6,7 @@ import linecache
 import sys
 import sysconfig
 from pathlib import Path
+from types import FrameType
 
 import keras
 import numpy as np
@@ -19,8 +20,8 @@ _INSTALLED = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"],
 
 def of_the_author(*, quoted: bool = False) -> str:
     """The line of the caller's nearest frame that is neither ours nor a library's, as "file.py:12"."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno
         if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
             return f"{Path(file).name}:{line}" + (f", {linecache.getline(file, line).strip()!r:.100}" if quoted else "")

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.state import generators
+from trainables.state import generators, modules
 from trainables.state.modules import Home
 
 Traces: TypeAlias = "dict[str, object]"
@@ -77,7 +77,7 @@ def digest(value: Any) -> object:
     return Digester().digest(value)
 
 
-class _Same:
+class Same:
     """Equal to itself alone, for as long as it lives; what cannot be watched is held, so that its identity stays."""
 
     def __init__(self, value: object) -> None:
@@ -89,7 +89,7 @@ class _Same:
             self._held = lambda: value
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Same) or other._identity != self._identity:
+        if not isinstance(other, Same) or other._identity != self._identity:
             return False
         return self._held() is not None and self._held() is other._held()
 
@@ -125,6 +125,8 @@ class Digester:
     def _of_parts(self, value: Any) -> object:
         if (state := generators.state_of(value)) is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
+        if modules.is_machine(value):
+            return self._same(value)
         match value:
             case np.ndarray() | np.generic():
                 return self._of_array(value)
@@ -140,7 +142,7 @@ class Digester:
             case keras.Layer():
                 return self._same(value), tuple(map(self._of_array, value.variables)), _vocabularies(value)
             case type() | types.FunctionType() | types.ModuleType():
-                return _Same(value)
+                return Same(value)
             case _ if type(value).__module__.startswith(("tensorflow", "keras")):
                 return self._same(value)
             case _ if type(value).__module__.startswith("pandas"):  # frames count what was looked at
@@ -152,7 +154,7 @@ class Digester:
 
     def _same(self, value: object) -> object:
         self.whole = False
-        return _Same(value)
+        return Same(value)
 
     def _of_array(self, value: Any) -> object:
         array = np.asarray(value)

@@ -28,6 +28,7 @@ class Home:
     name: str
     owner: Any
     without: frozenset[str] = frozenset()  # names that are not the author's
+    only: frozenset[str] | None = None  # the names that are; None: all others
 
     def data(self) -> dict[str, object]:
         """The values in it that are no modules."""
@@ -38,6 +39,7 @@ class Home:
             if not name.startswith(hidden)
             and name not in _HISTORY
             and name not in self.without
+            and (self.only is None or name in self.only)
             and not isinstance(value, types.ModuleType)  # importing a part of a package sets one
         }
 
@@ -70,7 +72,8 @@ def of(author: object) -> list[Home]:
     found: dict[int, Home] = {}
     for kind in _kinds(author):
         around = _around(kind)
-        for home in (Home(kind.__qualname__, kind), Home(kind.__module__, around)):
+        only = _used(kind, around) if kind.__module__ == "__main__" else None
+        for home in (Home(kind.__qualname__, kind), Home(kind.__module__, around, only=only)):
             found.setdefault(id(home.owner), home)
     own = tops(author)
     for name, module in list(sys.modules.items()):
@@ -133,6 +136,33 @@ class _Finder:
 
         loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one loader, for this one module
         return spec
+
+
+def is_machine(value: object) -> bool:
+    """Whether an object is a trainable, which the author's globals may hold: it is watched by itself."""
+    return any(kind.__module__.startswith(_MACHINE) for kind in type(value).__mro__)
+
+
+def _used(kind: type, around: Mapping[str, object]) -> frozenset[str]:
+    """The names in a notebook that a class's methods name, and the functions and classes that they use in turn.
+
+    All else there is somebody else's, and would not come along to a worker.
+    """
+    found: set[str] = set()
+    queue: list[object] = [kind]
+    while queue:
+        one = queue.pop()
+        codes = [one] if isinstance(one, types.CodeType) else []
+        if isinstance(one, type) and one.__module__ == "__main__":
+            queue += [getattr(value, "__func__", value) for value in vars(one).values()]
+        elif isinstance(one, types.FunctionType):
+            codes = [one.__code__]
+        for code in codes:
+            queue += [part for part in code.co_consts if isinstance(part, types.CodeType)]
+            new = set(code.co_names) - found
+            found |= new
+            queue += [around[name] for name in new if name in around]
+    return frozenset(found)
 
 
 def _around(kind: type) -> Any:

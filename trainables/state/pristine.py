@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from trainables.state import attributes, generators, modules
-from trainables.state.attributes import Traces
+from trainables.state.attributes import Same, Traces
 from trainables.state.modules import Home
 
 COPIED_BYTES = 16 * 2**20  # of one value; a larger one may be replaced, not changed
@@ -31,6 +31,7 @@ class Pristine:
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, _Value]] = {}  # by home and name
+        self._after: dict[str, Same | None] = {}  # what `data` has left under a name; None: nothing
         self._owners: dict[str, Callable[[], object]] = {}
 
     def take(self, homes: Sequence[Home]) -> None:
@@ -41,15 +42,33 @@ class Pristine:
                 self._values[home.name] = {name: _Value(value) for name, value in home.data().items()}
 
     def put_back(self, homes: Sequence[Home], names: set[str]) -> None:
-        """Give these names the values that they had; those that were not there are forgotten."""
+        """Give these names the values that they had; those that were not there are forgotten.
+
+        What somebody else has put there since is the value that it has from now on.
+        """
         for home in homes:
-            values = self._values.get(home.name, {})
-            for name in {*home.data(), *values}:
-                if f"{home.name}.{name}" in names:
-                    if name in values:
-                        home.set(name, values[name].as_it_was())
+            values, present = self._values.get(home.name, {}), home.data()
+            for name in {*present, *values}:
+                full = f"{home.name}.{name}"
+                if full not in names:
+                    continue
+                if (Same(present[name]) if name in present else None) != self._after.get(full):
+                    if name in present:
+                        values[name] = _Value(present[name])
                     else:
-                        home.remove(name)
+                        values.pop(name, None)
+                elif name in values:
+                    home.set(name, values[name].as_it_was())
+                else:
+                    home.remove(name)
+
+    def keep(self, homes: Sequence[Home], names: set[str]) -> None:
+        """Remember what these names hold now that `data` has run."""
+        for home in homes:
+            present = home.data()
+            for name in {*present, *self._values.get(home.name, {})}:
+                if (full := f"{home.name}.{name}") in names:
+                    self._after[full] = Same(present[name]) if name in present else None
 
     def unmoved(self, homes: Sequence[Home], names: set[str]) -> set[str]:
         """Those of these names that are generators of random numbers, now as far as they were before."""
@@ -168,6 +187,7 @@ class Surroundings:
             self._left |= mine
             _left.setdefault(type(author), set()).update(names - mine)
             for pristine, some in self._by_kind(present):
+                pristine.keep(some, self.left(author))
                 pristine.check(some, names)
             return self.left(author)
 

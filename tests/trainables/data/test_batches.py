@@ -127,7 +127,7 @@ def test_processes_live_for_all_passes() -> None:
     ("dataset", "message"),
     [
         (Drawn(), "another one when it is asked again"),
-        (Alone(), r"a PyDataset of str, expected batches \(x, y\)"),
+        (Alone(), r"a PyDataset of str, expected batches \(x,\), \(x, y\)"),
         (Endless(), "endless"),
         (Still(X[:0], Y[:0], 4), "no batches"),
     ],

@@ -270,7 +270,7 @@ def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyP
         (_dataset().repeat(), "endless"),
         (_dataset().take(0), "empty dataset"),
         (_dataset().batch(2), "leave out batch"),
-        (tf.data.Dataset.from_tensor_slices(X), "expected tuples"),
+        (tf.data.Dataset.from_tensor_slices((X, X, X, X)), "expected x alone"),
         (tf.data.Dataset.from_tensor_slices((tf.ragged.constant([[1], [1, 2]]), [0, 1])), "ragged"),
     ],
 )

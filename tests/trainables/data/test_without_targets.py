@@ -22,7 +22,7 @@ from trainables.keras_trainable import KerasTrainable
 pytestmark = pytest.mark.keras
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
-STRATEGY = tf.distribute.get_strategy()
+STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
 class Batches(keras.utils.PyDataset):
@@ -31,7 +31,7 @@ class Batches(keras.utils.PyDataset):
         self.x, self.form = x, form
 
     def __len__(self) -> int:
-        return 4
+        return len(self.x) // 8
 
     def __getitem__(self, index: int) -> Any:
         return self.form(self.x[index * 8 : (index + 1) * 8])

@@ -235,7 +235,7 @@ class FourArrays(KerasTrainable):
 
 class TwoArrays(KerasTrainable):
     def data(self, hp: Any) -> Any:
-        return np.zeros(3), np.zeros(3)
+        return np.zeros((3, 2)), np.zeros(3)
 
 
 class OneDataset(KerasTrainable):
@@ -253,7 +253,7 @@ class Nothing(KerasTrainable):
     [
         (FourArrays, r"a tuple of 4 \(ndarray, ndarray, ndarray, ndarray\)"),
         (TwoArrays, r"a tuple of 2 \(ndarray, ndarray\)"),
-        (OneDataset, "a _RangeDataset"),
+        (OneDataset, "an? _RangeDataset"),
         (Nothing, "a NoneType"),
     ],
 )

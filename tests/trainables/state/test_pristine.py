@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from small import Small
 
 from trainables.state import pristine
 from trainables.state.pristine import NotPutBack, Surroundings
@@ -51,8 +52,9 @@ CODE = None
 GENERATORS = {"RANDOM", "RNG", "OLD", "TF", "SEED"}
 
 
-class Author:
-    """Stands for a trainable: all that is watched is its object, its class and the modules around."""
+def an_author() -> Any:
+    """Stands for a trainable, of a class of its own: what `data` leaves is known by class."""
+    return type("Author", (), {})()
 
 
 @pytest.fixture
@@ -104,7 +106,7 @@ def described(words: Any, author: Any) -> str:
 
 
 def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(words: Any) -> None:
-    surroundings, author = Surroundings(frozenset()), Author()
+    surroundings, author = Surroundings(frozenset()), an_author()
     objects = words.STATE, words.X, words.SCALER
     assert run(surroundings, author, words) == {*CHANGED, "self.mean"}
     first = described(words, author), surroundings.traces(author)
@@ -115,7 +117,7 @@ def test_what_data_leaves_anywhere_is_known_and_put_back_before_it_runs_again(wo
     assert first[1].keys() - same <= {"some_words.CODE"}  # a function is itself alone
 
     another = Surroundings(frozenset())  # of another object, in a process where `data` has run before
-    with another.watched(Author()) as left:
+    with another.watched(an_author()) as left:
         assert words.STATE == {}
         assert {"some_words.STATE", "some_words.X"} <= left()
     assert words.X.tolist() == np.arange(6.0).tolist()
@@ -130,7 +132,7 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
             float(words.TF.uniform(())), float(keras.random.uniform((), seed=words.SEED)),
         ]  # fmt: skip
 
-    surroundings, author, found = Surroundings(frozenset()), Author(), []
+    surroundings, author, found = Surroundings(frozenset()), an_author(), []
     for _ in range(2):
         with surroundings.watched(author) as left:
             found.append(draws())
@@ -142,7 +144,7 @@ def test_generators_go_on_as_if_data_had_drawn_nothing(words: Any) -> None:
 
 
 def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words: Any) -> None:
-    surroundings, author, big = Surroundings(frozenset()), Author(), words.BIG
+    surroundings, author, big = Surroundings(frozenset()), an_author(), words.BIG
     with surroundings.watched(author) as left:
         words.BIG = words.BIG + 1
         assert left() == {"some_words.BIG"}
@@ -150,6 +152,51 @@ def test_what_is_too_large_to_be_put_back_may_be_replaced_and_not_changed(words:
         assert words.BIG is big
     with pytest.raises(NotPutBack, match=r"changed some_words.BIG in place \(32 MiB\), .* compute on a copy"):
         change_in_place(surroundings, author, words)
+
+
+def test_what_somebody_else_has_set_meanwhile_stays(words: Any) -> None:
+    surroundings, author = Surroundings(frozenset()), an_author()
+    run(surroundings, author, words)
+    words.STATE, words.LIMIT = {"mine": 1}, 100
+    run(surroundings, author, words)
+    assert words.STATE == {"mine": 1, "vocabulary": ["a", "b"]}
+    assert words.LIMIT == 101
+    with surroundings.watched(author):
+        assert words.STATE == {"mine": 1}
+        assert words.LIMIT == 100
+
+
+def test_a_trainable_in_a_module_is_watched_by_itself_alone(words: Any) -> None:
+    words.TRAINABLE = Small()
+    with Surroundings(frozenset()).watched(an_author()) as left:
+        words.TRAINABLE.some = 1
+        assert left() == set()
+
+
+NOTEBOOK = """
+import numpy as np
+class Trainable:
+    def data(self, hp):
+        return load()
+def load():
+    STATE["a"] = 1
+    return inner()
+inner = lambda: CONSTANT
+STATE, CONSTANT, t, frame = {}, 3, None, np.zeros(3)
+"""
+
+
+def test_of_a_notebook_only_what_the_trainable_uses_is_watched() -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(NOTEBOOK, names)
+    author = names["Trainable"]()
+    with Surroundings(frozenset()).watched(author) as left:
+        author.data(None)
+        names["t"], names["frame"][0] = author, 1
+        assert {name for name in left() if name.startswith("__main__")} == {"__main__.STATE"}
+    with Surroundings(frozenset()).watched(author):
+        assert names["STATE"] == {}
+        assert names["t"] is author
 
 
 def change_in_place(surroundings: Surroundings, author: object, words: Any) -> None:
@@ -160,14 +207,14 @@ def change_in_place(surroundings: Surroundings, author: object, words: Any) -> N
 def test_arrays_too_large_to_be_read_are_seen_to_change(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
     monkeypatch.setattr(pristine.attributes, "LARGEST_BYTES", 2**20)
     with pytest.raises(NotPutBack, match="BIG"):
-        change_in_place(Surroundings(frozenset()), Author(), words)
+        change_in_place(Surroundings(frozenset()), an_author(), words)
 
 
 def test_a_module_that_is_imported_by_data_has_left_nothing_by_that(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "later_words.py").write_text("STATE = {}\nLIMIT = 3\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     for expected in (set(), {"later_words.STATE"}):
-        with Surroundings(frozenset()).watched(Author()) as left:
+        with Surroundings(frozenset()).watched(an_author()) as left:
             import later_words
 
             later_words.STATE.update({"a": 1} if expected else {})
@@ -179,7 +226,7 @@ def test_what_is_installed_and_what_logs_is_no_author_s(words: Any) -> None:
     import logging
 
     words.LOG = logging.getLogger("words")
-    with Surroundings(frozenset()).watched(Author()) as left:
+    with Surroundings(frozenset()).watched(an_author()) as left:
         words.LOG.info("loading")
         np.some_attribute = 1  # type: ignore[attr-defined]
         assert left() == set()
