@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from sweep.analysis.curves import Curves
 from sweep.analysis.trials import Sweep, of_tables
 from sweep.analysis.workers import Timeline
 from sweep.events import Status
+from sweep.space.objectives import objective
 from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
@@ -85,13 +85,12 @@ def importance(accounts: Sequence[Account], names: Sequence[str]) -> dict[str, l
     from sweep.searchers.optuna_importance import importance as of_trials
 
     found = {}
-    for metric, goal in accounts[0].sweep.objectives:
-        sign = -1.0 if goal == "maximize" else 1.0
+    for one in (objective(*pair) for pair in accounts[0].sweep.objectives):
         scored = [
-            (trial.params, sign * trial.metrics[metric])
+            (trial.params, loss)
             for account in accounts
             for trial in account.sweep.trials
-            if trial.status is Status.COMPLETED and math.isfinite(trial.metrics.get(metric, math.nan))
+            if trial.status is Status.COMPLETED and (loss := one.loss(trial.metrics)) is not None
         ]
-        found[metric] = of_trials(scored, names)
+        found[one.name] = of_trials(scored, names)
     return found

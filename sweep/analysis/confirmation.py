@@ -12,6 +12,7 @@ from sweep.analysis.race import Race, Racer, Rules, Run
 from sweep.analysis.trials import Sweep, Trial
 from sweep.events import Params, Role
 from sweep.space.domains import configuration
+from sweep.space.objectives import Objective, objective
 from sweep.statistics.racing import ALPHA
 from sweep.statistics.verdicts import LEAST, TOO_FEW
 
@@ -68,9 +69,8 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
     rules = _rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
-    metric, goal = sweep.objectives[0]
-    sign = -1.0 if goal == "maximize" else 1.0
-    raced = race.run([_run(trial, metric, sign) for trial in sweep.trials], rules)
+    first = objective(*sweep.objectives[0])
+    raced = race.run([_run(trial, first) for trial in sweep.trials], rules)
     if not raced.racers:
         return None
     groups: dict[str, list[Trial]] = {}
@@ -78,18 +78,18 @@ def of_sweep(sweep: Sweep) -> Confirmation | None:
         if trial.role is Role.CONFIRM:
             groups.setdefault(configuration(trial.params), []).append(trial)
     rows = tuple(
-        _confirmed(place, racer, raced, groups.get(racer.key, []), metric, sign)
+        _confirmed(place, racer, raced, groups.get(racer.key, []), first)
         for place, racer in enumerate(raced.racers, start=1)
     )
-    return Confirmation(metric, goal, raced.over, raced.decided, rules.seeds, raced.epochs, METHOD, rows)
+    return Confirmation(first.name, first.goal, raced.over, raced.decided, rules.seeds, raced.epochs, METHOD, rows)
 
 
-def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], metric: str, sign: float) -> Confirmed:
-    mean = None if math.isnan(racer.mean) else sign * racer.mean
+def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first: Objective) -> Confirmed:
+    mean = None if math.isnan(racer.mean) else first.of_loss(racer.mean)
     verdict, why = _verdict(racer, raced)
     ends: tuple[float | None, float | None] = (None, None)
     if racer.behind is not None and math.isfinite(racer.half):
-        low, high = sorted(sign * (racer.behind + side * racer.half) for side in (-1, 1))
+        low, high = sorted(first.of_loss(racer.behind + side * racer.half) for side in (-1, 1))
         ends = low, high
     names = dict.fromkeys(name for trial in trials for name in trial.tested)
     tested = {name: fmean(t.tested[name] for t in trials if name in t.tested) for name in names}
@@ -100,10 +100,10 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], metri
         reason=racer.out,
         is_baseline=racer.is_baseline,
         params=racer.params,
-        selected=sign * racer.selected,
+        selected=first.of_loss(racer.selected),
         mean=mean,
         seeds=len(racer.losses),
-        difference=None if racer.behind is None else sign * racer.behind,
+        difference=None if racer.behind is None else first.of_loss(racer.behind),
         low=ends[0],
         high=ends[1],
         tested=tested,
@@ -126,8 +126,8 @@ def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
     return ("best" if racer.key == raced.racers[0].key else "ties"), ""
 
 
-def _run(trial: Trial, metric: str, sign: float) -> Run:
-    loss = sign * trial.metrics.get(metric, math.nan)
+def _run(trial: Trial, first: Objective) -> Run:
+    loss = first.to_loss(trial.metrics.get(first.name, math.nan))
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 
 

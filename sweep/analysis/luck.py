@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sweep.analysis.confirmation import Confirmation, Confirmed
 from sweep.analysis.race import BROKEN
+from sweep.space.objectives import objective
 
 
 def sentences(found: Confirmation, named: str) -> list[str]:
@@ -62,7 +63,7 @@ def _luck(found: Confirmation) -> str:
     if found.metric in best.tested or _bare(found.metric) in best.tested:
         tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
         told += f", {_score(tested)} on the test data"
-    gap = (best.selected - best.mean) * (1 if found.goal == "maximize" else -1)
+    gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
     if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
         return f"{told}: the search promised no more."
     return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."

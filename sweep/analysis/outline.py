@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sweep.events import Params
 from sweep.space import termination
+from sweep.space.objectives import Objective, objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband
 
 if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
@@ -46,12 +47,12 @@ class Outline:
         from sweep.space.domains import Constant
 
         configurations = spec.trials()
-        objective = spec.objectives[0]
+        first = spec.objectives[0]
         budget = spec.budget
         return cls(
             name=spec.name,
-            metric=objective.name,
-            goal=objective.goal,
+            metric=first.name,
+            goal=first.goal,
             objectives=len(spec.objectives),
             varying=tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant)),
             total=None if configurations is None else configurations * spec.trials_each,
@@ -65,9 +66,9 @@ class Outline:
         )
 
     @property
-    def sign(self) -> float:
-        """What makes larger values of the objective better."""
-        return 1.0 if self.goal == "maximize" else -1.0
+    def objective(self) -> Objective:
+        """The first objective."""
+        return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
         """The epochs that a trial with these parameters trains."""

@@ -15,6 +15,7 @@ from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration
+from sweep.space.objectives import objective
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
 from sweep.store.folder import Objectives
@@ -241,7 +242,7 @@ def _counts(trial: Trial, objectives: Objectives) -> bool:
 
 
 def _losses(row: Ranked) -> list[float]:
-    return [-score.mean if score.goal == "maximize" else score.mean for score in row.scores]
+    return [objective(score.metric, score.goal).to_loss(score.mean) for score in row.scores]
 
 
 def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:

@@ -16,10 +16,11 @@ from statistics import fmean, median
 
 from msgspec import structs
 
-from sweep.events import EpochReported, Event, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Params, Status
 from sweep.schedulers.contract import Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
 CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
 """States of trials whose curves could have gone on."""
@@ -110,22 +111,21 @@ def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[li
     """The trials of a log's search, in the order of their start, and how many trained at a time."""
     found: dict[int, Curve] = {}
     running: set[int] = set()
-    most = 1
+    most, ledger = 1, Ledger(keep_epochs=False)
     for event in events:
-        match event:
-            case TrialStarted(role=Role.SEARCH, trial=trial) if trial not in found:
-                place = trial if event.index is None else event.index
-                found[trial] = Curve(place, trial, event.params, length(event.params))
-            case EpochReported(trial=trial) if trial in found:
-                curve = found[trial]
-                if event.epoch == len(curve.reports) + 1:
-                    curve.reports.append(_placed(event, curve.place))
-                running.add(trial)
+        match ledger.observe(event):
+            case Started(trial) if trial.place is not None:
+                found[trial.number] = Curve(trial.place, trial.number, trial.params, length(trial.params))
+            case Reported(trial, report) if trial.number in found:
+                curve = found[trial.number]
+                if trial.reported == trial.epoch:  # up to what a repair of the log has left out
+                    curve.reports.append(_placed(report, curve.place))
+                running.add(trial.number)
                 most = max(most, len(running))
-            case TrialEnded(trial=trial) if trial in found:
-                found[trial].status = event.status
-                found[trial].asked = event.asked or event.reason == _ON_REQUEST
-                running.discard(trial)
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end) if trial.number in found:
+                found[trial.number].status = trial.status
+                found[trial.number].asked = end.asked or end.reason == _ON_REQUEST
+                running.discard(trial.number)
             case _:
                 pass
     return list(found.values()), most
@@ -138,15 +138,13 @@ def _placed(event: EpochReported, place: int) -> EpochReported:
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
     """By place the epoch at which a rule stops a trial, with the log's events in their own order."""
     scheduler, places = make(), {curve.trial: curve for curve in known}
-    seen: dict[int, int] = {}
     stopped: dict[int, int] = {}
     for event in events:
         curve = places.get(event.trial) if isinstance(event, EpochReported) else None
         if curve is None or not isinstance(event, EpochReported) or curve.place in stopped:
             continue
-        if event.epoch != seen.get(curve.place, 0) + 1:
+        if event.epoch > len(curve.reports):  # behind what a repair of the log has left out
             continue
-        seen[curve.place] = event.epoch
         if scheduler.observe(_placed(event, curve.place)) and event.epoch < curve.length:
             stopped[curve.place] = event.epoch
     return stopped
@@ -161,17 +159,17 @@ class _Beyond:
         times: list[float] = []
         for curve in known:
             for report in curve.reports:
-                value = objective.value(report.metrics)
+                loss = objective.loss(report.metrics)
                 times.append(report.time_s)
-                if value is not None:
-                    values.setdefault(report.epoch, []).append(objective.sign * value)
+                if loss is not None:
+                    values.setdefault(report.epoch, []).append(loss)
         choose = min if better else max
         self._losses = {epoch: choose(losses) for epoch, losses in values.items()}
         self._any = choose(self._losses.values(), default=0.0)
         self._time_s = median(times) if times else 1.0
 
     def report(self, place: int, epoch: int) -> EpochReported:
-        value = self._objective.sign * self._losses.get(epoch, self._any)
+        value = self._objective.of_loss(self._losses.get(epoch, self._any))
         return EpochReported(
             trial=place, epoch=epoch, metrics={self._objective.name: value}, time=0.0, time_s=self._time_s
         )
@@ -268,8 +266,8 @@ def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Call
 
 
 def _last(curve: Curve, objective: Objective) -> float:
-    value = objective.value(curve.reports[-1].metrics) if curve.reports else None
-    return objective.sign * value if value is not None and curve.status is Status.COMPLETED else math.inf
+    loss = objective.loss(curve.reports[-1].metrics) if curve.reports else None
+    return loss if loss is not None and curve.status is Status.COMPLETED else math.inf
 
 
 def replay(

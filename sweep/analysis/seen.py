@@ -7,21 +7,35 @@ from dataclasses import dataclass, field
 
 from sweep.analysis.curve import Curve
 from sweep.events import Params, Status
+from sweep.store.ledger import TrialState
 
 
 @dataclass(slots=True)
 class Open:
     """A trial that has not ended for good."""
 
-    trial: int
-    params: Params
-    started: float
+    state: TrialState
     of: int  # epochs that it is to train
-    epochs: int = 0
     value: float | None = None  # of the objective, as last reported
     curve: Curve = field(default_factory=Curve)
     measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
     trained_s: float | None = 0.0  # None where not all of it was trained in one go
+
+    @property
+    def trial(self) -> int:
+        return self.state.number
+
+    @property
+    def params(self) -> Params:
+        return self.state.params
+
+    @property
+    def started(self) -> float:
+        return self.state.started
+
+    @property
+    def epochs(self) -> int:
+        return self.state.epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Mapping
-from dataclasses import replace
 from statistics import fmean
 
 from sweep.analysis import remaining
-from sweep.analysis.curve import Curve
 from sweep.analysis.outline import Outline
 from sweep.analysis.seen import Best, Ended, Failure, Open, Rung
 from sweep.errors import shortened
-from sweep.events import EpochReported, Event, Role, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.space.domains import configuration
+from sweep.store import ledger
+from sweep.store.ledger import Ledger, TrialState
 
 RATE_S = 10  # over which epochs are counted for their rate
 RECENT = 256  # epochs, and trials, of which times are averaged
@@ -30,6 +30,7 @@ class Standing:
 
     def __init__(self, outline: Outline) -> None:
         self.outline = outline
+        self._ledger = Ledger(keep_epochs=False)
         self.open: dict[int, Open] = {}
         self.running: dict[int, Open] = {}  # those of them that train, in the order of their start
         self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
@@ -45,7 +46,7 @@ class Standing:
         self.measures = False  # whether trials measure what they use
         self._beside: set[int] = set()  # trials of another role than the search's
         self._earlier_s = 0.0
-        self._failed: dict[int, tuple[Open, tuple[Status, str]]] = {}  # which may be tried again
+        self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
         self._reached: Counter[int] = Counter()
         self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
         self._pruned: Counter[int] = Counter()
@@ -68,25 +69,28 @@ class Standing:
     def observe(self, event: Event) -> Ended | None:
         """Count an event in; the trial that it ended or interrupted, if it did."""
         before, self.last = self.last, event.time
-        match event:
-            case EpochReported():
-                self._hear(event)
-            case TrialStarted():
-                if event.role is not Role.SEARCH:
-                    self._beside.add(event.trial)
-                if event.trial not in self.open:
-                    self.started += 1
-                    of = self.outline.epochs_of(event.params)
-                    self.open[event.trial] = Open(event.trial, event.params, event.time, of)
-                self.running[event.trial] = self.open[event.trial]
+        match self._ledger.observe(event):
+            case ledger.Reported(trial, report):
+                self._hear(trial, report)
+            case ledger.Started(trial):
+                if trial.place is None:
+                    self._beside.add(trial.number)
+                self.started += 1
+                self.running[trial.number] = self._opened(trial)
                 self._at_once.append(len(self.running))
-            case TrialEnded():
-                return self._end(event)
-            case SessionStarted():
-                self._begin(event, before)
-            case SessionEnded():
-                self.over = event.reason
+            case ledger.Interrupted() | ledger.Reopened() | ledger.Ended() as change:
+                return self._end(change)
+            case ledger.Session(SessionStarted() as session):
+                self._begin(session, before)
+            case ledger.Session(SessionEnded(reason=reason)):
+                self.over = reason
+            case _:
+                pass
         return None
+
+    def _opened(self, trial: TrialState) -> Open:
+        self.open[trial.number] = Open(trial, self.outline.epochs_of(trial.params))
+        return self.open[trial.number]
 
     def active_s(self, now: float) -> float:
         """Seconds of all sessions, without the pauses between them."""
@@ -160,12 +164,8 @@ class Standing:
     def _survival(self) -> remaining.Survival:
         return remaining.survival(self._reached, self._lost, self.outline.prior)
 
-    def _hear(self, event: EpochReported) -> None:
-        trial = self.open.get(event.trial)
-        if trial is None or event.epoch <= trial.epochs:
-            return
-        self.running[event.trial] = trial
-        trial.epochs = event.epoch
+    def _hear(self, state: TrialState, event: EpochReported) -> None:
+        trial = self.running[state.number] = self.open[state.number]
         self._reached[event.epoch] += 1
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]
@@ -185,14 +185,13 @@ class Standing:
             self._seconds.append([second, 0])
         self._seconds[-1][1] += 1
 
-    def _end(self, event: TrialEnded) -> Ended | None:
-        number = event.trial
+    def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> Ended:
+        state, event = change
+        number = state.number
         self.running.pop(number, None)
-        if event.again and number in self._failed:
-            self._reopen(number)
-        trial = self.open.get(number)
-        if trial is None:
-            return None
+        if isinstance(change, ledger.Reopened):
+            self._reopen(state)
+        trial = self.open[number]
         began = trial.started if event.facts.started is None else event.facts.started
         took_s = max(event.time - began, 0.0)
         ended = Ended(number, event.status, event.reason, trial.epochs, trial.value, trial.params, took_s)
@@ -212,21 +211,21 @@ class Standing:
                 self._lost[trial.epochs] += 1
             case _:
                 self._lost[trial.epochs] += 1
-                self._fail(event, trial)
+                self._fail(event)
         return ended
 
-    def _fail(self, event: TrialEnded, trial: Open) -> None:
+    def _fail(self, event: TrialEnded) -> None:
         kind = event.status, _kind(event.reason) if event.status is Status.FAILED else ""
         if kind not in self.failures and len(self.failures) >= KINDS:
             kind = event.status, "others"
         failure = self.failures.setdefault(kind, Failure())
         failure.count, failure.trial, failure.reason = failure.count + 1, event.trial, event.reason
         if event.status is Status.FAILED:
-            self._failed[event.trial] = replace(trial, curve=Curve(), trained_s=None), kind
+            self._failed[event.trial] = kind
 
-    def _reopen(self, number: int) -> None:
-        trial, kind = self._failed.pop(number)
-        self.open[number] = trial
+    def _reopen(self, state: TrialState) -> None:
+        trial, kind = self._opened(state), self._failed.pop(state.number)
+        trial.value, trial.trained_s = state.last.get(self.outline.metric), None
         self.ended[Status.FAILED] -= 1
         self._lost[trial.epochs] -= 1
         self.failures[kind].count -= 1
@@ -254,7 +253,7 @@ class Standing:
             self.best = best
 
     def _rank(self, best: Best) -> tuple[int, float]:
-        return len(best.trials), self.outline.sign * best.value
+        return len(best.trials), -self.outline.objective.to_loss(best.value)
 
 
 def _kind(reason: str) -> str:

@@ -42,21 +42,23 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     from sweep.render.documents import document
     from sweep.runner import choosing, resuming
     from sweep.store import log
+    from sweep.store.ledger import naming
 
     reopened = resuming.reopen(results, sweep)
     spec, folders = reopened.spec, reopened.import_folders
     other = spec if rule is None else _with_rule(spec, rule)
     choosing.check(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
-    found = replaying.replay(
-        events,
-        spec.objectives[0],
-        spec.trial_epochs,
-        (_words(other), lambda: choosing.scheduler(other, folders)),
-        (_words(spec), lambda: choosing.scheduler(spec, folders)),
-        run_cap=run_cap,
-        orderings=orderings,
-    )
+    with naming(reopened.folder.log):
+        found = replaying.replay(
+            events,
+            spec.objectives[0],
+            spec.trial_epochs,
+            (_words(other), lambda: choosing.scheduler(other, folders)),
+            (_words(spec), lambda: choosing.scheduler(spec, folders)),
+            run_cap=run_cap,
+            orderings=orderings,
+        )
     if found is None:
         raise InputError.one(sweep, "no configuration has completed, so there is no winner to keep")
     if as_json:

@@ -27,6 +27,7 @@ def watch(sweep: Reopened, interval_s: float) -> None:
     from sweep.analysis.outline import Outline
     from sweep.render import terminal
     from sweep.render.live import LiveView
+    from sweep.store.ledger import naming
 
     follower = Follower(sweep.folder)
     console = terminal.console(soft_wrap=True)
@@ -34,15 +35,16 @@ def watch(sweep: Reopened, interval_s: float) -> None:
     left = False
     try:
         try:
-            running = _catch_up(view, follower, sweep)
-            if running and view.plain:
-                _show(view, console, sweep)
-            elif running:
-                view.start()
-            while running:
-                time.sleep(interval_s)
-                running = sweep.folder.is_running()  # before the log is read: what comes last is not missed
-                _read_on(view, follower)
+            with naming(sweep.folder.log):
+                running = _catch_up(view, follower, sweep)
+                if running and view.plain:
+                    _show(view, console, sweep)
+                elif running:
+                    view.start()
+                while running:
+                    time.sleep(interval_s)
+                    running = sweep.folder.is_running()  # before the log is read: what comes last is not missed
+                    _read_on(view, follower)
         finally:
             view.close()
     except KeyboardInterrupt:

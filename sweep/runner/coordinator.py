@@ -10,7 +10,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import version
 
 from msgspec import structs
@@ -30,6 +29,7 @@ from sweep.runner.watch import Watch
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
+from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
 
 UNWANTED = "stopped on request"
@@ -46,7 +46,7 @@ class Coordinator:
         searcher: Searcher,
         scheduler: Scheduler,
         log: Log,
-        listen: Callable[[Event], None],
+        listen: Callable[[Change], None],
         memo: Memo | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,13 +58,12 @@ class Coordinator:
         self._log = log
         self._listen = listen
         self._memo = memo
-        self._beside = Beside(spec, self._terms)
+        self._ledger = Ledger(keep_epochs=False)
+        self._beside = Beside(spec, self._terms, self._ledger)
         self._limits = Limits(spec, spec.resources.trial_gpus)
         self._watch = Watch(spec.resources, clock)
         self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
-        self._failed: dict[int, OpenTrial] = {}
-        self._reopened: set[int] = set()  # failed ones that are tried again: searcher and scheduler have had their end
         self._doomed: list[int] = []  # ended trials of which workers are to be killed
         self._dying: set[int] = set()  # those of them that are tried again, once their workers are gone
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
@@ -98,10 +97,10 @@ class Coordinator:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)
 
-    def recall(self, event: Event) -> None:
-        """Learn what happened in an earlier session, before this one starts."""
+    def recall(self, event: Event) -> Change:
+        """Learn what happened in an earlier session, before this one starts, and return what it means."""
         self._resumed = True
-        self._learn(event)
+        return self._learn(event)
 
     def open(self, events: Iterable[Event] = (), *, retry_failed: bool = False, confirming: bool = False) -> int:
         """Start a session, after `recall` of the log so far or with it; the number of trials tried again.
@@ -114,10 +113,9 @@ class Coordinator:
         self._is_open = True
         self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=version("sweep"))])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
-        failed = [*self._failed.values()] if retry_failed else []
-        self._emit(
-            [structs.replace(trial.end(Status.INTERRUPTED, "tried again", Facts()), again=True) for trial in failed]
-        )
+        states = self._ledger.trials.values()
+        failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
+        self._emit([_again(trial) for trial in failed])
         self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
         return len(failed)
 
@@ -167,8 +165,8 @@ class Coordinator:
         self.sharing.hear(trial, progress)
         there.accumulate = progress.accumulate or there.accumulate
         there.outgrown = progress.accumulate is not None or progress.crowded
-        fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.last_epoch]
-        end = progress.end and self._terms.spared(progress.end, there.retries)
+        fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.state.epoch]
+        end = progress.end and self._terms.spared(progress.end, there.state.retries)
         if progress.fault:
             self._fail(progress.fault)
         if self._lacks_objective(fresh) or not self._hear(there, fresh, end):
@@ -218,7 +216,7 @@ class Coordinator:
         if there.restarts > self._spec.max_restarts or there.lost_nodes > MAX_LOST_NODES:
             times = there.restarts + there.lost_nodes - 1
             end = there.end(Status.FAILED, f"{reason}, after {times} restarts", Facts())
-            end = self._terms.spared(end, there.retries)
+            end = self._terms.spared(end, there.state.retries)
             if self._emit([end]) and end.again:
                 self._again.append(trial)
             return end.again
@@ -264,7 +262,7 @@ class Coordinator:
     def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
         """End a trial without waiting for its worker, if one has it."""
         number = trial.started.trial
-        end = self._terms.spared(end, trial.retries)
+        end = self._terms.spared(end, trial.state.retries)
         if number in self._out:
             self._doomed.append(number)
             self._upcoming.lost(number)
@@ -290,14 +288,14 @@ class Coordinator:
         return None if chosen is None else self._beside.searched(*chosen)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
-        return self._memo.recall(trial.started, trial.epochs, trial.last_epoch) if self._memo else None
+        return self._memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._memo else None
 
     def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
         kept = self._memo.hand_over(answer, trial.started.trial) if self._memo else None
         if not (kept or answer.whole):
             return False
-        epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.last_epoch]
+        epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.state.epoch]
         if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
         end = trial.overdue()
@@ -331,8 +329,7 @@ class Coordinator:
             self._fail(str(error))
             return False
         for event in events:
-            self._learn(event)
-            self._listen(event)
+            self._listen(self._learn(event))
         self._check_limits()
         return True
 
@@ -344,48 +341,47 @@ class Coordinator:
         self.fault = self.fault or fault
         self.stop(fault)
 
-    def _learn(self, event: Event) -> None:
-        """Change all state by one event, whether it is new or replayed."""
-        if isinstance(event, TrialEnded) and event.again and event.trial in self._failed:
-            self._reopened.add(event.trial)
-            self._open[event.trial] = replace(self._failed.pop(event.trial), decisions=(), restarts=0, retries=-1)
-        verdict, heard = None, self._beside.observe(event)
-        if heard and (isinstance(event, SessionStarted | SessionEnded) or event.trial not in self._reopened):
+    def _learn(self, event: Event) -> Change:
+        """Change all state by one event, whether it is new or replayed, and return what it means."""
+        change = self._ledger.observe(event)
+        self._beside.observe(change)
+        verdict, heard = None, searched(change)
+        if heard and (isinstance(change, Session) or not change.trial.reopened):  # else they have had its end
             self._searcher.observe(heard)
             verdict = self._scheduler.observe(heard)
         if heard:
-            self._limits.observe(event)
-        self.sharing.observe(event)
-        match event:
-            case TrialStarted():
-                epochs, decisions = self._spec.trial_epochs(event.params), tuple[int, ...]()
-                if isinstance(heard, TrialStarted):
-                    self._upcoming.started(heard.trial)
+            self._limits.observe(change)
+        self.sharing.observe(change)
+        match change:
+            case Started(state):
+                epochs, decisions = self._spec.trial_epochs(state.params), tuple[int, ...]()
+                if state.place is not None:
+                    self._upcoming.started(state.place)
                     decisions = self._scheduler.decision_epochs(epochs)
-                self._open[event.trial] = OpenTrial(event, epochs, decisions)
-            case EpochReported():
-                trial = self._open[event.trial]
-                trial.last_epoch, trial.verdict = event.epoch, verdict
-                trial.diverged = self._terms.divergence(event)
-                trial.reached = None if heard is None else self._terms.reached(event)
-                trial.interrupted, trial.facts = False, Facts()
+                self._open[state.number] = OpenTrial(state, epochs, decisions)
+            case Reported(state, report):
+                trial = self._open[state.number]
+                trial.verdict, trial.interrupted = verdict, False
+                trial.diverged = self._terms.divergence(report)
+                trial.reached = None if heard is None else self._terms.reached(report)
                 if not self._is_open:
-                    self._watch.recall(event.trial, event.time_s)
-            case TrialEnded(status=Status.INTERRUPTED):
-                self._out.discard(event.trial)
-                self._open[event.trial].interrupted, self._open[event.trial].facts = True, event.facts
-                self._open[event.trial].retries += event.again
-                self._watch.end(event.trial)
-            case TrialEnded():
-                self._out.discard(event.trial)
-                self._upcoming.ended(event.trial)
-                self._watch.end(event.trial)
-                trial = self._open.pop(event.trial)
-                if event.status is Status.FAILED:
-                    self._failed[event.trial] = trial
-                self.completed += event.status is Status.COMPLETED
+                    self._watch.recall(state.number, report.time_s)
+            case Interrupted(state):
+                self._out.discard(state.number)
+                self._open[state.number].interrupted = True
+                self._watch.end(state.number)
+            case Reopened(state):  # no scheduler decides about it any more
+                epochs = self._spec.trial_epochs(state.params)
+                self._open[state.number] = OpenTrial(state, epochs, (), interrupted=True)
+            case Ended(state):
+                self._out.discard(state.number)
+                self._upcoming.ended(state.number)
+                self._watch.end(state.number)
+                del self._open[state.number]
+                self.completed += state.status is Status.COMPLETED
             case _:
                 pass
+        return change
 
     def _lacks_objective(self, epochs: Sequence[EpochReported]) -> bool:
         wrong = self._terms.wrong(epochs)
@@ -404,5 +400,10 @@ class Coordinator:
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
-        facts = structs.replace(trial.facts, checkpoint=self.kept(trial.started.trial, trial.last_epoch))
+        facts = structs.replace(trial.state.facts, checkpoint=self.kept(trial.state.number, trial.state.epoch))
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
+
+
+def _again(trial: int) -> TrialEnded:
+    """What lets a trial that has failed go on."""
+    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)

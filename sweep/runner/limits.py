@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, ModelTested, Params, SessionStarted, Status, TrialEnded
 from sweep.spec import Spec
+from sweep.store.ledger import Change, Ended, Reported, Session, TrialState
 
 ALIKE = 2  # trials that fail for the same reason, which no parameter can change, and end the sweep
-
-
-@dataclass(slots=True)
-class _Open:
-    """An unfinished trial."""
-
-    params: Params
-    loss: float | None = None
 
 
 class Limits:
@@ -41,8 +32,6 @@ class Limits:
         self._failures: list[Params] = []  # configurations that failed one after the other
         self._last_failure = ""
         self._alike = 0  # failures one after the other that no parameter had a part in, all for the last reason
-        self._open: dict[int, _Open] = {}
-        self._failed: dict[int, _Open] = {}  # which may be tried again
         self._best_loss: float | None = None
         self._hit: tuple[float, int] | None = None  # the best objective of any epoch, and its trial
 
@@ -55,46 +44,34 @@ class Limits:
         """Look at the driver's clock: this session's time, and what running trials have trained since they reported."""
         self._is_timed, self._session_s, self._under_way_s = True, session_s, under_way_s
 
-    def observe(self, event: Event) -> None:
+    def observe(self, change: Change) -> None:
         """Count an event in."""
-        match event:
-            case SessionStarted(time=now):
+        match change:
+            case Session(SessionStarted(time=now)):
                 self._earlier_s, self._session_s = self._earlier_s + self._session_s, 0.0
                 self._is_timed, self._last_time = False, now
                 self._failures.clear()  # the code may have been mended
                 self._alike = 0
-            case TrialStarted():
-                self._clock(event)
-                self._open[event.trial] = _Open(event.params)
-            case EpochReported():
-                self._clock(event)
-                self._hear(event)
-            case TrialEnded():
-                self._clock(event)
-                if event.again and event.trial in self._failed:
-                    self._open[event.trial] = self._failed.pop(event.trial)
-                if event.status is not Status.INTERRUPTED:
-                    self._finish(event, self._open.pop(event.trial))
-            case SessionEnded():
-                self._clock(event)
+                return
+            case Reported(_, report):
+                self._hear(report)
+            case Ended(trial, end):
+                self._finish(trial, end)
             case _:
                 pass
+        self._clock(change.event)
 
     def _hear(self, event: EpochReported) -> None:
         if not event.memo:  # else it was trained in another sweep, on its account
             self._epochs += 1
             # Of a trial whose share of a GPU is not fixed, each epoch tells the share that it had.
             self._trained_s += event.time_s * (event.measures.get("gpus", 1.0) if self._shares else 1.0)
-        value = self._objective.value(event.metrics)
-        if value is not None:
-            trial = self._open[event.trial]
-            trial.loss = self._objective.sign * value
-            if self._hit is None or trial.loss < self._hit[0]:
-                self._hit = trial.loss, event.trial
+        loss = self._objective.loss(event.metrics)
+        if loss is not None and (self._hit is None or loss < self._hit[0]):
+            self._hit = loss, event.trial
 
-    def _finish(self, event: TrialEnded, trial: _Open) -> None:
+    def _finish(self, trial: TrialState, event: TrialEnded) -> None:
         if event.status is Status.FAILED:
-            self._failed[event.trial] = trial
             self._alike = (self._alike if event.reason == self._last_failure else 0) + 1 if event.regardless else 0
             self._last_failure = event.reason
         else:
@@ -104,14 +81,16 @@ class Limits:
             self._failures.append(trial.params)
         if event.status not in (Status.COMPLETED, Status.PRUNED):
             return
-        completed, loss = event.status is Status.COMPLETED, trial.loss
+        completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
             self._best_loss = loss
             self._since_better = 0
         else:
             self._since_better += 1
 
-    def _clock(self, event: TrialStarted | EpochReported | TrialEnded | SessionEnded) -> None:
+    def _clock(self, event: Event) -> None:
+        if isinstance(event, SessionStarted | ModelTested):
+            return
         if event.driven_s is not None:
             self._is_timed, self._session_s = True, event.driven_s
         elif not self._is_timed:  # the log of an earlier release: by the clocks of the nodes
@@ -123,7 +102,7 @@ class Limits:
         if self._hit is None:
             return None
         loss, trial = self._hit
-        reached = self._objective.reached(self._target, {self._objective.name: self._objective.sign * loss})
+        reached = self._objective.reached(self._target, {self._objective.name: self._objective.of_loss(loss)})
         return f"{reached} in trial {trial}" if reached else None
 
     def _plateau(self) -> str | None:

@@ -23,8 +23,10 @@ from sweep.backends import checkpoint_folders
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.space.domains import key
+from sweep.space.objectives import objective
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
+from sweep.store.ledger import Ended, Ledger, Reported, Started, naming
 
 _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
 
@@ -159,10 +161,9 @@ class Memo:
             return
         if (manifest.epoch == len(answer.epochs)) is not is_last:
             raise checkpoint_folders.Damaged(f"it is of epoch {manifest.epoch}")
-        objective, goal = self._folder.objectives()[0]
-        value = answer.epochs[manifest.epoch - 1].metrics.get(objective, math.nan)
-        loss = (-value if goal == "maximize" else value) if math.isfinite(value) else math.inf
-        manifest = replace(manifest, loss=loss, reports=answer.epochs[: manifest.epoch])
+        first = objective(*self._folder.objectives()[0])
+        loss = first.loss(answer.epochs[manifest.epoch - 1].metrics)
+        manifest = replace(manifest, loss=math.inf if loss is None else loss, reports=answer.epochs[: manifest.epoch])
         folder = checkpoint_folders.of_trial(self._folder.path, trial)
         checkpoint_folders.begin(folder, manifest, partial(_link, path), keep=1)()
 
@@ -200,27 +201,26 @@ class Memo:
 
     def _index(self, folder: ResultsFolder, info: Mapping[str, object], *, comparable: bool) -> None:
         """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
-        started: dict[int, TrialStarted] = {}
         entries: dict[int, _Entry] = {}
-        start = 0
-        for event, end in store_log.read_with_ends(folder.log):
-            start, begun = end, start
-            match event:
-                case TrialStarted():
-                    started[event.trial] = event
-                    entries[event.trial] = _Entry(folder.log, folder.name, event.trial)
-                case EpochReported() if event.trial in entries:
-                    if event.epoch == len(entries[event.trial].epochs) + 1:
-                        entries[event.trial].epochs.append(begun)
-                case TrialEnded() if event.trial in entries and event.status is not Status.INTERRUPTED:
-                    entry = entries.pop(event.trial)
-                    begun_as = started.pop(event.trial)
-                    length = begun_as.params.get("epochs", _of_spec(info, "epochs"))
-                    judged = begun_as.params.get("lr_schedule") == "plateau"
-                    whole = event.status is Status.COMPLETED and not event.at_target
-                    if whole and isinstance(length, int) and (comparable or not judged):
-                        entry.end, entry.length = begun, length
-                        self._entries.setdefault(_key(begun_as, _of_spec(info, "folds")), []).append(entry)
+        ledger, start = Ledger(keep_epochs=False), 0
+        with naming(folder.log):
+            for event, end in store_log.read_with_ends(folder.log):
+                start, begun = end, start
+                match ledger.observe(event):
+                    case Started(trial):
+                        entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
+                    case Reported(trial):
+                        entries[trial.number].epochs.append(begun)
+                    case Ended(trial, last) if trial.status is Status.COMPLETED and not last.at_target:
+                        entry = entries.pop(trial.number)
+                        length = trial.params.get("epochs", _of_spec(info, "epochs"))
+                        judged = trial.params.get("lr_schedule") == "plateau"
+                        whole = trial.reported == trial.epoch  # no repair has left out some
+                        if whole and isinstance(length, int) and (comparable or not judged):
+                            entry.end, entry.length = begun, length
+                            self._entries.setdefault(_key(trial.start, _of_spec(info, "folds")), []).append(entry)
+                    case _:
+                        pass
 
 
 def changed(before: Mapping[str, object], now: Mapping[str, object]) -> bool:

@@ -1,35 +1,37 @@
-"""A trial that has not ended for good, as the coordinator knows it from the log."""
+"""A trial that has not ended for good, as the coordinator drives it."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from msgspec import structs
 
 from sweep.events import Facts, Status, TrialEnded, TrialStarted
+from sweep.store.ledger import TrialState
 
 
 @dataclass
 class OpenTrial:
     """How far one trial has come, and what was decided about it."""
 
-    started: TrialStarted
+    state: TrialState
     epochs: int
     decisions: tuple[int, ...]  # epochs at which it can be pruned
-    last_epoch: int = 0
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
     reached: str | None = None  # that it has the sweep's target, in words
-    facts: Facts = field(default_factory=Facts)  # of its last interruption
-    interrupted: bool = False
+    interrupted: bool = False  # and no worker has had it since
     restarts: int = 0  # in this session, of lost workers
     lost_nodes: int = 0  # in this session
-    retries: int = 0  # after failures
     accumulate: int = 1  # parts of each batch that it is known to need, in this session
     outgrown: bool = False  # its worker gives it back, to be trained in another process
     moved: bool = False  # it was given back once
     unwanted: bool = False  # somebody asked that it be stopped
+
+    @property
+    def started(self) -> TrialStarted:
+        return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
         """The end of this trial, now."""
@@ -43,7 +45,7 @@ class OpenTrial:
         """The end that its epochs have come to."""
         if self.diverged:
             return self.end(Status.DIVERGED, self.diverged, Facts())
-        if self.last_epoch >= self.epochs:
+        if self.state.epoch >= self.epochs:
             return self.end(Status.COMPLETED, "", Facts())
         if self.reached:
             return structs.replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)

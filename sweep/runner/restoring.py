@@ -13,15 +13,17 @@ from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, first_line
-from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Facts, Status, TrialStarted
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
 from sweep.runner import planning
 from sweep.runner.open_trial import OpenTrial
 from sweep.runner.resuming import Reopened, reopen
 from sweep.runner.terms import Terms
+from sweep.space.objectives import objective
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger, Reported, TrialState, naming
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
@@ -92,18 +94,18 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
         what = f"{names} have no single best trial; on the Pareto front are {front}"
         raise InputError.one(folder.name, what, "choose one with --trial N")
     (row,) = found.best
-    metric, goal = found.objectives[0]
+    first = objective(*found.objectives[0])
 
     def loss(trial: trials.Trial) -> float:
-        value = trial.metrics.get(metric, math.nan)
-        return math.inf if math.isnan(value) else -value if goal == "maximize" else value
+        known = first.loss(trial.metrics)
+        return math.inf if known is None else known
 
     return sorted((one for one in row.trials if one.status is Status.COMPLETED), key=loss)
 
 
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
-    started, end, reports = history(folder, trial)
+    state, reports = history(folder, trial)
     kept = {_number(path): path for path in checkpoint_folders.newest_first(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
@@ -121,9 +123,9 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     told = {report.epoch: report for report in manifest.reports} | reports
     return Kept(
         sweep=reopen(folder.path.parent, str(folder.path)),
-        started=started,
-        status=end.status if end else Status.RUNNING,
-        facts=end.facts if end else Facts(),
+        started=state.start,
+        status=state.status,
+        facts=state.facts,
         checkpoint=kept[number],
         epoch=number,
         accumulate=manifest.accumulate,
@@ -176,28 +178,22 @@ def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
     return tuple(sorted({int(name) for name in found if name.isdecimal()}))
 
 
-def history(folder: ResultsFolder, trial: int) -> tuple[TrialStarted, TrialEnded | None, dict[int, EpochReported]]:
-    """What the log tells of a trial: how it began, how it ended if it did, and its epochs. Raises `InputError`."""
-    started: TrialStarted | None = None
-    end: TrialEnded | None = None
+def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
+    """What the log tells of a trial, and its epochs. Raises `InputError`."""
+    ledger = Ledger(keep_epochs=False)
     reports: dict[int, EpochReported] = {}
-    numbers: set[int] = set()
     if not folder.log.exists():
         raise StoreError(f"{folder.log}: is not there, and tells what the trials were")
-    for event in store_log.read(folder.log):
-        match event:
-            case TrialStarted():
-                numbers.add(event.trial)
-                started = event if event.trial == trial and started is None else started
-            case EpochReported() if event.trial == trial:
-                reports.setdefault(event.epoch, event)
-                end = None
-            case TrialEnded() if event.trial == trial:
-                end = event
-    if started is None:
+    with naming(folder.log):
+        for event in store_log.read(folder.log):
+            change = ledger.observe(event)
+            if isinstance(change, Reported) and change.event.trial == trial:
+                reports[change.event.epoch] = change.event
+    if trial not in ledger.trials:
+        numbers = ledger.trials.keys()
         known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
         raise InputError.one(folder.name, f"has no trial {trial}", known)
-    return started, end, reports
+    return ledger.trials[trial], reports
 
 
 def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
@@ -258,7 +254,7 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
         devices = Devices(devices.cpus)
         if kept.facts.precision:
             training["precision"] = kept.facts.precision  # what `auto` was there
-    trial = OpenTrial(kept.started, 0, (), accumulate=kept.accumulate)
+    trial = OpenTrial(TrialState(kept.started), 0, (), accumulate=kept.accumulate)
     return Terms(replace(sweep.spec, training=training)).order(trial, devices, None, None).assignment, note
 
 

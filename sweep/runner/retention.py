@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.backends import checkpoint_folders
-from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.events import Status
 from sweep.spec import Spec
+from sweep.store.ledger import Change, Ended
 
 GB = 1_000_000_000
 
@@ -29,27 +29,25 @@ class CheckpointKeeper:
     def __init__(self, folder: Path, spec: Spec) -> None:
         self._folder, self._objective = folder, spec.objectives[0]
         self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
-        self._last: dict[int, Mapping[str, float]] = {}
         self._kept: list[_Kept] = []  # best first
         self._size = 0
         self._full = False
 
     def to_beat(self) -> float | None:
         """The objective that a trial must beat so that its checkpoint is kept; None: there is room."""
-        return self._objective.sign * self._kept[-1].loss if self._full else None
+        return self._objective.of_loss(self._kept[-1].loss) if self._full else None
 
-    def on(self, event: Event) -> None:
-        """See an event, new or replayed: what a killed driver could not delete any more is deleted then."""
-        match event:
-            case EpochReported():
-                self._last[event.trial] = event.metrics
-            case TrialEnded(status=status, trial=trial) if status is not Status.INTERRUPTED:
-                value = self._objective.value(self._last.pop(trial, {}))
-                saved = status is Status.COMPLETED and event.facts.checkpoint is not None
-                if not saved or value is None:
-                    checkpoint_folders.delete(self._folder, trial)
-                elif checkpoint_folders.of_trial(self._folder, trial).is_dir():  # else deleted before this was replayed
-                    self._keep(self._objective.sign * value, trial)
+    def on(self, change: Change) -> None:
+        """See what befalls trials, also in the log: what a killed driver could not delete any more is deleted then."""
+        if not isinstance(change, Ended):
+            return
+        trial, number = change.trial, change.trial.number
+        loss = self._objective.loss(trial.last)
+        saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
+        if not saved or loss is None:
+            checkpoint_folders.delete(self._folder, number)
+        elif checkpoint_folders.of_trial(self._folder, number).is_dir():  # else deleted before this was replayed
+            self._keep(loss, number)
 
     def _keep(self, loss: float, trial: int) -> None:
         folder = checkpoint_folders.of_trial(self._folder, trial)

@@ -48,7 +48,8 @@ def prepare(
     sweep = reopen(folder.path.parent, str(folder.path))
     if trial is None:
         trial = min(one.trial for one in restoring.best_configuration(folder))
-    started, _, _ = restoring.history(folder, trial)
+    state, _ = restoring.history(folder, trial)
+    started = state.start
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")

@@ -15,7 +15,7 @@ from typing import TextIO
 from sweep.backends import checkpoint_folders, moving, shared_data
 from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
-from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.events import EpochReported, Event
 from sweep.inspection import Source
 from sweep.runner import choosing, connecting, describing, noise, planning, stopping, testing, warm_start
 from sweep.runner.coordinator import Coordinator
@@ -30,6 +30,7 @@ from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import provenance, requests
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
 from sweep.store.writer import TableWriter
 
@@ -191,12 +192,12 @@ class _Session:
         scheduler = choosing.scheduler(spec, job.import_folders)
         keeper, answers = CheckpointKeeper(folder.path, spec), _Answers()
 
-        def listen(event: Event) -> None:
-            keeper.on(event)
-            view.on(event)
+        def listen(change: Change) -> None:
+            keeper.on(change)
+            view.on(change.event)
             if pulse is not None:
-                pulse.on(event)
-            answers.on(event)
+                pulse.on(change.event)
+            answers.on(change)
 
         with Log(folder.log) as log:
             known = Memo(folder, info, view.say) if options.memo else None
@@ -211,12 +212,12 @@ class _Session:
 
             def past() -> Iterator[Event]:
                 """What is in the log, event by event: a long sweep has millions."""
-                for event in store_log.read(folder.log):
-                    keeper.on(event)
-                    coordinator.recall(event)
-                    if pulse is not None:
-                        pulse.on(event)
-                    yield event
+                with naming(folder.log):
+                    for event in store_log.read(folder.log):
+                        keeper.on(coordinator.recall(event))
+                        if pulse is not None:
+                            pulse.on(event)
+                        yield event
 
             view.replay(past())
             if pulse is not None:
@@ -259,13 +260,15 @@ class _Answers:
         self._taken: dict[int, str] = {}  # open trials that another sweep has begun
         self._counts: Counter[tuple[str, str]] = Counter()  # by that sweep, and by what became of them
 
-    def on(self, event: Event) -> None:
-        match event:
-            case EpochReported(memo=str(source)):
-                self._taken[event.trial] = source.rpartition("/")[0]
-            case TrialEnded() if event.trial in self._taken and event.status is not Status.INTERRUPTED:
-                told = "answered from {}, not trained again" if event.memo else "continued from {}"
-                self._counts[self._taken.pop(event.trial), told] += 1
+    def on(self, change: Change) -> None:
+        match change:
+            case Reported(trial, EpochReported(memo=str(source))):
+                self._taken[trial.number] = source.rpartition("/")[0]
+            case Ended(trial, end) if trial.number in self._taken:
+                told = "answered from {}, not trained again" if end.memo else "continued from {}"
+                self._counts[self._taken.pop(trial.number), told] += 1
+            case _:
+                pass
 
     def tell(self, say: Callable[[str], None]) -> None:
         for (name, told), count in self._counts.items():

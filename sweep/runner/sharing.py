@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from sweep.backends.worker import Progress
 from sweep.contract import Devices
-from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Facts, Params
 from sweep.runner import packing
 from sweep.runner.packing import Decision, Epoch, Level
 from sweep.runner.upcoming import fits
+from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
 REMEMBERED = 128  # epochs that speeds are measured by
 LEAST_S = 0.25  # shorter ones are taken together
@@ -75,23 +76,27 @@ class Sharing:
             self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
         return replace(self._devices, gpus=share)
 
-    def observe(self, event: Event) -> None:
+    def observe(self, change: Change) -> None:
         """Learn from an event, a new one or one of the log."""
-        match event:
+        match change:
             case _ if not self._auto:
                 pass
-            case TrialStarted():
-                self._trials.setdefault(event.trial, _Trial(event.params))
-            case EpochReported() if event.memo is None and "gpus" in event.measures:
-                self._hear(event, self._trials[event.trial])
-            case TrialEnded():
-                self._learn_structure(event.trial, event.facts)
-                self._out.pop(event.trial, None)
-                if event.status is not Status.INTERRUPTED:
-                    self._left = None if self._left is None else self._left - 1
-                    self._fold(self._trials.pop(event.trial))
+            case Started(trial) | Reopened(trial):
+                self._trials[trial.number] = _Trial(trial.params)
+                self._count(trial.reopened)
+            case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
+                self._hear(event, self._trials[trial.number])
+            case Interrupted(trial, event) | Ended(trial, event):
+                self._learn_structure(trial.number, event.facts)
+                self._out.pop(trial.number, None)
+                if isinstance(change, Ended):
+                    self._count(-1)
+                    self._fold(self._trials.pop(trial.number))
             case _:
                 pass
+
+    def _count(self, more: int) -> None:
+        self._left = None if self._left is None else self._left + more
 
     def hear(self, trial: int, progress: Progress) -> None:
         """Hear of a step what no event says; before its events."""

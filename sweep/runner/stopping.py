@@ -10,11 +10,11 @@ from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce
-from sweep.events import Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import UNWANTED, Coordinator
 from sweep.runner.options import View
 from sweep.store import log, requests
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ended, Interrupted, Ledger, naming
 from sweep.store.requests import StopRequest
 
 _LOOK_S, _AGAIN_S = 0.1, 2.0
@@ -138,13 +138,16 @@ def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
             while folder.is_running():
                 ask()
         return f"{folder.name} is stopped; go on with: python -m sweep resume {folder.address}"
-    offset = _position(folder, trial)
+    ledger, offset = _position(folder, trial)
     with _asking(folder, request) as ask:
         while folder.is_running():
             events, offset = log.read_from(folder.log, offset)
             for event in events:
-                if isinstance(event, TrialEnded) and event.trial == trial and not event.again:
-                    return f"trial {trial} is {event.status.value}{f': {event.reason}' if event.reason else ''}"
+                match ledger.observe(event):
+                    case Interrupted(one, end) | Ended(one, end) if one.number == trial and not end.again:
+                        return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
+                    case _:
+                        pass
             ask()
     return f"{folder.name} has ended, and trial {trial} with it"
 
@@ -167,18 +170,16 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
         requests.withdraw(folder, request)
 
 
-def _position(folder: ResultsFolder, trial: int) -> int:
-    """The end of the log, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
-    started, ended, offset = -1, None, 0
-    for event, end in log.read_with_ends(folder.log) if folder.log.exists() else ():
-        offset = end
-        match event:
-            case TrialStarted():
-                started = max(started, event.trial)
-            case TrialEnded(status=status) if event.trial == trial:
-                ended = None if status is Status.INTERRUPTED else status
-    if trial > started:
-        raise InputError.one("--trial", f"there is no trial {trial} yet", f"trials so far: {started + 1}, from 0")
-    if ended is not None:
-        raise InputError.one("--trial", f"trial {trial} has ended already: {ended.value}")
-    return offset
+def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
+    """The log and its end, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
+    ledger, offset = Ledger(keep_epochs=False), 0
+    with naming(folder.log):
+        for event, end in log.read_with_ends(folder.log) if folder.log.exists() else ():
+            ledger.observe(event)
+            offset = end
+    last = max(ledger.trials, default=-1)
+    if trial > last:
+        raise InputError.one("--trial", f"there is no trial {trial} yet", f"trials so far: {last + 1}, from 0")
+    if trial in ledger.trials and ledger.trials[trial].ended is not None:
+        raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
+    return ledger, offset

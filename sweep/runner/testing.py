@@ -13,11 +13,12 @@ from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import Event, ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import noise, restoring
-from sweep.runner.beside import Runs, rules
+from sweep.runner.beside import rules, runs
 from sweep.space.domains import configuration
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
 
@@ -26,22 +27,20 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
     """The trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
     if spec.confirm is None:
         return []
-    runs, tested = Runs(spec), set()
+    ledger = Ledger(keep_epochs=False)
     for event in events:
-        runs.observe(event)
-        if isinstance(event, ModelTested):
-            tested.add(event.trial)
-    found = race.run(runs.trials.values(), rules(spec, spec.confirm))
+        ledger.observe(event)
+    found = race.run(runs(ledger, spec), rules(spec, spec.confirm))
     if not found.over:
         return []
     chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}
     return [
-        one.trial
-        for one in runs.trials.values()
+        one.number
+        for one in ledger.trials.values()
         if one.role is Role.CONFIRM
         and one.status is Status.COMPLETED
         and configuration(one.params) in chosen
-        and one.trial not in tested
+        and not one.tested
     ]
 
 

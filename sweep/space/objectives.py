@@ -42,15 +42,24 @@ class Objective:
     def loss(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric as a number of which lower is better, or None if it has no finite value."""
         value = self.value(metrics)
-        return None if value is None else self.sign * value
+        return None if value is None else self.to_loss(value)
+
+    def to_loss(self, value: float) -> float:
+        """Return a value of the metric, or a difference of two, as a number of which lower is better."""
+        return self.sign * value
 
     def of_loss(self, loss: float) -> float:
-        """Return the metric's value that has this loss; also of differences between losses."""
+        """Return the metric's value that has this loss, or the difference of values of a difference of losses."""
         return self.sign * loss
 
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
         """That the metric is as good as a target, in words; None where it is not, or there is no target."""
         value = self.value(metrics)
-        if target is None or value is None or self.sign * value > self.sign * target:
+        if target is None or value is None or self.to_loss(value) > self.to_loss(target):
             return None
         return f"target reached: {self.name} {value:.4g}"
+
+
+def objective(name: str, goal: str) -> Objective:
+    """Return the objective of a name and a goal out of `ResultsFolder.objectives`, which has checked them."""
+    return Objective(name, "maximize" if goal == "maximize" else "minimize")

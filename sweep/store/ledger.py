@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from msgspec import structs
+
 from sweep.errors import StoreError
 from sweep.events import (
     EpochReported,
@@ -130,8 +132,14 @@ class Tested(NamedTuple):
     event: ModelTested
 
 
-Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | SessionStarted | SessionEnded
-"""What an event means. Sessions concern no trial: their events stand for themselves."""
+class Session(NamedTuple):
+    """A session began or ended."""
+
+    event: SessionStarted | SessionEnded
+
+
+Change: TypeAlias = Started | Reported | Interrupted | Reopened | Ended | Tested | Session
+"""What an event means; all but a `Session` concern a trial."""
 
 
 class Ledger:
@@ -161,7 +169,7 @@ class Ledger:
                 trial.tested = {**event.metrics, **trial.tested}  # the first evaluation stays: there is to be no other
                 return Tested(trial, event)
             case SessionStarted() | SessionEnded():
-                return event
+                return Session(event)
         raise TypeError(f"{event!r} is no event")
 
     def _report(self, event: EpochReported) -> Reported:
@@ -197,6 +205,15 @@ class Ledger:
         if trial is None:
             raise OutOfOrder(f"trial {number} was never started")
         return trial
+
+
+def searched(change: Change) -> Event | None:
+    """Return the event as the search hears it, by its trial's place; None for a trial that it has not chosen."""
+    if isinstance(change, Session):
+        return change.event
+    trial, event = change
+    place = trial.place
+    return None if place is None else event if place == trial.number else structs.replace(event, trial=place)
 
 
 def ended(events: Iterable[Event]) -> list[TrialState]:

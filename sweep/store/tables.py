@@ -24,7 +24,7 @@ from sweep.store import ledger, log
 from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
 from sweep.store.folder import Objectives, ResultsFolder
-from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Started, Tested
+from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.records import plain
 from sweep.store.rows import ENERGY, EpochRows, TrialRows
 
@@ -101,12 +101,12 @@ class TableBuilder:
                 self._trials.end(end)
             case Tested(trial):
                 self._trials.test(trial)
-            case SessionStarted():
+            case Session(SessionStarted()):
                 self._ended = None
                 if self._last is not None:
                     self._trials.pauses_s += max(0.0, event.time - self._last)
                 self._pauses.append((place, self._trials.pauses_s))
-            case SessionEnded(reason=reason):
+            case Session(SessionEnded(reason=reason)):
                 self._ended = reason
         self._started = event.time if self._started is None else self._started
         self._last = event.time if self._last is None else max(self._last, event.time)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.analysis.outline import Outline, shares
+from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import parse
 
@@ -23,7 +24,7 @@ resources: {gpus: 2}
 
 def test_a_sweep_file_in_few_words() -> None:
     outline = Outline.of(parse(FILE, "f.yaml"))
-    assert (outline.name, outline.metric, outline.goal, outline.sign) == ("some", "loss", "minimize", -1.0)
+    assert (outline.name, outline.metric, outline.objective) == ("some", "loss", Objective("loss", "minimize"))
     assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
     assert outline.varying == ("a", "c.d", "epochs")
     assert outline.decisions == (1, 3)

@@ -13,6 +13,7 @@ from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, Tr
 from sweep.runner.limits import Limits
 from sweep.spec import parse
 from sweep.store import log as store_log
+from sweep.store.ledger import Ledger, Session
 
 
 def test_a_budget_ends_without_an_event(tmp_path: Path) -> None:
@@ -116,11 +117,11 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
     reasons: tuple[str, ...], regardless: bool, ends: bool
 ) -> None:
     text = simulated.FILE.format(method="random", rule="{type: none}", seed=0, repeats=1, count="")
-    limits = Limits(parse(text, "f.yaml"), gpus=0)
+    limits, ledger = Limits(parse(text, "f.yaml"), gpus=0), Ledger()
     for trial, reason in enumerate(reasons):
         for event in _failed(trial, reason, regardless=regardless):
-            limits.observe(event)
+            limits.observe(ledger.observe(event))
     what = "2 trials failed alike, before they had read any parameter in which trials differ: no such file"
     assert limits.reached == (what if ends else None)
-    limits.observe(SessionStarted(time=3.0, resumed=True, version="1"))
+    limits.observe(Session(SessionStarted(time=3.0, resumed=True, version="1")))
     assert limits.reached is None

@@ -10,9 +10,10 @@ import pytest
 
 from sweep.backends import checkpoint_folders
 from sweep.backends.checkpoint_folders import Manifest
-from sweep.events import EpochReported, Event, Facts, Status, TrialEnded
+from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import parse
+from sweep.store.ledger import Ledger
 
 TEXT = """
 trainable: a:B
@@ -37,15 +38,22 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
         checkpoint_folders.begin(
             place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
         )()
-    return [*epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
+    begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
+    return [begin, *epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
 
 
 def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialEnded:
     return TrialEnded(trial=trial, status=status, reason="", time=9.0, facts=facts)
 
 
-def keeper(folder: Path, trials: int = 9, space_gb: float = 9.0) -> CheckpointKeeper:
-    return CheckpointKeeper(folder, parse(TEXT % (trials, space_gb), "a.yaml"))
+class Keeper(CheckpointKeeper):
+    def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0) -> None:
+        super().__init__(folder, parse(TEXT % (trials, space_gb), "a.yaml"))
+        self._ledger = Ledger()
+
+    def see(self, events: Iterable[Event]) -> None:
+        for event in events:
+            self.on(self._ledger.observe(event))
 
 
 def kept(folder: Path) -> dict[int, list[int]]:
@@ -55,19 +63,17 @@ def kept(folder: Path) -> dict[int, list[int]]:
 
 
 def test_the_last_and_the_best_of_each(tmp_path: Path) -> None:
-    keeps = keeper(tmp_path)
+    keeps = Keeper(tmp_path)
     for trial, scores in enumerate([(1, 3, 2), (1, 2, 3), (3, 2, 1)]):
-        for event in saved(tmp_path, trial, scores):
-            keeps.on(event)
+        keeps.see(saved(tmp_path, trial, scores))
     assert kept(tmp_path) == {0: [2, 3], 1: [3], 2: [1, 3]}
     assert keeps.to_beat() is None
 
 
 def test_the_best_trials_keep_theirs_and_say_what_to_beat(tmp_path: Path) -> None:
-    keeps = keeper(tmp_path, trials=2)
+    keeps = Keeper(tmp_path, trials=2)
     for trial, score in enumerate([4, 1, 3, 2]):
-        for event in saved(tmp_path, trial, [score]):
-            keeps.on(event)
+        keeps.see(saved(tmp_path, trial, [score]))
     assert kept(tmp_path) == {0: [1], 2: [1]}
     assert keeps.to_beat() == 3
 
@@ -76,45 +82,39 @@ def test_the_best_trials_keep_theirs_and_say_what_to_beat(tmp_path: Path) -> Non
     ("space_gb", "trials"), [(0.0, [1]), (1.5 * PAYLOAD / 1e9, [1]), (2.5 * PAYLOAD / 1e9, [1, 2])]
 )
 def test_space_is_bounded_but_for_the_best(tmp_path: Path, space_gb: float, trials: list[int]) -> None:
-    keeps = keeper(tmp_path, space_gb=space_gb)
+    keeps = Keeper(tmp_path, space_gb=space_gb)
     for trial, score in enumerate([1, 4, 3, 2]):
-        for event in saved(tmp_path, trial, [score]):
-            keeps.on(event)
+        keeps.see(saved(tmp_path, trial, [score]))
     assert list(kept(tmp_path)) == trials
     assert keeps.to_beat() == (4 if trials == [1] else 3)
 
 
 @pytest.mark.parametrize("status", [Status.PRUNED, Status.DIVERGED, Status.OOM, Status.FAILED])
 def test_what_did_not_complete_keeps_none(tmp_path: Path, status: Status) -> None:
-    keeps = keeper(tmp_path)
-    for event in [*saved(tmp_path, 0, [1, 2])[:-1], ended(0, Facts(), status)]:
-        keeps.on(event)
+    keeps = Keeper(tmp_path)
+    keeps.see([*saved(tmp_path, 0, [1, 2])[:-1], ended(0, Facts(), status)])
     assert kept(tmp_path) == {}
 
 
 def test_an_interrupted_trial_keeps_all(tmp_path: Path) -> None:
-    keeps = keeper(tmp_path)
-    for event in [*saved(tmp_path, 0, [1, 3, 2])[:-1], ended(0, Facts(), Status.INTERRUPTED)]:
-        keeps.on(event)
+    keeps = Keeper(tmp_path)
+    keeps.see([*saved(tmp_path, 0, [1, 3, 2])[:-1], ended(0, Facts(), Status.INTERRUPTED)])
     assert kept(tmp_path) == {0: [1, 2, 3]}
 
 
 def test_one_that_did_not_save_its_end_keeps_none(tmp_path: Path) -> None:
-    keeps = keeper(tmp_path)
-    for event in [*saved(tmp_path, 0, [1, 2])[:-1], ended(0, Facts())]:
-        keeps.on(event)
+    keeps = Keeper(tmp_path)
+    keeps.see([*saved(tmp_path, 0, [1, 2])[:-1], ended(0, Facts())])
     assert kept(tmp_path) == {}
 
 
 def test_a_replay_comes_to_the_same(tmp_path: Path) -> None:
-    keeps, events = keeper(tmp_path, trials=2), []
+    keeps, events = Keeper(tmp_path, trials=2), []
     for trial, score in enumerate([4, 1, 3, 2]):
         events += saved(tmp_path, trial, [score])
-        for event in events[-2:]:
-            keeps.on(event)
-    again = keeper(tmp_path, trials=2)
-    for event in events:
-        again.on(event)
+        keeps.see(events[-3:])
+    again = Keeper(tmp_path, trials=2)
+    again.see(events)
     assert kept(tmp_path) == {0: [1], 2: [1]}
     assert again.to_beat() == keeps.to_beat()
 
@@ -122,7 +122,6 @@ def test_a_replay_comes_to_the_same(tmp_path: Path) -> None:
 def test_what_a_killed_driver_left_is_deleted_in_the_replay(tmp_path: Path) -> None:
     events = [event for trial, score in enumerate([1, 2, 3]) for event in saved(tmp_path, trial, [score])]
     shutil.rmtree(checkpoint_folders.of_trial(tmp_path, 1))
-    again = keeper(tmp_path, trials=1)
-    for event in events:
-        again.on(event)
+    again = Keeper(tmp_path, trials=1)
+    again.see(events)
     assert kept(tmp_path) == {2: [1]}

@@ -12,7 +12,7 @@ import simulated
 
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
-from sweep.events import EpochReported, Facts, Status, TrialEnded
+from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
 from sweep.schedulers.build import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
@@ -210,4 +210,23 @@ def test_a_fixed_share_stays(tmp_path: Path) -> None:
     order = driver.next()
     assert order is not None
     assert (order.shares, order.assignment.devices) == (False, Devices())
+    log.close()
+
+
+def test_a_log_with_a_failed_trial_that_was_tried_again_is_resumed(tmp_path: Path) -> None:
+    driver, log = begin(tmp_path)
+    measures = {"gpus": 0.5, "gpu_memory_bytes": MEMORY, "gpu_memory_peak_bytes": 1e9}
+
+    def report(epoch: int) -> EpochReported:
+        return EpochReported(
+            trial=0, epoch=epoch, metrics={"score": 1.0}, time=2.0, time_s=1.0, examples_per_s=1.0, measures=measures
+        )
+
+    def end(status: Status, *, again: bool) -> TrialEnded:
+        return TrialEnded(trial=0, status=status, reason="", time=3.0, again=again)
+
+    begun = TrialStarted(trial=0, trial_id="t0", params={"size": 1, "a": 0}, seed=0, repeat=0, time=1.0)
+    failed, again = end(Status.FAILED, again=False), end(Status.INTERRUPTED, again=True)
+    driver.open([begun, report(1), failed, again, report(2)])
+    assert driver.next().assignment.trial == 0
     log.close()

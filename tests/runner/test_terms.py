@@ -4,6 +4,7 @@ from sweep.contract import Devices, Fold
 from sweep.runner.open_trial import OpenTrial
 from sweep.runner.terms import Terms
 from sweep.spec import Spec, parse
+from sweep.store.ledger import TrialState
 
 FILE = """
 name: cut
@@ -29,14 +30,15 @@ def test_folds_of_one_repeat_have_its_seed_and_are_one_cut() -> None:
         *((1, fold, 8) for fold in range(3)),
         (0, 0, 7),
     ]
-    assert terms.order(OpenTrial(started[4], 1, ()), Devices(), None, None).assignment.fold == Fold(1, 3, 8)
+    assert terms.order(OpenTrial(TrialState(started[4]), 1, ()), Devices(), None, None).assignment.fold == Fold(1, 3, 8)
 
 
 def test_all_trials_load_their_data_under_one_seed() -> None:
     for more, expected in (("repeats: 2\n", 7), ("folds: 2\nrepeats: 2\n", 7), ("training: {data_seed: 3}\n", 3)):
         terms = Terms(spec(more))
         orders = [
-            terms.order(OpenTrial(terms.start(number, {"a": 1}), 1, ()), Devices(), None, None) for number in range(4)
+            terms.order(OpenTrial(TrialState(terms.start(number, {"a": 1})), 1, ()), Devices(), None, None)
+            for number in range(4)
         ]
         assert {order.assignment.data_seed for order in orders} == {expected}
 
@@ -45,4 +47,4 @@ def test_without_folds_there_are_none() -> None:
     terms = Terms(spec("repeats: 2\n"))
     started = terms.start(3, {"a": 1})
     assert (started.repeat, started.fold, started.seed) == (1, None, 8)
-    assert terms.order(OpenTrial(started, 1, ()), Devices(), None, None).assignment.fold is None
+    assert terms.order(OpenTrial(TrialState(started), 1, ()), Devices(), None, None).assignment.fold is None

@@ -64,8 +64,8 @@ def _ends(folder: ResultsFolder) -> list[object]:
     """Of each trial how its log says that it began and ended, and its epochs."""
     found = []
     for trial in trials.read(folder).trials:
-        started, end, reports = restoring.history(folder, trial.trial)
-        found.append((started.trial_id, end and str(end.status), sorted(reports)))
+        state, reports = restoring.history(folder, trial.trial)
+        found.append((state.start.trial_id, state.end and str(state.status), sorted(reports)))
     return found
 
 

@@ -25,9 +25,11 @@ from sweep.store.ledger import (
     OutOfOrder,
     Reopened,
     Reported,
+    Session,
     Started,
     TrialState,
     naming,
+    searched,
 )
 from sweep.store.ledger import (
     Tested as OfATest,
@@ -111,6 +113,14 @@ def test_the_place_of_a_trial_in_the_search(role: Role, index: int | None, place
     assert (ledger.trials[5].place, ledger.trials[5].role) == (place, role)
 
 
+def test_the_search_hears_of_its_own_trials_by_their_places() -> None:
+    ledger = Ledger()
+    log = [replace(started(5), index=2), replace(started(6), role=Role.CONFIRM), started(7), reported(5, 1, loss=1.0)]
+    heard = [searched(ledger.observe(event)) for event in [*log, reported(6, 1, loss=1.0)]]
+    second = replace(started(5), trial=2, index=2)
+    assert heard == [second, None, started(7), reported(2, 1, loss=1.0), None]
+
+
 def test_the_first_test_counts() -> None:
     first = ModelTested(trial=0, metrics={"a": 0.5, "loss": 1.0}, time=1.0)
     second = ModelTested(trial=0, metrics={"b": 0.5, "loss": 2.0}, time=2.0)
@@ -127,9 +137,9 @@ def test_epochs_are_kept_only_if_asked_for() -> None:
     assert (trial.epochs, trial.last, trial.epoch) == ({}, {"loss": 0.5}, 2)
 
 
-def test_sessions_stand_for_themselves() -> None:
+def test_sessions_concern_no_trial() -> None:
     session = SessionEnded(time=0.0, reason="finished")
-    assert Ledger().observe(session) is session
+    assert Ledger().observe(session) == Session(session)
 
 
 BEGUN = [started(0), reported(0, 1, loss=1.0), reported(0, 2, loss=1.0)]
@@ -184,7 +194,7 @@ def test_going_on_from_any_prefix_is_as_observing_the_whole(seed: int, cut: int)
 
 
 def told(change: Change) -> tuple[str, str]:
-    return type(change).__name__, "" if isinstance(change, SessionStarted | SessionEnded) else repr(change.event)
+    return type(change).__name__, repr(change.event)
 
 
 @given(SEEDS)
