@@ -1,4 +1,4 @@
-"""A table of mixed columns through Keras's `FeatureSpace`, fitted on the training part."""
+"""A table of mixed columns through Keras's `FeatureSpace`, fitted on the training part and applied in `data`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Patients(KerasTrainable):
     def data(self, hp: Any) -> Any:
         x, y = patients()
         train, held_out = ({name: a[part] for name, a in x.items()} for part in (slice(90), slice(90, None)))
-        self.space = FeatureSpace(
+        space = FeatureSpace(
             features={
                 "age": FeatureSpace.float_discretized(num_bins=hp.integer("bins")),
                 "pulse": FeatureSpace.float_normalized(),
@@ -45,20 +45,19 @@ class Patients(KerasTrainable):
             },
             output_mode="concat",
         )
-        self.space.adapt(tf.data.Dataset.from_tensor_slices(train).batch(32))
-        return (train, y[:90]), (held_out, y[90:])
+        space.adapt(tf.data.Dataset.from_tensor_slices(train).batch(32))
+        return (np.asarray(space(train)), y[:90]), (np.asarray(space(held_out)), y[90:])
 
     def model(self, hp: Any) -> keras.Model:
-        encoded = self.space.get_encoded_features()
-        hidden = keras.layers.Dense(8, activation="tanh")(encoded)
-        return keras.Model(self.space.get_inputs(), keras.layers.Dense(2)(hidden))
+        hidden = keras.layers.Dense(8, activation="tanh")
+        return keras.Sequential([keras.Input(self.example[0].shape[1:]), hidden, keras.layers.Dense(2)])
 
 
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
+    (x, y), held_out = data
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
-    train, held_out = (tf.data.Dataset.from_tensor_slices(part) for part in data)
-    return model.fit(train.batch(16), validation_data=held_out.batch(256), epochs=2, shuffle=False, verbose=0).history
+    return model.fit(x, y, 16, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = Patients

@@ -60,9 +60,7 @@ class NextFrame(KerasTrainable):
 def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data
     model.compile(keras.optimizers.Adam(hp.number("learning_rate")), keras.losses.BinaryCrossentropy())
-    return model.fit(
-        x, y, 8, validation_data=held_out, validation_batch_size=256, epochs=2, shuffle=False, verbose=0
-    ).history
+    return model.fit(x, y, 8, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = NextFrame

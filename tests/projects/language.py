@@ -63,9 +63,7 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     model.compile(keras.optimizers.Adam(0.01, clipnorm=1.0), loss)
-    return model.fit(
-        x, y, 16, validation_data=held_out, validation_batch_size=256, epochs=2, shuffle=False, verbose=0
-    ).history
+    return model.fit(x, y, 16, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = Letters

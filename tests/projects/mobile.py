@@ -60,9 +60,7 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
         model.get_layer("backbone").trainable = trainable
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
-        for name, values in model.fit(
-            x, y, 16, validation_data=held_out, validation_batch_size=256, shuffle=False, verbose=0
-        ).history.items():
+        for name, values in model.fit(x, y, 16, validation_data=held_out, shuffle=False, verbose=0).history.items():
             history.setdefault(name, []).extend(values)
     return history
 

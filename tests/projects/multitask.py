@@ -54,9 +54,7 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
         loss_weights={"price": hp.number("loss_weights.price"), "kind": 1.0},
         metrics={"price": [keras.metrics.MeanAbsoluteError(name="mae")], "kind": ["accuracy"]},
     )
-    return model.fit(
-        x, y, 20, validation_data=held_out, validation_batch_size=256, epochs=2, shuffle=False, verbose=0
-    ).history
+    return model.fit(x, y, 20, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = Houses

@@ -60,9 +60,7 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     (x, y), held_out = data
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Adam(0.02), loss, metrics=["accuracy"])
-    return model.fit(
-        x, y, 16, validation_data=held_out, validation_batch_size=256, epochs=2, shuffle=False, verbose=0
-    ).history
+    return model.fit(x, y, 16, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = Signals

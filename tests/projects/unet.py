@@ -64,9 +64,7 @@ def fit(model: Any, data: Any, hp: Any) -> dict[str, list[float]]:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     iou = keras.metrics.MeanIoU(2, sparse_y_pred=False, name="iou")
     model.compile(keras.optimizers.Adam(hp.number("learning_rate")), loss, metrics=[iou])
-    return model.fit(
-        x, y, 8, validation_data=held_out, validation_batch_size=256, epochs=2, shuffle=False, verbose=0
-    ).history
+    return model.fit(x, y, 8, validation_data=held_out, epochs=2, shuffle=False, verbose=0).history
 
 
 TRAINABLE = UNet
