@@ -242,7 +242,7 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, i
     for part in grouped.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
-    if not whole:
+    if not whole or model.compute_dtype != "float32":
         keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)

@@ -99,8 +99,11 @@ def _own_moments(inputs: tf.Tensor, mask: tf.Tensor | None, axes: Iterable[int])
 
 
 def take_whole_losses(model: keras.Model) -> None:
-    """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas."""
-    model._aggregate_additional_loss = tf.reduce_sum
+    """Let what layers add to the loss be averaged by the slices' shares, not divided by the number of replicas.
+
+    As in Keras, a loss that a layer adds in half precision counts in float32 beside the others.
+    """
+    model._aggregate_additional_loss = lambda loss: tf.cast(tf.reduce_sum(loss), keras.config.floatx())
 
 
 def keep_arithmetic_on_devices() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.src.backend.common.variables import AutocastScope, get_autocast_scope
 
 
 def install(model: keras.Model, adding: Collection[int]) -> None:
@@ -52,6 +53,7 @@ def _is_pure(layer: keras.layers.Layer) -> bool:
 
 def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves = tf.nest.flatten((args, kwargs))
+    precision = getattr(get_autocast_scope(), "dtype", None)  # the backward pass lies outside of the layer's
     tensors = [leaf for leaf in leaves if tf.is_tensor(leaf)]
     if not tensors:  # Keras infers shapes with stand-ins
         return call(*args, **kwargs)
@@ -61,6 +63,7 @@ def _recomputed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         fresh = iter(given)
         filled = [next(fresh) if tf.is_tensor(leaf) else leaf for leaf in leaves]
         again, options = tf.nest.pack_sequence_as((args, kwargs), filled)
-        return call(*again, **options)
+        with AutocastScope(precision):
+            return call(*again, **options)
 
     return compute(*tensors)

@@ -225,3 +225,17 @@ def test_the_layers_of_a_notebook_are_numbered_on_after_a_trial() -> None:
     train(Small(), assignment(epochs=1))
     number = int(first.partition("_")[2] or 0)
     assert keras.layers.Dense(1).name == f"dense_{number + 1}"
+
+
+class Regularised(Small):
+    def model(self, hp: Any) -> keras.Model:
+        hidden = keras.layers.Dense(8, activity_regularizer="l2")
+        return keras.Sequential([keras.Input((6,)), hidden, keras.layers.Dense(3)])
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_a_loss_that_a_layer_adds_in_half_precision_counts_with_the_others(gpus: int) -> None:
+    half = train(Regularised(), assignment(gpus, training={"precision": "mixed_bfloat16"}))
+    single = train(Regularised(), assignment(gpus, training={"precision": "float32"}))
+    for a, b in zip(half, single, strict=True):
+        assert a.metrics["loss"] == pytest.approx(b.metrics["loss"], rel=5e-2)

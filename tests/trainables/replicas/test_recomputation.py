@@ -68,6 +68,19 @@ def test_one_tensor_as_two_arguments() -> None:
         assert b == pytest.approx(a, abs=1e-6)
 
 
+class Activated(Small):
+    def model(self, hp: Any) -> keras.Model:
+        return keras.Sequential([keras.Input((6,)), keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(3)])
+
+
+def test_what_is_computed_again_has_the_same_precision() -> None:
+    half = {"precision": "mixed_bfloat16"}
+    plain = metrics(train(Activated(), assignment(training=half)))
+    again = metrics(train(Activated(), assignment(training=half, gradient_checkpointing=True)))
+    for a, b in zip(plain, again, strict=True):
+        assert b == pytest.approx(a, abs=1e-6)
+
+
 @pytest.fixture
 def recorded() -> Iterator[Any]:
     """Keeps the graphs that TensorFlow runs from now on; call it for them."""
