@@ -110,7 +110,9 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
 
 def _has_drawn(seed: int, given: int) -> bool:
     """Whether `random` or `np.random`, seeded so, gave more since than the seeds ``given`` to Keras."""
-    begun, found = np.random.RandomState(seed).get_state(legacy=False), np.random.get_state(legacy=False)
+    fresh = np.random.RandomState(np.random.MT19937(0))  # one that is made without asks the machine for a seed
+    fresh.seed(seed)
+    begun, found = fresh.get_state(legacy=False), np.random.get_state(legacy=False)
     if not isinstance(begun, dict) or not isinstance(found, dict):
         return True
     if begun["state"]["pos"] != found["state"]["pos"] or (begun["state"]["key"] != found["state"]["key"]).any():
@@ -242,8 +244,7 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, i
     for part in grouped.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
-    if not whole or model.compute_dtype != "float32":
-        keras_corrections.take_whole_losses(model)
+    keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     keras_corrections.build_symbolically(model, author.first_example)
     if parts.options.get("loss") is None:

@@ -134,7 +134,7 @@ def build(
             optimizers.exclude_from_decay(its_own, update.variables)
         its_own.build(update.variables)
     compiles = parts.options.get("loss") is not None
-    if compiles and not whole:
+    if compiles:
         keras_corrections.take_whole_losses(model)
     model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
     losses: tuple[Any, ...] = ()

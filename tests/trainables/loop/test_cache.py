@@ -25,6 +25,7 @@ class Fake:
     """What the cache asks of a program."""
 
     live = property(lambda self: self)
+    spent = False
 
     def accepts(self, hp: Hyperparameters) -> bool:
         return True
