@@ -45,6 +45,8 @@ def has_fit(recipe: Recipe) -> bool:
     layers = set(params["layers"].split("+"))
     if layers & {"dropout", "gaussian", "noise"}:
         return False  # draws of our loop are of (seed, update, place in the batch)
+    if recipe.precision != "float32" and "activity" in layers:
+        return False  # Keras 3.15 cannot add a loss of a layer in half precision to one in float32
     if recipe.precision == "mixed_float16" or (recipe.micro > 1 and "bn" in layers):
         return False  # its loss scale is not in `compile`
     return not any(params.get(name) for name in WITHOUT) and params["optimizer"] != "schedule_free_adamw"
