@@ -43,8 +43,8 @@ def test_its_sweep_file_trains_the_same_trial(folder: ResultsFolder, tmp_path: P
         made = winner.export(sweep, tmp_path / f"out{trial}", trial, formats=("checkpoint",))
         again = kettles.run(tmp_path, (made.folder / "sweep.yaml").read_text())
         before, after = history(sweep, trial), history(again, 0)
-        assert (before[0].params, before[0].seed) == (after[0].params, after[0].seed)
-        assert {e: r.metrics for e, r in before[2].items()} == {e: r.metrics for e, r in after[2].items()}
+        assert (before[0].params, before[0].start.seed) == (after[0].params, after[0].start.seed)
+        assert {e: r.metrics for e, r in before[1].items()} == {e: r.metrics for e, r in after[1].items()}
 
 
 def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolder, tmp_path: Path) -> None:
@@ -55,8 +55,10 @@ def test_a_trial_of_a_cross_validation_comes_with_its_folds(folder: ResultsFolde
     assert "# It is one of 3 folds, which are trained together: trial 1 is this one.\n" in text
     again = kettles.run(tmp_path, text)
     before, after = history(folded, trial), history(again, 1)
-    assert (before[0].params, before[0].seed, before[0].fold) == (after[0].params, after[0].seed, after[0].fold)
-    assert {e: r.metrics for e, r in before[2].items()} == {e: r.metrics for e, r in after[2].items()}
+    assert [(one.params, one.start.seed, one.start.fold) for one in (before[0], after[0])] == [
+        (before[0].params, before[0].start.seed, 1)
+    ] * 2
+    assert {e: r.metrics for e, r in before[1].items()} == {e: r.metrics for e, r in after[1].items()}
 
 
 def test_any_trial_and_epoch_of_which_there_is_a_checkpoint(folder: ResultsFolder, tmp_path: Path) -> None:

@@ -50,9 +50,11 @@ def test_the_vitals_of_a_sweep() -> None:
 def test_the_vitals_cost_little() -> None:
     pulse = Pulse(parse(FILE, "f.yaml"))
     pulse.on(started(0, 1.0))
-    event = EpochReported(trial=0, epoch=1, metrics={"loss": 0.5}, time=1.0, time_s=1.0)
+    events = [
+        EpochReported(trial=0, epoch=epoch, metrics={"loss": 0.5}, time=1.0, time_s=1.0) for epoch in range(1, 1001)
+    ]
     begin = time.thread_time()
-    for _ in range(1000):
+    for event in events:
         pulse.on(event)
         pulse()
     assert (time.thread_time() - begin) / 1000 < 1e-3  # measured: 3e-5; once a second
