@@ -326,7 +326,8 @@ class KerasTrainable(Joining, Author):
         example = key.example if self._example_read else None
         targets = key.targets if self._targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
-        built.differs = f"{entropy.line} draws from the machine" if entropy.line else ""
+        if entropy.line:
+            built.differs = f"{entropy.line} draws from the machine"
         structure = replace(
             key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
         )
