@@ -88,6 +88,7 @@ def test_another_handler_in_place_of_ours_is_heard_and_replaced() -> None:
         until(lambda: done)  # two that wait for a thread of this process are one
         signals.restore()
         os.kill(os.getpid(), signal.SIGTERM)
+        until(lambda: len(done) == 2)
     assert done == ["first in sweep-signal", "second in sweep-signal"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -20,15 +19,18 @@ PADDING = (
 
 
 def parts(data: Any) -> tuple[Any, ...]:
-    """What `data` returned: training, validation and perhaps test data. Raises DataError for anything else."""
+    """What `data` returned: training, validation and perhaps test data. Raises DataError for anything else.
+
+    The test data is not looked at; see `test_data`.
+    """
     if type(data) is tuple and 2 <= len(data) <= 3 and not _are_inputs_and_targets(*data[:2]):
-        return tuple(_named(examples, part, name) for part, name in zip(data, NAMES, strict=False))
+        return (*(_named(part, name) for part, name in zip(data, NAMES, strict=False)), *data[2:])
     kinds = [type(part).__name__ for part in data] if isinstance(data, tuple | list) else []
     what = f"a {type(data).__name__} of {len(kinds)} ({', '.join(kinds)})" if kinds else f"a {type(data).__name__}"
     raise DataError(f"data() returned {what}, {ORDER}")
 
 
-NAMES = ("training", "validation", "test")
+NAMES = ("training", "validation")
 ORDER = (
     "expected a tuple of two or three, in this order: training data, validation data or None, and if there are any "
     "test data; each of them is (x, y), (x, y, sample_weight), (x,) without targets, or another data set of "
@@ -36,9 +38,14 @@ ORDER = (
 )
 
 
-def _named(check: Callable[[Any], Any], part: Any, name: str) -> Any:
+def test_data(part: Any) -> Any:
+    """The third part of what `data` returned. Raises DataError for what is no data set."""
+    return _named(part, "test")
+
+
+def _named(part: Any, name: str) -> Any:
     try:
-        return check(part)
+        return examples(part)
     except DataError as error:
         raise DataError(f"{name} data: {error}") from error
 

@@ -124,7 +124,10 @@ class AuthorData:
         Raises `OtherData` where the first two parts are not those that the trial has.
         """
         with attributes.as_left(author, self._own, self.bare), self._surroundings.watched(author):
-            parts = _with_features(author, hp, placement, returned(author, hp, assignment.data_seed))
+            parts = returned(author, hp, assignment.data_seed)
+            if parts.test is not None:
+                parts = parts._replace(test=checks.test_data(parts.test))
+            parts = _with_features(author, hp, placement, parts)
             if parts.test is not None and self.fingerprint is not None:
                 again = _cut(author, hp, placement, parts, folds.cut_of(assignment))
                 self._check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
