@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 from small import Small, assignment, metrics, train, weights
 
+from trainables.recipe.refusals import Refused
+
 pytestmark = pytest.mark.keras
 
 
@@ -48,7 +50,7 @@ def test_the_model_that_a_used_program_copies_is_on_the_host_and_goes(gpus: int)
 
 
 @pytest.mark.parametrize("gpus", [0, 2])
-def test_a_metric_that_begins_above_zero_begins_so_on_each_replica(gpus: int) -> None:
+def test_a_metric_that_begins_above_zero_begins_so_in_each_trial_and_is_refused_on_replicas(gpus: int) -> None:
     class FromFive(keras.metrics.Metric):
         def __init__(self) -> None:
             super().__init__(name="from_five")
@@ -68,6 +70,10 @@ def test_a_metric_that_begins_above_zero_begins_so_on_each_replica(gpus: int) ->
             return [FromFive()]
 
     used, fresh = Counted(), Counted()
+    if gpus:  # each would begin with its own five
+        with pytest.raises(Refused, match="metric 'from_five' is 36 for 31 examples in training and 41 for 2 parts"):
+            train(used, assignment(gpus, seed=1))
+        return
     train(used, assignment(gpus, seed=1))
     expected = metrics(train(fresh, assignment(gpus, seed=2)))
     assert metrics(train(used, assignment(gpus, seed=2))) == expected
