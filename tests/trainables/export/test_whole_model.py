@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ class NeverTheSame(Kept):
 
     def data(self, hp: Any) -> Any:
         (x, y), validation = super().data(hp)
-        return (x, y), (np.random.default_rng().random(validation[0].shape).astype(np.float32), validation[1])
+        others = np.random.default_rng(secrets.randbits(32)).random(validation[0].shape)
+        return (x, y), (others.astype(np.float32), validation[1])
 
 
 @pytest.mark.parametrize("how", ["parts", "fold", "whole", "in_the_graph"])
