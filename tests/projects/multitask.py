@@ -25,8 +25,9 @@ SPACE = {
 
 class Houses(KerasTrainable):
     def data(self, hp: Any) -> Any:
+        # of whole batches: in Keras the loss of one output is the mean over batches, a shorter last one counted as much
         random = np.random.default_rng(3)
-        plan, place = random.normal(size=(130, 5)).astype("float32"), random.normal(size=(130, 2)).astype("float32")
+        plan, place = random.normal(size=(140, 5)).astype("float32"), random.normal(size=(140, 2)).astype("float32")
         x = {"plan": plan, "place": place}
         price = (plan[:, :1] + place[:, 1:] ** 2).astype("float32")
         y = {"price": price, "kind": (plan[:, 1] > place[:, 0]).astype("int32")}

@@ -22,6 +22,8 @@ DATASETS: dict[str, Any] = {
 
 @pytest.fixture
 def global_seed() -> Iterator[None]:
+    """None at first, whatever tests of the same process have set, and afterwards."""
+    tf.random.set_seed(None)
     yield
     tf.random.set_seed(None)
 
