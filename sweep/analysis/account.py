@@ -15,6 +15,7 @@ from sweep.analysis.workers import Timeline
 from sweep.events import Status
 from sweep.space.objectives import objective
 from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import SweepInfo
 
 if TYPE_CHECKING:
     from sweep.searchers.optuna_importance import Importance
@@ -30,7 +31,7 @@ class Account:
     curves: Curves
     timeline: Timeline
     errors: Mapping[int, str]  # by trial: the traceback
-    info: Mapping[str, object]  # sweep.json
+    info: SweepInfo
     text: str  # the sweep file as given
     running: bool
     tables: Tables  # what all this is made of

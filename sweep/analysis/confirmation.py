@@ -15,6 +15,7 @@ from sweep.space.domains import configuration
 from sweep.space.objectives import Objective, objective
 from sweep.statistics.racing import ALPHA
 from sweep.statistics.verdicts import LEAST, TOO_FEW
+from sweep.store.sweep_info import SweepInfo
 
 METHOD = (
     f"Student's t on what the finalists differ by, seed by seed; all intervals and drop-outs together hold with "
@@ -131,15 +132,9 @@ def _run(trial: Trial, first: Objective) -> Run:
     return Run(trial.trial, trial.params, trial.role, trial.repeat, trial.fold, trial.status, loss, trial.epochs)
 
 
-def _rules(info: Mapping[str, object]) -> Rules | None:
-    match info:
-        case {
-            "spec": {
-                "confirm": {"seeds": int(seeds), "finalists": int(finalists), "budget": budget},
-                "repeats": int(repeats),
-                "folds": folds,
-            }
-        }:
+def _rules(info: SweepInfo) -> Rules | None:
+    match info.confirm:
+        case {"seeds": int(seeds), "finalists": int(finalists), "budget": budget}:
             share = float(budget.rstrip("% ")) / 100 if isinstance(budget, str) else None
-            return Rules(seeds, finalists, share, repeats, folds if isinstance(folds, int) else None)
+            return Rules(seeds, finalists, share, info.repeats, info.folds)
     return None

@@ -11,7 +11,7 @@ from sweep.analysis.trials import Trial
 from sweep.events import Status
 from sweep.statistics import fronts, verdicts
 from sweep.statistics.verdicts import Compared, Verdict
-from sweep.store.folder import Objectives
+from sweep.store.sweep_info import Objectives
 
 PAIRED = (
     "paired sign-flip permutation of scores with the same seeds ({count}), Holm over {comparisons}, and the largest "

@@ -42,13 +42,11 @@ class FollowedSweep:
     @property
     def notes(self) -> Mapping[str, Value]:
         """What the sweep is, for the page of its study."""
-        info = self._folder.read_info()
-        match info.get("spec"):
-            case dict(spec):
-                keys = ("description", "trainable", "method", "epochs", "repeats")
-                named = {key: spec[key] for key in keys if spec.get(key)}
-            case _:
-                named = {}
+        spec = self._folder.read_info().spec
+        keys = ("description", "trainable", "method", "epochs", "repeats")
+        named: dict[str, Value] = {
+            key: value for key in keys if isinstance(value := spec.get(key), str | int) and value
+        }
         return {**named, "results": str(self._folder.path), "state": "running" if self._alive else "not running"}
 
     def trials(self) -> list[FrozenTrial]:

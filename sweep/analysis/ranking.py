@@ -18,7 +18,7 @@ from sweep.space.domains import configuration
 from sweep.space.objectives import objective
 from sweep.statistics import intervals
 from sweep.statistics.verdicts import Verdict
-from sweep.store.folder import Objectives
+from sweep.store.sweep_info import Objectives
 
 _ORDER = {
     Status.COMPLETED: 0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +13,8 @@ from sweep.searchers.optuna_study import Told, study
 from sweep.space.domains import Domain, Tied, choices
 from sweep.space.space import Space
 from sweep.spec import parse
-from sweep.store.folder import Objectives, ResultsFolder
+from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import Objectives
 
 if TYPE_CHECKING:
     from optuna.study import Study
@@ -58,11 +58,8 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 def space_of(folder: ResultsFolder) -> Space | None:
     """The space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
-    match folder.read_info():
-        case {"spec": dict(resolved)} if "parameters" in resolved:
-            known = {name: value for name, value in resolved.items() if value is not None}
-            return parse(json.dumps(known), str(folder.info)).space
-    return None
+    info = folder.read_info()
+    return parse(info.spec_text, str(folder.info)).space if "parameters" in info.spec else None
 
 
 def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:

@@ -13,7 +13,8 @@ from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
 from sweep.events import Role, Status, Value
-from sweep.store.folder import Objectives, ResultsFolder
+from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import Objectives
 
 if TYPE_CHECKING:
     from sweep.store.tables import History, Tables
@@ -77,7 +78,9 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
-    return Sweep(folder, folder.objectives(), trials, read_tables.history, *_times(folder.read_info()))
+    info = folder.read_info()
+    each = info.repeats * (info.folds or 1)
+    return Sweep(folder, info.objectives, trials, read_tables.history, each, info.folds or 0)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
@@ -110,16 +113,6 @@ def _differs(values: Sequence[object]) -> bool:
 
 
 _ABSENT = object()
-
-
-def _times(info: Mapping[str, object]) -> tuple[int, int]:
-    """The trials of a configuration, and how many folds are among them."""
-    match info:
-        case {"spec": {"repeats": int(repeats), "folds": int(folds)}}:
-            return repeats * folds, folds
-        case {"spec": {"repeats": int(repeats)}}:
-            return repeats, 0
-    return 1, 0
 
 
 _SINGLE = (

@@ -50,8 +50,8 @@ class LoadedSweep:
     def info(self) -> dict[str, object]:
         """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
         if len(self.folders) == 1:
-            return self.folders[0].read_info()
-        return {folder.name: folder.read_info() for folder in self.folders}
+            return dict(self.folders[0].read_info().content)
+        return {folder.name: dict(folder.read_info().content) for folder in self.folders}
 
     def ranking(self) -> Ranking:
         """All configurations, the best first, with the statistics of their repeats.

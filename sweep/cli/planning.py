@@ -69,7 +69,7 @@ def plan(
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
-        taken = {"warm_start": warm_start.take(spec.warm_start, results)}
+        taken = warm_start.take(spec.warm_start, results)
         warm_start.learn(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
     note_ignored(spec)

@@ -153,9 +153,8 @@ def _training(facts: Facts) -> list[str]:
 
 def _provenance(facts: Facts) -> list[str]:
     info = facts.kept.sweep.folder.read_info()
-    about = _mapping(info.get("provenance"))
+    about, origin = info.provenance, info.origin
     git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
-    origin = _mapping(info.get("origin"))
     began = datetime.fromtimestamp(facts.kept.started.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
     commit = str(git.get("commit", "unknown")) + (" and uncommitted changes" if git.get("dirty") else "")
     gpus = about.get("gpus")

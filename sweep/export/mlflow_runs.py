@@ -22,6 +22,7 @@ from sweep.export import extras
 from sweep.export.runs import Exported, Run, allowed
 from sweep.space.domains import key
 from sweep.store.disk import storing
+from sweep.store.sweep_info import SweepInfo
 
 FORBIDDEN = r"[^/\w.\- :]"  # in names of parameters and metrics
 _NAME, _PARAM, _TAG = 250, 6000, 5000  # characters at most
@@ -203,18 +204,17 @@ def _safe(names: Sequence[str]) -> dict[str, str]:
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
-def _provenance(info: Mapping[str, object]) -> dict[str, str]:
+def _provenance(info: SweepInfo) -> dict[str, str]:
     """What MLflow has its own tags for, and the versions."""
     tags = {"mlflow.source.type": "LOCAL"}
-    match info.get("spec"):
+    match info.spec:
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:
             tags |= {"mlflow.source.name": trainable, "sweep.method": method, "mlflow.note.content": description}
-    match info.get("provenance"):
-        case dict(known):
-            git = known.get("git")
-            if isinstance(git, dict):
-                tags |= {f"mlflow.source.git.{name}": str(git.get(name)) for name in ("commit", "branch", "dirty")}
-            tags |= {f"sweep.{name}": str(known.get(name)) for name in ("python", "platform", "hostname", "packages")}
+    if known := info.provenance:
+        git = known.get("git")
+        if isinstance(git, dict):
+            tags |= {f"mlflow.source.git.{name}": str(git.get(name)) for name in ("commit", "branch", "dirty")}
+        tags |= {f"sweep.{name}": str(known.get(name)) for name in ("python", "platform", "hostname", "packages")}
     return tags
 
 

@@ -15,6 +15,7 @@ from sweep.analysis.trials import Sweep, Trial, of_tables
 from sweep.events import Params
 from sweep.store import reading, values
 from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import SweepInfo
 from sweep.store.tables import Tables
 from sweep.store.values import numbers
 
@@ -60,7 +61,7 @@ class Exported:
     """One sweep as its log stands now."""
 
     sweep: Sweep
-    info: Mapping[str, object]
+    info: SweepInfo
     state: str  # "running", "unfinished" (its driver was killed), or why its last session ended
     identity: str  # of this sweep among all of its name: it stays when the sweep goes on, or is moved
     tables: Tables
@@ -96,9 +97,10 @@ def read(folder: ResultsFolder) -> Exported:
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
     state = "running" if folder.is_running() else tables.history.ended or "unfinished"
-    named = f"{folder.read_info().get('name', folder.name)}\n{tables.history.started!r}"
+    info = folder.read_info()
+    named = f"{info.name}\n{tables.history.started!r}"
     identity = hashlib.blake2b(named.encode("utf-8", "backslashreplace"), digest_size=6).hexdigest()
-    return Exported(sweep, folder.read_info(), state, identity, tables)
+    return Exported(sweep, info, state, identity, tables)
 
 
 def allowed(names: Sequence[str], pattern: str, longest: int) -> dict[str, str]:

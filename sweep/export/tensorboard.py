@@ -69,7 +69,7 @@ class EventFiles:
         self._domains: dict[str, Domain | None] | None = (
             None if space is None else {p.name: p.domain for p in known if not isinstance(p.domain, Constant)}
         )
-        self._repeats = _repeats(sweep.read_info())
+        self._repeats = sweep.read_info().repeats
         self._lock = _locked(target)
         self._log_bytes, self._mark = 0, ""
         self._begin()
@@ -283,10 +283,3 @@ def _locked(target: Path) -> IO[bytes]:
             hint = "a sweep that was started with --tensorboard keeps them fresh itself"
             raise InputError.one(str(target), "another process writes these event files", hint) from error
     return file
-
-
-def _repeats(info: Mapping[str, object]) -> int:
-    match info:
-        case {"spec": {"repeats": int(repeats)}}:
-            return repeats
-    return 1

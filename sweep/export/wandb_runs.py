@@ -124,7 +124,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
         host=_text(str(run.facts.get("node", ""))),
     )
     made.start_time.FromMicroseconds(int(run.started * 1e6))
-    match sweep.info.get("provenance"):
+    match sweep.info.provenance:
         case {"git": {"commit": str(commit)}}:
             made.git.commit = commit
     return made
@@ -150,7 +150,7 @@ def _config(sweep: Exported, run: Run) -> dict[str, object]:
         "repeat": trial.repeat,
         "seed": trial.seed,
         "objectives": [{"name": name, "goal": goal} for name, goal in sweep.sweep.objectives],
-        "provenance": sweep.info.get("provenance"),
+        "provenance": sweep.info.provenance or None,
     }
     return {**run.params, "sweep_trial" if "sweep" in run.params else "sweep": own}
 

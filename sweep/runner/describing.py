@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sweep.inspection import Source
-from sweep.runner import memo
 from sweep.spec import Spec
 from sweep.store import provenance
 from sweep.store.folder import ResultsFolder
@@ -28,14 +27,12 @@ def note_changes(
 ) -> None:
     """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
     info = folder.read_info()
-    now = {**info, "spec": spec.to_json_dict(), "source": described(source)}
+    now = info.changed(spec=spec.to_json_dict(), source=described(source))
     if folder.log.exists():
-        now["provenance"] = provenance.collect(folders[0])
-    before = info.get("source")
-    was_mixed = isinstance(before, dict) and bool(before.get("changed"))
-    if memo.changed(info, now) or was_mixed:
-        now["source"] = {**described(source), "changed": True}  # its trials answer for no other sweep's
-        if not was_mixed:
+        now = now.changed(provenance=provenance.collect(folders[0]))
+    if info.is_mixed or info.identity != now.identity:
+        now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
+        if not info.is_mixed:
             say("the code or a version of its packages has changed since the sweep began; what follows is new")
-    if now["spec"] != info.get("spec") or now["source"] != info.get("source"):
-        folder.write_info({**info, "spec": now["spec"], "source": now["source"]})
+    if (now.spec, now.source) != (info.spec, info.source):
+        folder.write_info(info.changed(spec=now.spec, source=now.source))

@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -27,11 +27,9 @@ from sweep.space.objectives import objective
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.ledger import Ended, Ledger, Reported, Started, naming
+from sweep.store.sweep_info import SweepInfo
 
 _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
-
-VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
-"""Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +79,8 @@ class _Entry:
 class Memo:
     """The completed trials of other sweeps that were trained as those of this sweep are."""
 
-    def __init__(self, folder: ResultsFolder, info: Mapping[str, object], notice: Callable[[str], None]) -> None:
-        self._folder, self._folds = ResultsFolder(folder.path.absolute()), _of_spec(info, "folds")
+    def __init__(self, folder: ResultsFolder, info: SweepInfo, notice: Callable[[str], None]) -> None:
+        self._folder, self._folds = ResultsFolder(folder.path.absolute()), info.folds
         self._notice = notice
         self._entries: dict[_Key, list[_Entry]] = {}  # of trials that differ in their epochs alone
         self._unusable: set[Path] = set()  # checkpoints
@@ -92,15 +90,15 @@ class Memo:
                 continue
             try:
                 about = other.read_info()
-                if _identity(about) != (_identity(info) or ()):
+                if about.identity != (info.identity or ()):
                     continue
-                if doubt := _doubt(info):
+                if doubt := info.doubt:
                     self._tell("", doubt, f"earlier sweeps answer no trials: {doubt}")
                     continue
-                if doubt := _doubt(about):
+                if doubt := about.doubt:
                     self._tell(other.name, doubt, f"{other.name} answers no trials: {doubt}")
                     continue
-                self._index(other, about, comparable=other.objectives()[:1] == folder.objectives()[:1])
+                self._index(other, about, comparable=about.objectives[:1] == info.objectives[:1])
             except StoreError as error:
                 notice(f"{other.path} answers no trials: {error}")
 
@@ -199,7 +197,7 @@ class Memo:
             self._told.add((sweep, reason))
             self._notice(text)
 
-    def _index(self, folder: ResultsFolder, info: Mapping[str, object], *, comparable: bool) -> None:
+    def _index(self, folder: ResultsFolder, info: SweepInfo, *, comparable: bool) -> None:
         """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
         entries: dict[int, _Entry] = {}
         ledger, start = Ledger(keep_epochs=False), 0
@@ -213,19 +211,14 @@ class Memo:
                         entries[trial.number].epochs.append(begun)
                     case Ended(trial, last) if trial.status is Status.COMPLETED and not last.at_target:
                         entry = entries.pop(trial.number)
-                        length = trial.params.get("epochs", _of_spec(info, "epochs"))
+                        length = trial.params.get("epochs", info.epochs)
                         judged = trial.params.get("lr_schedule") == "plateau"
                         whole = trial.reported == trial.epoch  # no repair has left out some
                         if whole and isinstance(length, int) and (comparable or not judged):
                             entry.end, entry.length = begun, length
-                            self._entries.setdefault(_key(trial.start, _of_spec(info, "folds")), []).append(entry)
+                            self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
                     case _:
                         pass
-
-
-def changed(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
-    """Whether the code or a version that decides about numbers differs between two descriptions of a sweep."""
-    return _identity(before) != _identity(now)
 
 
 def _key(started: TrialStarted, folds: object) -> _Key:
@@ -249,40 +242,3 @@ def _link_file(source: str, target: str) -> None:
         os.link(source, target)
     except OSError:  # another file system, or one without links
         shutil.copyfile(source, target)
-
-
-def _of_spec(info: Mapping[str, object], name: str) -> object:
-    spec = info["spec"]
-    return spec.get(name) if isinstance(spec, Mapping) else None
-
-
-def _doubt(info: Mapping[str, object]) -> str | None:
-    """Why a sweep's numbers are not those of its parameters and seeds, though all is the same that is known."""
-    match info:
-        case {"spec": {"training": {"strategy": "parameter_server"}}}:
-            return "a parameter server's workers train asynchronously, and no two trials are alike"
-        case {"source": {"changed": True}}:
-            return "it went on with other code than it began with"
-        case {"source": {"unknown": [str(reason), *_]}}:
-            return f"not all of the code is known ({reason})"
-    return None
-
-
-def _identity(info: Mapping[str, object]) -> tuple[object, ...] | None:
-    """All but parameters, seed, epochs and data that a training depends on; None where it is not written down."""
-    match info:
-        case {
-            "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
-            "spec": {
-                "training": dict(training),
-                "resources": {"gpus": gpus, **resources},
-                "metrics": [{"name": metric, "goal": goal}, *_],
-            },
-            "provenance": {"packages": dict(packages), "python": python},
-        }:
-            versions = (python, imported, *(packages.get(name) for name in VERSIONS))
-            judged_by = (metric, goal) if training.get("patience") else None
-            workers = resources.get("workers", 1)
-            training = {name: value for name, value in training.items() if name != "data_seed"}  # told by the data
-            return trainable, digest, versions, training, judged_by, gpus, workers, info.get("simulated_gpus")
-    return None

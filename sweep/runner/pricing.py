@@ -147,10 +147,7 @@ def earlier(
     for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True):
         try:
             info = folder.read_info()
-            spec = info.get("spec")
-            if not isinstance(spec, dict) or spec.get("trainable") != trainable:
-                continue
-            if info.get("simulated_gpus") != simulated_gpus:
+            if info.trainable != trainable or info.simulated_gpus != simulated_gpus:
                 continue
             events, _ = store_log.read_from(folder.log, 0)
         except StoreError:  # damaged, which is for those to say who read it for its own sake

@@ -145,7 +145,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
         source = inspect(sweep.spec.trainable, sweep.import_folders, planning.own_optimizers(sweep.spec))
     else:
         source = inspect_given(sweep.spec.trainable, given, sweep.import_folders, planning.own_optimizers(sweep.spec))
-    change = _change(sweep.folder.read_info().get("source"), source)
+    change = _change(sweep.folder.read_info().source, source)
     if change:
         notes.append(change)
     try:
@@ -229,7 +229,7 @@ def _listed(numbers: Sequence[int]) -> str:
     return shown + (f" and {len(numbers) - SHOWN} more" if len(numbers) > SHOWN else "")
 
 
-def _change(before: object, source: Source) -> str:
+def _change(before: Mapping[str, object], source: Source) -> str:
     """What of the code is not as it was, in words."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:

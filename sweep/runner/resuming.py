@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,17 +39,10 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
     folder = ResultsFolder.open(results, sweep)
     info = folder.read_info()
     _check(assignments)
-    match info:
-        case {"spec": dict(resolved), "import_folders": list(folders)}:
-            # JSON is YAML: the sweep that was resolved is read by the same rules as any sweep file.
-            text = json.dumps({key: value for key, value in resolved.items() if value is not None})
-            spec = parse(text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
-        case _:
-            raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
-    simulated = info.get("simulated_gpus")
-    import_folders = tuple(Path(str(f)) for f in folders)
-    simulated = simulated if isinstance(simulated, int) else None
-    return Reopened(folder, spec, import_folders, simulated, info.get("memo") is not False)
+    if not info.spec or info.import_folders is None:
+        raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
+    spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
+    return Reopened(folder, spec, info.import_folders, info.simulated_gpus, info.memo)
 
 
 def reopen_to_confirm(

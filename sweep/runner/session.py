@@ -32,6 +32,7 @@ from sweep.store import provenance, requests
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
+from sweep.store.sweep_info import Fields
 from sweep.store.writer import TableWriter
 
 __all__ = ["Options", "Outcome", "View", "resume", "run"]
@@ -55,7 +56,7 @@ def run(
     """
     choosing.check(spec, folders)
     _check_inline(spec, options)
-    info = {
+    info: Fields = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
         "seed": spec.seed,
         "spec": spec.to_json_dict(),
@@ -65,8 +66,9 @@ def run(
         "source": describing.described(source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
-        **({"origin": origin} if origin else {}),
     }
+    if origin:
+        info["origin"] = origin
     before = "interrupted before the first trial" + ("" if options.embedded else "; start it again")
     ending = Ending(ResultsFolder(results / spec.name), embedded=options.embedded)
     with ending.heeded(before):
@@ -188,7 +190,7 @@ class _Session:
         spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
         info = folder.read_info()
         searcher = choosing.searcher(spec, job.import_folders, spec.trials_each)
-        warm_start.learn(searcher, info, view.say)
+        warm_start.learn(searcher, info.warm_start, view.say)
         scheduler = choosing.scheduler(spec, job.import_folders)
         keeper, answers = CheckpointKeeper(folder.path, spec), _Answers()
 

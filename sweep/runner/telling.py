@@ -84,11 +84,9 @@ def earlier(results: Path, spec: Spec) -> Known | None:
 def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     from sweep.store import reading
 
-    resolved = folder.read_info().get("spec")
+    info = folder.read_info()
     metric = spec.metrics[0].name
-    if not isinstance(resolved, dict) or resolved.get("trainable") != spec.trainable:
-        return None
-    if metric not in {name for name, _ in folder.objectives()[:1]}:
+    if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
     read = reading.read(folder, held_out.COLUMNS)
     ranked = ranking.rank([trials.of_tables(folder, read)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 from sweep.analysis import race
 from sweep.contract import Trainable
@@ -90,9 +89,8 @@ def evaluate(
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
     """Whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
-    folders = folder.read_info().get("import_folders")
     try:
-        kind = load(spec.trainable, [Path(str(one)) for one in folders] if isinstance(folders, list) else [], given)
+        kind = load(spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # the border to the user's code
         return True
     return callable(getattr(kind, "test", None))

@@ -5,7 +5,7 @@ What was taken is written down as a length of each log: an earlier sweep that go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from sweep.errors import InputError, Problem, StoreError
@@ -14,12 +14,13 @@ from sweep.searchers.contract import Searcher
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import EarlierSweep
 
 
-def take(sweeps: Iterable[str], results: Path) -> list[dict[str, object]]:
+def take(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
     """What sweep.json says of each earlier sweep, by name or path. Raises InputError for all that are missing."""
     problems: list[Problem] = []
-    taken: list[dict[str, object]] = []
+    taken: list[EarlierSweep] = []
     for number, sweep in enumerate(sweeps):
         try:
             folder = ResultsFolder.open(results, sweep)
@@ -36,21 +37,17 @@ def take(sweeps: Iterable[str], results: Path) -> list[dict[str, object]]:
     return taken
 
 
-def learn(searcher: Searcher, info: Mapping[str, object], notice: Callable[[str], None]) -> None:
+def learn(searcher: Searcher, taken: Iterable[EarlierSweep], notice: Callable[[str], None]) -> None:
     """Let a searcher learn from what was taken; call it before the first event. Raises StoreError."""
-    taken = info.get("warm_start")
-    for entry in taken if isinstance(taken, list) else ():
-        match entry:
-            case {"path": str(path), "log_bytes": int(log_bytes)}:
-                log = ResultsFolder(Path(path)).log
-                if log_bytes and not log.exists():
-                    raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
-                with ledger.naming(log):
-                    past = ledger.ended(_first(log, log_bytes))
-                used = searcher.learn(past)
-                notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
-            case _:
-                raise StoreError(f"sweep.json: warm_start holds {entry!r}, expected a path and log_bytes")
+    for earlier in taken:
+        path, log_bytes = earlier["path"], earlier["log_bytes"]
+        log = ResultsFolder(Path(path)).log
+        if log_bytes and not log.exists():
+            raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
+        with ledger.naming(log):
+            past = ledger.ended(_first(log, log_bytes))
+        used = searcher.learn(past)
+        notice(f"warm start: {used} of {len(past)} trials of {path} fit and count")
 
 
 def _first(log: Path, log_bytes: int) -> Iterator[Event]:

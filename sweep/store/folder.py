@@ -8,19 +8,17 @@ import shlex
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeAlias
 
 from sweep.errors import InputError, StoreError, did_you_mean
+from sweep.store import sweep_info
 from sweep.store.disk import process, replacing, storing
 from sweep.store.records import plain
-
-Objectives: TypeAlias = tuple[tuple[str, str], ...]
-"""(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+from sweep.store.sweep_info import Fields, Objectives, SweepInfo
 
 try:
     import fcntl
@@ -91,7 +89,7 @@ class ResultsFolder:
         return self.path / "debug.log"
 
     @classmethod
-    def create(cls, results_dir: Path, name: str, spec_text: str, info: Mapping[str, object]) -> ResultsFolder:
+    def create(cls, results_dir: Path, name: str, spec_text: str, info: Fields) -> ResultsFolder:
         """Make the folder of a new sweep, whole or not at all; ``info`` becomes sweep.json, after ``name``.
 
         Raises `InputError` for a name that is no folder name or is taken, and for an unwritable place.
@@ -111,7 +109,7 @@ class ResultsFolder:
             with storing(folder.path):
                 aside.checkpoints.mkdir()
                 aside.spec.write_text(spec_text, encoding="utf-8", newline="")
-                aside.write_info({"name": name, **info})
+                aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
                 aside.path.rename(folder.path)
         except BaseException:
             shutil.rmtree(aside.path, ignore_errors=True)
@@ -132,36 +130,23 @@ class ResultsFolder:
             raise InputError.one(str(results_dir / given), "holds no sweep (no sweep.json in it)", hint)
         raise InputError.one(str(given), f"no such sweep in {results_dir}", hint)
 
-    def read_info(self) -> dict[str, object]:
-        """What `create` was given. Raises `StoreError` if it cannot be read."""
+    def read_info(self) -> SweepInfo:
+        """Return what sweep.json holds. Raises `StoreError` if it cannot be read."""
         with storing(self.info):
             text = self.info.read_bytes()
-        try:
-            info = json.loads(text)
-        except ValueError as error:
-            raise StoreError(f"{self.info}: damaged ({error})") from error
-        if not isinstance(info, dict):
-            raise StoreError(f"{self.info}: damaged (expected a mapping)")
-        return info
+        return sweep_info.parse(self.info, text)
 
-    def write_info(self, info: Mapping[str, object]) -> None:
+    def write_info(self, info: SweepInfo) -> None:
         """Replace sweep.json; a reader sees the old or the new one, also after a loss of power."""
-        text = json.dumps(plain(info), indent=2)
+        text = json.dumps(plain(info.content), indent=2)
         with replacing(self.info) as path, path.open("w", encoding="utf-8") as file:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def objectives(self) -> Objectives:
-        """(metric, "maximize" or "minimize") of each objective, out of ``objectives`` in sweep.json."""
-        entries = self.read_info().get("objectives", [])
-        try:
-            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # caught below
-        except (TypeError, KeyError) as error:
-            raise StoreError(f'{self.info}: objectives: expected a list of {{"name", "goal"}}') from error
-        if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
-            raise StoreError(f"{self.info}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
-        return pairs
+        """Return (metric, "maximize" or "minimize") of each objective, out of sweep.json. Raises `StoreError`."""
+        return self.read_info().objectives
 
     @contextmanager
     def lock(self) -> Iterator[None]:

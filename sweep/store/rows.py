@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
 from sweep.store.columns import Numbers, Objects
-from sweep.store.folder import Objectives
 from sweep.store.ledger import TrialState
+from sweep.store.sweep_info import Objectives
 
 LOWER_IS_BETTER = frozenset({"loss", "error", "crossentropy", "perplexity", "mae", "mse", "rmse", "mape"})
 HIGHER_IS_BETTER = frozenset({"accuracy", "acc", "auc", "precision", "recall", "iou", "f1", "r2"})

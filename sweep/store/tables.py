@@ -23,10 +23,11 @@ from sweep.events import (
 from sweep.store import ledger, log
 from sweep.store.columns import Numbers, Objects
 from sweep.store.disk import replacing
-from sweep.store.folder import Objectives, ResultsFolder
+from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.records import plain
 from sweep.store.rows import ENERGY, EpochRows, TrialRows
+from sweep.store.sweep_info import Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
 AS_JSON = {b"encoding": b"json"}  # on a parameter column whose text is JSON
@@ -57,13 +58,6 @@ class Tables:
     history: History
 
 
-def _co2_g_per_kwh(info: Mapping[str, object]) -> float | None:
-    match info:
-        case {"spec": {"resources": {"co2_g_per_kwh": float(grams)}}}:
-            return grams
-    return None
-
-
 class TableBuilder:
     """Takes the events of a log in order and makes tables of them, at any time and again.
 
@@ -87,7 +81,7 @@ class TableBuilder:
     def of(cls, folder: ResultsFolder) -> TableBuilder:
         """A builder for the sweep in ``folder``, which has observed nothing yet."""
         info = folder.read_info()
-        return cls(str(info.get("name", folder.name)), folder.objectives(), _co2_g_per_kwh(info))
+        return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
     def observe(self, event: Event, place: int = 0) -> None:
         """Take in an event, which begins at byte ``place`` of the log."""

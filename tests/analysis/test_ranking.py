@@ -71,7 +71,7 @@ def test_one_lucky_repeat_recommends_nothing(sweep_of, other):
     runs += [({"x": 2}, DONE, acc(0.8))] * 3
     runs += [({"x": 3}, DONE, acc(0.95)), ({"x": 3}, DONE, acc(0.95)), ({"x": 3}, Status.DIVERGED, acc(0.95))]
     folder = sweep_of(runs)
-    folder.write_info({**folder.read_info(), "spec": {"repeats": 3}})
+    folder.write_info(folder.read_info().changed(spec={"repeats": 3}))
     ranking = rank([read(folder)])
     assert [row.params["x"] for row in ranking.rows] == [2, 3, 1]
     assert [row.params["x"] for row in ranking.best] == [2]

@@ -31,7 +31,8 @@ run_cap: 10
 
 
 def with_spec(folder: ResultsFolder, text: str = FILE) -> ResultsFolder:
-    folder.write_info({**folder.read_info(), "spec": parse(text, "file.yaml").to_json_dict(), "import_folders": []})
+    spec = parse(text, "file.yaml").to_json_dict()
+    folder.write_info(folder.read_info().changed(spec=spec, import_folders=[]))
     return folder
 
 

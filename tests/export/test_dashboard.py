@@ -104,7 +104,7 @@ def test_where_the_library_is_missing(hostile: ResultsFolder, monkeypatch: pytes
 
 def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., ResultsFolder], tmp_path: Path) -> None:
     first = made(story())
-    second = ResultsFolder.create(tmp_path / "other", first.name, "", first.read_info())
+    second = ResultsFolder.create(tmp_path / "other", first.name, "", first.read_info().content)
     with served(first, second) as server:
         names = [one["study_name"] for one in ask(server, "/api/studies")["study_summaries"]]
     assert names == [str(first.path), str(second.path)]
@@ -116,7 +116,7 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
     playwright = pytest.importorskip("playwright.sync_api", reason="an extra of its own")
     folder = made([event for number in range(8) for event in trial(number, STATUSES[1 + number % 4])])
     info = folder.read_info()
-    folder.write_info({**info, "objectives": info["objectives"][:1]})
+    folder.write_info(info.changed(objectives=info.content["objectives"][:1]))
     wrong: list[str] = []
     with served(folder) as server, playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=list(QUIET))

@@ -128,7 +128,7 @@ def test_what_names_a_machine_and_its_user_is_left_out(tmp_path: Path) -> None:
     folder = written(tmp_path, mixed())
     info = folder.read_info()
     about = {"hostname": "ada-laptop", "command": ["sweep", "run", "/home/ada/s.yaml"], "cpus": 77}
-    folder.write_info({**info, "provenance": about})
+    folder.write_info(info.changed(provenance=about))
     text = page([folder])
     assert ">77<" in text
     assert "ada-laptop" not in text

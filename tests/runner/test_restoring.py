@@ -108,13 +108,11 @@ def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
 
 def test_a_trial_of_gpus_that_this_machine_lacks(folder: ResultsFolder) -> None:
     info = folder.read_info()
-    spec = info["spec"]
-    assert isinstance(spec, dict)
-    folder.write_info({**info, "spec": {**spec, "resources": {"cpus": 2, "gpus": 64}}})
+    folder.write_info(info.changed(spec={**info.spec, "resources": {"cpus": 2, "gpus": 64}}))
     restored = restoring.restore(folder, 1)
     assert restored.notes == ("trained on 64 GPUs, restored on this machine's CPU",)
     assert restored.assignment.devices == Devices(2)
-    folder.write_info({**info, "simulated_gpus": 64, "spec": {**spec, "resources": {"gpus": 64}}})
+    folder.write_info(info.changed(simulated_gpus=64, spec={**info.spec, "resources": {"gpus": 64}}))
     assert restoring.restore(folder, 1).assignment.devices == Devices(1, 64, simulated=True)
 
 

@@ -73,5 +73,5 @@ def test_nothing_was_taken_nothing_is_learned() -> None:
 
     spec = parse(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
-    warm_start.learn(build(spec.method, spec.space, spec.objectives, 0), {}, said.append)
+    warm_start.learn(build(spec.method, spec.space, spec.objectives, 0), [], said.append)
     assert said == []

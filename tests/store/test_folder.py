@@ -11,6 +11,7 @@ from sweep.errors import InputError, StoreError
 from sweep.events import SessionStarted, TrialStarted
 from sweep.store.folder import ResultsFolder, folders
 from sweep.store.log import Log
+from sweep.store.sweep_info import SweepInfo
 
 INFO = {"objectives": [{"name": "val_accuracy", "goal": "maximize"}], "seed": 0}
 
@@ -27,7 +28,7 @@ def test_a_new_folder_holds_the_file_as_given_and_what_was_resolved(tmp_path):
     folder = create(tmp_path / "new" / "results")
     assert folder.path == tmp_path / "new" / "results" / "first"
     assert folder.spec.read_bytes() == b"method: grid\r\n"
-    assert folder.read_info() == {"name": "first", **INFO}
+    assert folder.read_info().content == {"name": "first", **INFO}
     assert folder.objectives() == (("val_accuracy", "maximize"),)
     assert folder.checkpoints.is_dir()
     assert [path.name for path in (tmp_path / "new" / "results").iterdir()] == ["first"]
@@ -35,7 +36,7 @@ def test_a_new_folder_holds_the_file_as_given_and_what_was_resolved(tmp_path):
 
 def test_an_empty_folder_can_be_taken(tmp_path):
     (tmp_path / "first").mkdir()
-    assert create(tmp_path).read_info()["name"] == "first"
+    assert create(tmp_path).read_info().name == "first"
 
 
 def test_a_taken_name_is_refused_with_the_ways_out(tmp_path):
@@ -147,9 +148,9 @@ def test_a_damaged_sweep_json_is_told(tmp_path, text, message):
 def test_info_is_replaced_whole(tmp_path):
     folder = create(tmp_path)
     with pytest.raises(TypeError, match="object"):
-        folder.write_info({"seed": object()})
-    assert folder.read_info()["seed"] == 0
-    folder.write_info({"seed": 1, "loss": float("inf")})
+        folder.write_info(folder.read_info().changed(seed=object()))
+    assert folder.read_info().content["seed"] == 0
+    folder.write_info(SweepInfo(folder.info, {"seed": 1, "loss": float("inf")}))
     assert json.loads(folder.info.read_text()) == {"seed": 1, "loss": "inf"}
     assert {path.name for path in folder.path.iterdir()} == {"spec.yaml", "sweep.json", "checkpoints"}
 

@@ -111,7 +111,7 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
 def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[Account]) -> dict[str, object]:
     """A number's values, or the codes of a choice (-1 where a trial has no such parameter) and what they mean."""
     values = [one[name] for one in params if name in one]
-    declared = next((found for one in accounts if (found := _declared(one.info, name))), {})
+    declared = next((found for one in accounts if isinstance(found := one.info.parameters.get(name), dict)), {})
     numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)]
     if len(numbers) == len(values):
         log = min(numbers) > 0 and max(numbers) / min(numbers) >= 10 and _is_log(declared, sorted(numbers))
@@ -131,14 +131,6 @@ def _is_log(declared: Mapping[str, object], ordered: Sequence[float]) -> bool:
         return "log" in distribution
     median = ordered[len(ordered) // 2]
     return median - ordered[0] < 0.4 * (ordered[-1] - ordered[0])
-
-
-def _declared(info: Mapping[str, object], name: str) -> Mapping[str, object]:
-    match info:
-        case {"spec": {"parameters": dict(parameters)}}:
-            declared = parameters.get(name)
-            return declared if isinstance(declared, dict) else {}
-    return {}
 
 
 def _curves(accounts: Sequence[Account]) -> dict[str, object]:

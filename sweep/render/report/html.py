@@ -22,6 +22,7 @@ from sweep.render.report.document import SLICES, as_json, document
 from sweep.render.worth import held_out_lines
 from sweep.render.worth import lines as worth_lines
 from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import SweepInfo
 
 SCRIPTS = (
     *("echarts.min.js", "data.js", "selection.js", "theme.js", "plot.js", "lines.js", "points.js"),
@@ -197,12 +198,11 @@ def _failures(accounts: Sequence[Account], ranking: Ranking) -> Iterator[Failure
                 yield Failure(f"trial {trial.trial}{of}", trial.status.value, trial.status_reason, named, error)
 
 
-def _provenance(info: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+def _provenance(info: SweepInfo) -> Iterator[tuple[str, str]]:
     """What the numbers come from, flat: versions, commit, machine, code; nothing that names a person's machine."""
-    about, source = info.get("provenance"), info.get("source")
-    groups = {**(about if isinstance(about, Mapping) else {}), **(source if isinstance(source, Mapping) else {})}
-    if isinstance(about, Mapping) and "packages" in about:
-        groups["packages"] = about["packages"]  # the code's own list is much longer
+    groups = {**info.provenance, **info.source}
+    if "packages" in info.provenance:
+        groups["packages"] = info.provenance["packages"]  # the code's own list is much longer
     for name, value in groups.items():
         if isinstance(value, Mapping):
             told = ", ".join(f"{key} {_word(one)}" for key, one in value.items())

@@ -1,0 +1,215 @@
+"""``sweep.json``: what a sweep file was resolved to, and what the sweep runs on.
+
+Only this module knows the keys of the file. They are looked at when they are asked for: a file of an earlier release
+may lack some, and a damaged part matters only to those who need it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeAlias, TypedDict, Unpack
+
+from sweep.errors import StoreError
+
+Objectives: TypeAlias = tuple[tuple[str, str], ...]
+"""(metric, "maximize" or "minimize") of each objective of a sweep; the first one ranks."""
+
+VERSIONS = ("tensorflow", "keras", "numpy", "sweep")
+"""Packages whose version decides whether two trainings are the same, beside those that the trainable imports."""
+
+
+class EarlierSweep(TypedDict):
+    """A sweep that the search learns from, as far as its log went when it was taken."""
+
+    path: str
+    log_bytes: int
+
+
+class Fields(TypedDict, total=False):
+    """The keys of the file."""
+
+    name: str
+    objectives: list[dict[str, str]]  # name and goal of each
+    seed: int
+    spec: Mapping[str, object]  # the resolved sweep file
+    import_folders: list[str]  # where the trainable is looked for
+    simulated_gpus: int | None
+    memo: bool  # whether trials of earlier sweeps may answer its own
+    source: Mapping[str, object]  # the trainable's code: `describe_source`
+    provenance: Mapping[str, object]  # versions, commit, hardware: `provenance.collect`
+    warm_start: list[EarlierSweep]
+    origin: Mapping[str, object]  # the sweep and trial that it was made of
+
+
+@dataclass(frozen=True, slots=True)
+class SweepInfo:
+    """The content of a sweep.json."""
+
+    path: Path
+    content: Mapping[str, object]
+
+    def changed(self, **fields: Unpack[Fields]) -> SweepInfo:
+        """Return a copy with other values of some keys."""
+        return replace(self, content={**self.content, **fields})
+
+    @property
+    def name(self) -> str:
+        """The sweep's name; that of its folder where the file has none."""
+        return str(self.content.get("name", self.path.absolute().parent.name))
+
+    @property
+    def objectives(self) -> Objectives:
+        """Raises `StoreError` where they are damaged."""
+        entries = self.content.get("objectives", [])
+        try:
+            pairs = tuple((str(entry["name"]), str(entry["goal"])) for entry in entries)  # type: ignore[attr-defined]  # caught below
+        except (TypeError, KeyError) as error:
+            raise StoreError(f'{self.path}: objectives: expected a list of {{"name", "goal"}}') from error
+        if wrong := [goal for _, goal in pairs if goal not in ("maximize", "minimize")]:
+            raise StoreError(f"{self.path}: objectives: goal {wrong[0]!r}, expected maximize or minimize")
+        return pairs
+
+    @property
+    def spec(self) -> Mapping[str, object]:
+        """The resolved sweep file; empty where there is none."""
+        return _mapping(self.content.get("spec"))
+
+    @property
+    def spec_text(self) -> str:
+        """The resolved sweep file as text. JSON is YAML: it is parsed by the rules of any sweep file."""
+        return json.dumps({key: value for key, value in self.spec.items() if value is not None})
+
+    @property
+    def trainable(self) -> object:
+        return self.spec.get("trainable")
+
+    @property
+    def epochs(self) -> object:
+        return self.spec.get("epochs")
+
+    @property
+    def repeats(self) -> int:
+        """Seeds of each configuration."""
+        return _whole(self.spec.get("repeats")) or 1
+
+    @property
+    def folds(self) -> int | None:
+        """Folds of a cross-validation; None without one."""
+        return _whole(self.spec.get("folds"))
+
+    @property
+    def parameters(self) -> Mapping[str, object]:
+        """The search space as the resolved file declares it."""
+        return _mapping(self.spec.get("parameters"))
+
+    @property
+    def confirm(self) -> Mapping[str, object]:
+        """The file's ``confirm`` block; empty without one."""
+        return _mapping(self.spec.get("confirm"))
+
+    @property
+    def co2_g_per_kwh(self) -> float | None:
+        grams = _mapping(self.spec.get("resources")).get("co2_g_per_kwh")
+        return grams if isinstance(grams, float) else None
+
+    @property
+    def import_folders(self) -> tuple[Path, ...] | None:
+        """Where the trainable is looked for; None where the file does not say."""
+        folders = self.content.get("import_folders")
+        return tuple(Path(str(folder)) for folder in folders) if isinstance(folders, list) else None
+
+    @property
+    def simulated_gpus(self) -> int | None:
+        return _whole(self.content.get("simulated_gpus"))
+
+    @property
+    def memo(self) -> bool:
+        """Whether trials of earlier sweeps may answer its own."""
+        return self.content.get("memo") is not False
+
+    @property
+    def source(self) -> Mapping[str, object]:
+        """The trainable's code as `describe_source` gave it; empty where it is not known."""
+        return _mapping(self.content.get("source"))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the sweep went on with other code than it began with."""
+        return bool(self.source.get("changed"))
+
+    @property
+    def provenance(self) -> Mapping[str, object]:
+        """Versions, commit and hardware as `provenance.collect` gave them; empty where they are not known."""
+        return _mapping(self.content.get("provenance"))
+
+    @property
+    def origin(self) -> Mapping[str, object]:
+        """The sweep and trial that this one was made of; empty for one that was not."""
+        return _mapping(self.content.get("origin"))
+
+    @property
+    def warm_start(self) -> list[EarlierSweep]:
+        """Raises `StoreError` where an entry is damaged."""
+        entries = self.content.get("warm_start")
+        return [_earlier(entry) for entry in entries] if isinstance(entries, list) else []
+
+    @property
+    def identity(self) -> tuple[object, ...] | None:
+        """All that a training depends on but parameters, seed, epochs and data; None where it is not written down."""
+        match self.content:
+            case {
+                "source": {"trainable": trainable, "sha256": digest, "packages": dict(imported)},
+                "spec": {
+                    "training": dict(training),
+                    "resources": {"gpus": gpus, **resources},
+                    "metrics": [{"name": metric, "goal": goal}, *_],
+                },
+                "provenance": {"packages": dict(packages), "python": python},
+            }:
+                versions = (python, imported, *(packages.get(name) for name in VERSIONS))
+                judged_by = (metric, goal) if training.get("patience") else None
+                workers = resources.get("workers", 1)
+                training = {name: value for name, value in training.items() if name != "data_seed"}  # told by the data
+                return trainable, digest, versions, training, judged_by, gpus, workers, self.simulated_gpus
+        return None
+
+    @property
+    def doubt(self) -> str | None:
+        """Why its numbers do not follow from `identity`, parameters and seeds; None where they do."""
+        match self.content:
+            case {"spec": {"training": {"strategy": "parameter_server"}}}:
+                return "a parameter server's workers train asynchronously, and no two trials are alike"
+            case {"source": {"changed": True}}:
+                return "it went on with other code than it began with"
+            case {"source": {"unknown": [str(reason), *_]}}:
+                return f"not all of the code is known ({reason})"
+        return None
+
+
+def parse(path: Path, text: bytes) -> SweepInfo:
+    """Return the content of a sweep.json. Raises `StoreError` where it is damaged."""
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"{path}: damaged ({error})") from error
+    if not isinstance(content, dict):
+        raise StoreError(f"{path}: damaged (expected a mapping)")
+    return SweepInfo(path, content)
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _earlier(entry: object) -> EarlierSweep:
+    match entry:
+        case {"path": str(path), "log_bytes": int(log_bytes)}:
+            return {"path": path, "log_bytes": log_bytes}
+    raise StoreError(f"sweep.json: warm_start holds {entry!r}, expected a path and log_bytes")
