@@ -25,13 +25,15 @@ import pandas  # noqa: F401 - pyarrow loads it with the first table: 50 MB once,
 
 from sweep.backends.worker import Job, Progress
 from sweep.contract import Devices
-from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.events import EpochReported, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.hooks import Hooks
 from sweep.runner.retention import CheckpointKeeper
 from sweep.schedulers.none import NoScheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Change, Ended
 from sweep.store.log import Log
 from sweep.store.writer import TableWriter
 
@@ -98,13 +100,13 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
     job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
     keeper = CheckpointKeeper(folder.path, spec)
 
-    def listen(event: Event) -> None:
-        keeper.on(event)
-        if isinstance(event, TrialEnded) and event.status is Status.COMPLETED:
+    def listen(change: Change) -> None:
+        keeper.on(change)
+        if isinstance(change, Ended) and change.trial.status is Status.COMPLETED:
             marks.add()
 
     with Log(folder.log) as log, TableWriter(folder):
-        driver = Coordinator(spec, Devices(), searcher, NoScheduler(), log, listen)
+        driver = Coordinator(spec, Devices(), searcher, NoScheduler(), log, Hooks(listen=listen))
         driver.open()
         if with_ray:
             _through_ray(driver, job, marks)
@@ -117,9 +119,9 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
 def _through_ray(driver: Coordinator, job: Job, marks: Marks) -> None:
     from sweep.backends.ray_tune import backend, cluster
 
-    with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
+    with cluster.connect(None, None, lambda text: None, cluster.Start(lost=lambda: os._exit(1))) as found:
         marks.begin()
-        backend.run(driver, job, Devices(), room=lambda: ROOM, reuse=True, local=True, notice=lambda text: None)
+        backend.RayTune(cluster=found, job=job, devices=Devices(), most=ROOM).train(driver)
 
 
 def _by_hand(driver: Coordinator, marks: Marks) -> None:

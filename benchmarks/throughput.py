@@ -26,9 +26,11 @@ from sweep.backends.worker import Job
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
 from sweep.events import Event
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.hooks import Hooks
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Change, Reported
 from sweep.store.log import Log
 from sweep.store.writer import TableWriter
 
@@ -182,13 +184,14 @@ def ours(load: Load, *, logged: bool) -> float:
         writer = TableWriter(folder) if logged else None
         clock = Clock()
 
-        def listen(event: Event) -> None:
-            if isinstance(event, EpochReported):
+        def listen(change: Change) -> None:
+            if isinstance(change, Reported):
                 clock.tick()
 
-        driver = Coordinator(spec, devices, searcher, StopsNothing(decides=load.decides), log, listen)
+        driver = Coordinator(spec, devices, searcher, StopsNothing(decides=load.decides), log, Hooks(listen=listen))
         driver.open()
-        backend.run(driver, job, devices, room=lambda: load.trials, reuse=True, local=True, notice=lambda text: None)
+        here = cluster.Cluster(local=True)
+        backend.RayTune(cluster=here, job=job, devices=devices, most=load.trials).train(driver)
         driver.close()
         if writer is not None:
             writer.close()
@@ -220,7 +223,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=[load.name for load in LOADS])
     given = parser.parse_args()
-    with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None):
+    with cluster.connect(None, None, lambda text: None, cluster.Start(lost=lambda: os._exit(1))):
         for load in LOADS:
             if given.only in (None, load.name):
                 compare(load, given.rounds)

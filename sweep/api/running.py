@@ -19,18 +19,29 @@ from sweep.api.loading import loaded
 from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
-from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError, shortened
+from sweep.errors import (
+    InputError,
+    Interrupted,
+    Problem,
+    StoppedAtOnce,
+    StoreError,
+    SweepError,
+    did_you_mean,
+    shortened,
+)
 from sweep.export import beside
 from sweep.runner import planning, resuming, retraining, session
 from sweep.runner.options import Options, Outcome
 from sweep.runner.resuming import Reopened
+from sweep.runner.retraining import Wanted
+from sweep.runner.session import Training
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
 
 
 class How(TypedDict, total=False):
-    """How a session is run, whatever it trains."""
+    """How a session is run, whatever it trains: the options of the same names on the command line."""
 
     address: str | None
     max_concurrent: int | None
@@ -55,26 +66,21 @@ def run(
     name: str | None = None,
     results: str | Path = "results",
     set: Settings = (),
-    address: str | None = None,
-    max_concurrent: int | None = None,
     simulate_gpus: int | None = None,
     run_cap: int | None = None,
-    reuse: bool = True,
-    inline: bool = False,
-    memo: bool = True,
     profile: bool = False,
-    quiet: bool = False,
-    verbose: bool = False,
-    tensorboard: bool = False,
+    **how: Unpack[How],
 ) -> LoadedSweep:
     """Run a sweep to its end, and give what it found.
 
     ``what`` is a sweep file or its content as a mapping, ``trainable`` a class or a function ``train(hp, report)``,
-    defined wherever it is. The other options are those of ``python -m sweep run``. A mapping without a name takes
-    the trainable's, with a number behind it where that is taken. Raises `InputError` with all mistakes before anything
-    starts, KeyboardInterrupt where the sweep was interrupted, which says how to go on, and `SweepError` where no
-    trial has completed.
+    defined wherever it is. The other options are those of ``python -m sweep run``: also ``address``,
+    ``max_concurrent``, ``reuse``, ``inline``, ``memo``, ``quiet``, ``verbose`` and ``tensorboard``. A mapping without
+    a name takes the trainable's, with a number behind it where that is taken. Raises `InputError` with all mistakes
+    before anything starts, KeyboardInterrupt where the sweep was interrupted, which says how to go on, and `SweepError`
+    where no trial has completed.
     """
+    options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
     with alone():
         given = None if trainable is None else trainables.taken(trainable)
@@ -83,7 +89,7 @@ def run(
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.taken(own)
             what = {**what, "name": name or what.get("name") or _free_name(given, what, Path(results))}
-        wrong = list(_wrong(max_concurrent=max_concurrent, simulate_gpus=simulate_gpus))
+        wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
         try:
             spec, text, where, folders = _read(what, given, changes)
@@ -93,12 +99,11 @@ def run(
             raise InputError(wrong)
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
-        how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
-        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
         notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
-        view = viewer(spec, notes, quiet=quiet, verbose=verbose)
+        training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
+        view = viewer(spec, notes, options)
         return _concluded(
-            lambda: session.run(spec, text, source, Path(results), folders, how, view, given=given.itself),
+            lambda: session.run(training, text, Path(results), options, view),
             ResultsFolder(Path(results) / spec.name),
             given,
         )
@@ -112,29 +117,20 @@ def resume(
     set: Settings = (),
     run_cap: int | None = None,
     retry_failed: bool = False,
-    address: str | None = None,
-    max_concurrent: int | None = None,
-    reuse: bool = True,
-    inline: bool = False,
-    memo: bool = True,
-    quiet: bool = False,
-    verbose: bool = False,
-    tensorboard: bool = False,
+    **how: Unpack[How],
 ) -> LoadedSweep:
     """Go on with a sweep that was interrupted, killed, or is to be extended, and give what it found.
 
     ``trainable`` is the class or function of a sweep that was run with one of a notebook or script; in that notebook
-    it is found by its name. The other options are those of ``python -m sweep resume``. Raises as `run`.
+    it is found by its name. The other options are those of ``python -m sweep resume``, as of `run`. Raises as `run`.
     """
+    options = replace(_options("resume", how), retry_failed=retry_failed)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=max_concurrent)):
+        if wrong := list(_wrong(max_concurrent=options.max_concurrent)):
             raise InputError(wrong)
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
-        reopened = resuming.reopen(Path(results), str(name), changes)
-        how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
-        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
-        return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
+        return _gone_on(resuming.reopen(Path(results), str(name), changes), trainable, options)
 
 
 def confirm(
@@ -145,28 +141,20 @@ def confirm(
     budget: str | None = None,
     trainable: object = None,
     results: str | Path = "results",
-    address: str | None = None,
-    max_concurrent: int | None = None,
-    reuse: bool = True,
-    inline: bool = False,
-    memo: bool = True,
-    quiet: bool = False,
-    verbose: bool = False,
-    tensorboard: bool = False,
+    **how: Unpack[How],
 ) -> LoadedSweep:
     """Race the best configurations of a sweep with fresh seeds until they are told apart, and give what it found.
 
     Without ``seeds``, ``finalists`` and ``budget`` (``"20%"`` of the search's epochs, ``"none"`` for no bound) it is as
     the sweep's file says in ``confirm``, or the defaults. The other options are those of `resume`. Raises as `run`.
     """
+    options = replace(_options("confirm", how), confirming=True)
     require_locks()
     with alone():
-        if wrong := list(_wrong(max_concurrent=max_concurrent, seeds=seeds, finalists=finalists)):
+        if wrong := list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)):
             raise InputError(wrong)
         reopened = resuming.reopen_to_confirm(Path(results), str(name), seeds, finalists, budget)
-        how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo)
-        how = replace(how, confirming=True, beside=beside.wanted(tensorboard=tensorboard))
-        return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
+        return _gone_on(reopened, trainable, options)
 
 
 def retrain(
@@ -187,53 +175,43 @@ def retrain(
     ``trial`` takes another one than the winner, ``into`` names the new sweep (by default ``NAME-retrain``). The other
     options are those of ``python -m sweep retrain``. Raises as `run`.
     """
+    options = _options("retrain", how)
     require_locks()
     with alone():
-        wrong = list(_wrong(max_concurrent=how.get("max_concurrent"), seeds=seeds, epochs=epochs))
+        wrong = list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs))
         if wrong:
             raise InputError(wrong)
         folder = ResultsFolder.open(Path(results), str(name))
         made = retraining.prepare(
-            folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
+            folder,
+            Wanted(
+                trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
+            ),
         )
         given = trainables.again(made.spec.trainable) if trainable is None else trainables.taken(trainable)
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
             retraining.check_joins(list(source.files), spec.trainable)
-        gpus, quiet = made.sweep.simulated_gpus, how.get("quiet", False)
-        view = viewer(
-            spec,
-            [*(f"note: {note}" for note in made.notes), *_rehearsal(gpus)],
-            quiet=quiet,
-            verbose=how.get("verbose", False),
-        )
-        options = _options(
-            how.get("address"),
-            how.get("max_concurrent"),
-            gpus,
-            how.get("reuse", True),
-            how.get("inline", False),
-            how.get("memo", True),
-        )
-        options = replace(options, beside=beside.wanted(tensorboard=how.get("tensorboard", False)))
-        parent = folder.path.parent
+        options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
+        notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
+        training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
+        view, parent = viewer(spec, notes, options), folder.path.parent
         return _concluded(
-            lambda: session.run(
-                spec, made.text, source, parent, folders, options, view, origin=made.origin, given=given.itself
-            ),
+            lambda: session.run(training, made.text, parent, options, view, made.origin),
             ResultsFolder(parent / spec.name),
             given,
         )
 
 
-def _gone_on(reopened: Reopened, trainable: object, how: Options, *, quiet: bool, verbose: bool) -> LoadedSweep:
-    """What a sweep found that was gone on with."""
+def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep:
+    """Go on with a sweep, and return what it found."""
+    how = replace(how, simulated_gpus=reopened.simulated_gpus)
     given = trainables.again(reopened.spec.trainable) if trainable is None else trainables.taken(trainable)
     folders = _folders(reopened.import_folders, given)
     reopened = replace(reopened, spec=replace(reopened.spec, trainable=given.target), import_folders=folders)
     source = trainables.source_of(given, reopened.spec, str(reopened.folder.info), folders)
-    view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), quiet=quiet, verbose=verbose)
+    view = viewer(reopened.spec, _rehearsal(reopened.simulated_gpus), how)
     return _concluded(lambda: session.resume(reopened, source, how, view, given.itself), reopened.folder, given)
 
 
@@ -296,28 +274,15 @@ def _named(**values: object) -> list[str]:
     return _changes({key: value for key, value in values.items() if value is not None})
 
 
-def _options(
-    address: str | None,
-    max_concurrent: int | None,
-    simulate_gpus: int | None,
-    reuse: bool,
-    inline: bool,
-    memo: bool,
-    *,
-    retry_failed: bool = False,
-    profile: bool = False,
-) -> Options:
-    return Options(
-        address=address or os.environ.get("RAY_ADDRESS") or None,
-        max_concurrent=max_concurrent,
-        simulated_gpus=simulate_gpus,
-        reuse=reuse,
-        inline=inline,
-        memo=memo,
-        retry_failed=retry_failed,
-        profile=profile,
-        embedded=True,
-    )
+def _options(function: str, how: How) -> Options:
+    """Return the options of a session. Raises TypeError for one that there is not, as Python does."""
+    for name in how:
+        if name not in How.__annotations__:
+            hint = did_you_mean(name, How.__annotations__)
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
+    given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
+    given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
+    return Options(**given, followers=beside.wanted(tensorboard=how.get("tensorboard", False)), embedded=True)
 
 
 def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:

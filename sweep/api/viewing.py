@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from sweep.api import notebook
@@ -11,19 +11,20 @@ from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from sweep.render.live import LiveView
-    from sweep.runner.options import View
+    from sweep.runner.options import Options, View
+    from sweep.runner.session import MakeView
 
 
-def viewer(spec: Spec, notes: Sequence[str], *, quiet: bool, verbose: bool) -> Callable[[ResultsFolder, TextIO], View]:
+def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
     """Makes the view of a session, which begins with these notes."""
 
     def made(folder: ResultsFolder, terminal: TextIO) -> View:
-        view: View = _live(spec, quiet=quiet)
-        if not quiet and notebook.is_here():
+        view: View = _live(spec, quiet=how.quiet)
+        if not how.quiet and notebook.is_here():
             view = notebook.NotebookView(drawing(spec), notebook.display())
-        for note in () if quiet else notes:
+        for note in () if how.quiet else notes:
             view.say(note)
-        if verbose and not quiet:
+        if how.verbose and not how.quiet:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         return view
 

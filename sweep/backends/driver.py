@@ -1,4 +1,4 @@
-"""What a backend asks of the sweep that it runs."""
+"""What a backend asks of the sweep that it runs, and what a sweep asks of its backend."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class Driver(Protocol):
     @property
     def running(self) -> int:
         """Trials that are given out and have not ended."""
+
+    @property
+    def room(self) -> int | None:
+        """How many trials may run at once by their shares of GPUs; None: as many as fit."""
 
     @property
     def stopping(self) -> str | None:
@@ -35,3 +39,13 @@ class Driver(Protocol):
 
         It is called for every spoilt worker as well.
         """
+
+
+class Backend(Protocol):
+    """What trains the trials of a session."""
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver gives out."""
+
+    def at_once(self, gpus: float) -> int:
+        """Return how many trials of so many GPUs each run at once."""

@@ -5,17 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from sweep import interruption
 from sweep.backends.driver import Driver
-from sweep.backends.worker import Job, Worker
-
-
-def run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:
-    """Train all trials that the driver gives out."""
-    with _quiet():
-        _run(driver, job, reuse=reuse, notice=notice)
-
+from sweep.backends.worker import Job, Order, Worker
 
 QUIET = ("tensorflow", "absl")
 """The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""
@@ -38,24 +32,41 @@ def _quiet() -> Iterator[None]:
             logger.removeFilter(tell)
 
 
-def _run(driver: Driver, job: Job, *, reuse: bool, notice: Callable[[str], None]) -> None:
-    worker = Worker(job, reuse=reuse)
-    try:
-        while (order := driver.next()) is not None:
-            trial = order.assignment.trial
-            worker.take(order)
-            driver.begun(trial)
-            go_on = True
-            while go_on:
-                with interruption.breakable():
-                    progress = worker.step()
-                for text in progress.notices:
-                    notice(text)
-                go_on = driver.take(trial, progress)
-                if progress.spoilt:
-                    driver.lose(trial, "replaced")
-                if trial in driver.tick():  # it took too long; while it trains, nobody can end it here
-                    driver.lose(trial, "ended")
-                    go_on = False
-    finally:
-        worker.close()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """One worker in this process."""
+
+    job: Job
+    reuse: bool = True
+    notice: Callable[[str], None] = lambda text: None
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver gives out."""
+        worker = Worker(self.job, reuse=self.reuse)
+        with _quiet():
+            try:
+                while (order := driver.next()) is not None:
+                    self._train(driver, worker, order)
+            finally:
+                worker.close()
+
+    def at_once(self, gpus: float) -> int:
+        """One, whatever its devices."""
+        return 1
+
+    def _train(self, driver: Driver, worker: Worker, order: Order) -> None:
+        trial = order.assignment.trial
+        worker.take(order)
+        driver.begun(trial)
+        go_on = True
+        while go_on:
+            with interruption.breakable():
+                progress = worker.step()
+            for text in progress.notices:
+                self.notice(text)
+            go_on = driver.take(trial, progress)
+            if progress.spoilt:
+                driver.lose(trial, "replaced")
+            if trial in driver.tick():  # it took too long; while it trains, nobody can end it here
+                driver.lose(trial, "ended")
+                go_on = False

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sweep.cli import options, running
 from sweep.store.folder import require_locks
+
+if TYPE_CHECKING:
+    from sweep.runner.options import Options
 
 
 @click.command()
@@ -18,22 +23,9 @@ from sweep.store.folder import require_locks
 @click.option(
     "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no bound."
 )
-@options.no_memo
-@options.backend
+@options.session
 def confirm(
-    sweep: str,
-    results: Path,
-    seeds: int | None,
-    finalists: int | None,
-    budget: str | None,
-    no_memo: bool,
-    address: str | None,
-    max_concurrent: int | None,
-    no_reuse: bool,
-    inline: bool,
-    quiet: bool,
-    verbose: bool,
-    tensorboard: bool,
+    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options
 ) -> None:
     """Race the best configurations of a sweep with fresh seeds until they are told apart.
 
@@ -42,15 +34,5 @@ def confirm(
     require_locks()
     from sweep.runner import resuming
 
-    running.go_on(
-        resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget),
-        address=address,
-        max_concurrent=max_concurrent,
-        no_reuse=no_reuse,
-        inline=inline,
-        no_memo=no_memo,
-        confirming=True,
-        quiet=quiet,
-        verbose=verbose,
-        tensorboard=tensorboard,
-    )
+    reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
+    running.go_on(reopened, dataclasses.replace(how, confirming=True))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from sweep.runner.options import Options
 
 results = click.option(
     "--results",
@@ -32,8 +34,17 @@ no_memo = click.option(
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
 
-def backend(command: _F) -> _F:
-    """How trials are run."""
+def session(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare how trials are run, and hand that to the command as ``how``, its `Options`.
+
+    Options of one command alone that belong to these are declared above it.
+    """
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        how = _taken(given)
+        command(**given, how=how)
+
     for option in (
         click.option("--tensorboard", is_flag=True, help="Keep event files for TensorBoard in the sweep's folder."),
         click.option("-v", "--verbose", is_flag=True, help="Name the file with Ray's and TensorFlow's own output."),
@@ -44,6 +55,27 @@ def backend(command: _F) -> _F:
         click.option(
             "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Join this Ray cluster."
         ),
+        no_memo,
     ):
-        command = option(command)
-    return command
+        with_options = option(with_options)
+    return with_options
+
+
+def _taken(given: dict[str, Any]) -> Options:
+    """Take the options out of what click gives a command."""
+    from sweep.export import beside
+    from sweep.runner.options import Options
+
+    return Options(
+        address=given.pop("address"),
+        max_concurrent=given.pop("max_concurrent"),
+        simulated_gpus=given.pop("simulate_gpus", None),
+        reuse=not given.pop("no_reuse"),
+        inline=given.pop("inline"),
+        memo=not given.pop("no_memo"),
+        retry_failed=given.pop("retry_failed", False),
+        profile=given.pop("profile", False),
+        quiet=given.pop("quiet"),
+        verbose=given.pop("verbose"),
+        followers=beside.wanted(tensorboard=given.pop("tensorboard")),
+    )

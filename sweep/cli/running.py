@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 from pathlib import Path
@@ -30,50 +31,24 @@ INTERRUPTED = 130
 @options.assignments
 @options.simulate_gpus
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
-@options.no_memo
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
-@options.backend
+@options.session
 def run(
-    file: Path,
-    name: str | None,
-    results: Path,
-    assignments: tuple[str, ...],
-    simulate_gpus: int | None,
-    run_cap: int | None,
-    no_memo: bool,
-    profile: bool,
-    address: str | None,
-    max_concurrent: int | None,
-    no_reuse: bool,
-    inline: bool,
-    quiet: bool,
-    verbose: bool,
-    tensorboard: bool,
+    file: Path, name: str | None, results: Path, assignments: tuple[str, ...], run_cap: int | None, how: Options
 ) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
-    from sweep.export import beside
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
     spec, text = specs.load_with_text(file, given)
     folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders, here=address is None)
-    how = session.Options(
-        address=address,
-        max_concurrent=max_concurrent,
-        simulated_gpus=simulate_gpus,
-        reuse=not no_reuse,
-        inline=inline,
-        memo=not no_memo,
-        profile=profile,
-        beside=beside.wanted(tensorboard=tensorboard),
-    )
+    source = planning.check(spec, str(file), folders, here=how.address is None)
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    outcome = session.run(spec, text, source, results, folders, how, viewer(spec, how, quiet, verbose))
-    conclude(outcome, quiet=quiet)
+    training = session.Training(spec=spec, source=source, import_folders=folders)
+    conclude(session.run(training, text, results, how, viewer(spec, how)), quiet=how.quiet)
 
 
 @click.command()
@@ -88,98 +63,49 @@ def run(
     help="Change when the sweep ends, as in budget.hours=8; repeatable.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
-@options.no_memo
-@options.backend
-def resume(
-    sweep: str,
-    results: Path,
-    run_cap: int | None,
-    assignments: tuple[str, ...],
-    retry_failed: bool,
-    no_memo: bool,
-    address: str | None,
-    max_concurrent: int | None,
-    no_reuse: bool,
-    inline: bool,
-    quiet: bool,
-    verbose: bool,
-    tensorboard: bool,
-) -> None:
+@options.session
+def resume(sweep: str, results: Path, run_cap: int | None, assignments: tuple[str, ...], how: Options) -> None:
     """Go on with a sweep that was interrupted, killed, or is to be extended."""
     require_locks()
     from sweep.runner import resuming
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
-    go_on(
-        resuming.reopen(results, sweep, given),
-        address=address,
-        max_concurrent=max_concurrent,
-        no_reuse=no_reuse,
-        inline=inline,
-        no_memo=no_memo,
-        retry_failed=retry_failed,
-        quiet=quiet,
-        verbose=verbose,
-        tensorboard=tensorboard,
-    )
+    go_on(resuming.reopen(results, sweep, given), how)
 
 
-def go_on(
-    reopened: Reopened,
-    *,
-    address: str | None,
-    max_concurrent: int | None,
-    no_reuse: bool,
-    inline: bool,
-    no_memo: bool,
-    quiet: bool,
-    verbose: bool,
-    tensorboard: bool,
-    retry_failed: bool = False,
-    confirming: bool = False,
-) -> None:
-    """Run one more session of a sweep; the options are those of the commands."""
-    from sweep.export import beside
+def go_on(reopened: Reopened, how: Options) -> None:
+    """Run one more session of a sweep."""
     from sweep.runner import planning, session
 
-    source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders, here=address is None)
-    how = session.Options(
-        address=address,
-        max_concurrent=max_concurrent,
-        simulated_gpus=reopened.simulated_gpus,
-        reuse=not no_reuse,
-        inline=inline,
-        memo=not no_memo,
-        retry_failed=retry_failed,
-        confirming=confirming,
-        beside=beside.wanted(tensorboard=tensorboard),
-    )
-    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
-    conclude(outcome, quiet=quiet)
+    where, folders = str(reopened.folder.info), reopened.import_folders
+    source = planning.check(reopened.spec, where, folders, here=how.address is None)
+    how = dataclasses.replace(how, simulated_gpus=reopened.simulated_gpus)
+    outcome = session.resume(reopened, source, how, viewer(reopened.spec, how))
+    conclude(outcome, quiet=how.quiet)
 
 
 class _Viewer:
     """Makes the view of a session once its folder and the terminal are known."""
 
-    def __init__(self, spec: Spec, how: Options, *, quiet: bool, verbose: bool) -> None:
-        self._spec, self._how, self._quiet, self._verbose = spec, how, quiet, verbose
+    def __init__(self, spec: Spec, how: Options) -> None:
+        self._spec, self._how = spec, how
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.analysis.outline import Outline
         from sweep.render.live import LiveView
         from sweep.render.terminal import console
 
-        view = LiveView(console(), Outline.of(self._spec), quiet=self._quiet)
-        if self._verbose:
+        view = LiveView(console(), Outline.of(self._spec), quiet=self._how.quiet)
+        if self._how.verbose:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
-        if self._how.simulated_gpus and not self._quiet:
+        if self._how.simulated_gpus and not self._how.quiet:
             view.say(f"rehearsal: {self._how.simulated_gpus} logical CPU devices stand in for GPUs")
         return view
 
 
-def viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
-    """What makes the view of a session."""
-    return _Viewer(spec, how, quiet=quiet, verbose=verbose)
+def viewer(spec: Spec, how: Options) -> _Viewer:
+    """Return what makes the view of a session."""
+    return _Viewer(spec, how)
 
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -15,6 +15,7 @@ from sweep.store.folder import ResultsFolder, require_locks
 if TYPE_CHECKING:
     from sweep.analysis.ranking import Ranking
     from sweep.export.winner import Winner
+    from sweep.runner.options import Options
     from sweep.runner.restoring import Which
 
 
@@ -117,58 +118,23 @@ def _told(winner: Winner, objective: str) -> list[str]:
 @click.option("--all-data", is_flag=True, help="Train on the validation data as well: nothing is held out.")
 @click.option("--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]")
 @options.assignments
-@options.no_memo
-@options.backend
-def retrain(
-    sweep: str,
-    results: Path,
-    trial: int | None,
-    epochs: int | None,
-    seeds: int,
-    all_data: bool,
-    name: str | None,
-    assignments: tuple[str, ...],
-    no_memo: bool,
-    address: str | None,
-    max_concurrent: int | None,
-    no_reuse: bool,
-    inline: bool,
-    quiet: bool,
-    verbose: bool,
-    tensorboard: bool,
-) -> None:
+@options.session
+def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     """Train the winner again at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
-    from sweep.export import beside
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    made = retraining.prepare(
-        folder, trial, epochs=epochs, seeds=seeds, all_data=all_data, name=name, assignments=assignments
-    )
-    source = planning.check(made.spec, "retrain", made.sweep.import_folders, here=address is None)
-    if all_data:
+    made = retraining.prepare(folder, retraining.Wanted(**wanted))
+    folders = made.sweep.import_folders
+    source = planning.check(made.spec, "retrain", folders, here=how.address is None)
+    if wanted["all_data"]:
         retraining.check_joins(list(source.files), made.spec.trainable)
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
-    how = session.Options(
-        address=address,
-        max_concurrent=max_concurrent,
-        simulated_gpus=made.sweep.simulated_gpus,
-        reuse=not no_reuse,
-        inline=inline,
-        memo=not no_memo,
-        beside=beside.wanted(tensorboard=tensorboard),
-    )
-    outcome = session.run(
-        made.spec,
-        made.text,
-        source,
-        folder.path.parent,
-        made.sweep.import_folders,
-        how,
-        running.viewer(made.spec, how, quiet, verbose),
-        made.origin,
-    )
-    running.conclude(outcome, quiet=quiet)
+    how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)
+    training = session.Training(spec=made.spec, source=source, import_folders=folders)
+    view = running.viewer(made.spec, how)
+    outcome = session.run(training, made.text, folder.path.parent, how, view, made.origin)
+    running.conclude(outcome, quiet=how.quiet)

@@ -2,80 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-from sweep.backends import inline
+from sweep.backends.driver import Backend
+from sweep.backends.inline import Inline
+from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
 from sweep.contract import Devices
-from sweep.inspection import Source
-from sweep.runner.coordinator import Coordinator
-from sweep.runner.options import Options, View
-from sweep.runner.pulse import Pulse
+from sweep.runner.options import Options
 from sweep.spec import Spec
-from sweep.store.folder import ResultsFolder
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """What trains."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What a backend is made for."""
 
-    train: Callable[[Coordinator, Job], None]  # all of a coordinator's trials
-    at_once: Callable[[float], int]  # how many trials there is room for, of so many GPUs each
+    job: Job
+    devices: Devices  # of a trial
+    most: int | None  # trials at once, where a bound was asked for
+    imports: Sequence[str]  # modules that each worker imports first
+    vitals: Callable[[], Vitals] | None  # to be shown in Ray's dashboard
 
 
 @contextmanager
 def backend(
-    options: Options,
-    devices: Devices,
-    spec: Spec,
-    source: Source,
-    folder: ResultsFolder,
-    view: View,
-    leave: Callable[[str], None],
-    job: Job,
-    pulse: Pulse | None,
+    options: Options, setting: Setting, say: Callable[[str], None], leave: Callable[[str], None]
 ) -> Iterator[Backend]:
-    """This process, or workers on Ray."""
+    """Yield this process, or workers on Ray; ``leave`` is called from another thread where a local Ray dies."""
+    job, notice = setting.job, _once(say)
     if options.inline:
-        yield Backend(
-            lambda driver, job: inline.run(driver, job, reuse=options.reuse, notice=_once(view.say)), lambda gpus: 1
-        )
+        yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
     from sweep.backends.ray_tune import cluster, job_page, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
 
-    lost = partial(leave, "Ray has died")
-    most = _most(spec, options)
-    ahead = starting.importing_ahead(source.first_imports, devices, most)
-    about = job_page.pointer(spec.name, job.session, view.say)
-    with cluster.connect(options.address, options.simulated_gpus, lost, view.say, imports, ahead, about) as found:
-        from sweep.backends.ray_tune import backend as ray_tune
+    start = cluster.Start(
+        lost=partial(leave, "Ray has died"),
+        meanwhile=imports,
+        ahead=starting.importing_ahead(setting.imports, setting.devices, setting.most),
+        about=job_page.pointer(job.sweep, job.session, say),
+    )
+    with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
+        from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
 
-        room = found.room(devices, most, job.workers, job.aside)
+        trains = RayTune(
+            cluster=found,
+            job=job,
+            devices=setting.devices,
+            most=setting.most,
+            reuse=options.reuse,
+            notice=notice,
+            vitals=setting.vitals,
+        )
         if job.workers + job.aside > 1:
-            view.say(ray_tune.OPEN_PORT)
-        given = ray_tune.hand_over(job)
-        with found.shared(folder.path, devices):
-            yield Backend(
-                lambda driver, job: ray_tune.run(
-                    driver,
-                    job,
-                    room=(lambda: driver.sharing.room) if driver.sharing.auto else room,
-                    reuse=options.reuse,
-                    local=found.local,
-                    notice=_once(view.say),
-                    given=given,
-                    vitals=pulse,
-                    page=found.page,
-                ),
-                found.at_once(devices, most),
-            )
+            say(OPEN_PORT)
+        with found.shared(job.results_folder, setting.devices):
+            yield trains
 
 
 def room(address: str, devices: Devices, workers: int, aside: int) -> int:
@@ -85,7 +73,7 @@ def room(address: str, devices: Devices, workers: int, aside: int) -> int:
     """
     from sweep.backends.ray_tune import cluster
 
-    with cluster.connect(address, None, lambda: None, lambda text: None) as found:
+    with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
         return found.fits(devices, workers, aside)
 
@@ -102,7 +90,7 @@ def _once(say: Callable[[str], None]) -> Callable[[str], None]:
     return notice
 
 
-def _most(spec: Spec, options: Options) -> int | None:
-    """The most trials at a time that were asked for, if any were."""
+def most(spec: Spec, options: Options) -> int | None:
+    """Return the most trials at a time that were asked for, if any were."""
     asked = (spec.resources.max_concurrent, options.max_concurrent)
     return min((count for count in asked if isinstance(count, int)), default=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -19,8 +19,9 @@ from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.beside import Beside
+from sweep.runner.hooks import Hooks
 from sweep.runner.limits import Limits
-from sweep.runner.memo import Answer, Memo
+from sweep.runner.memo import Answer
 from sweep.runner.open_trial import OpenTrial
 from sweep.runner.sharing import Sharing
 from sweep.runner.terms import Terms
@@ -46,22 +47,19 @@ class Coordinator:
         searcher: Searcher,
         scheduler: Scheduler,
         log: Log,
-        listen: Callable[[Change], None],
-        memo: Memo | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        hooks: Hooks | None = None,
     ) -> None:
         self._spec = spec
         self._terms = Terms(spec)
-        self.sharing = Sharing(devices, auto=spec.resources.gpus == "auto", total=spec.all_trials)
+        self._hooks = hooks = hooks or Hooks()
+        self._sharing = Sharing(devices, hooks.at_once, auto=spec.resources.gpus == "auto", total=spec.all_trials)
         self._searcher = searcher
         self._scheduler = scheduler
         self._log = log
-        self._listen = listen
-        self._memo = memo
         self._ledger = Ledger(keep_epochs=False)
         self._beside = Beside(spec, self._terms, self._ledger)
         self._limits = Limits(spec, spec.resources.trial_gpus)
-        self._watch = Watch(spec.resources, clock)
+        self._watch = Watch(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
         self._doomed: list[int] = []  # ended trials of which workers are to be killed
@@ -77,11 +75,6 @@ class Coordinator:
         self.stopping: str | None = None
         self.error: TrainableError | None = None
         self.fault: str | None = None  # why the sweep cannot go on now, though nothing is wrong with it
-        self.on_stop: Callable[[], None] = lambda: None
-        self.on_look: Callable[[], None] = lambda: None  # often: whether anybody wants the sweep to stop
-        self.on_tick: Callable[[], None] = lambda: None
-        self.to_beat: Callable[[], float | None] = lambda: None  # see Order
-        self.kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # a checkpoint, for Facts
 
     @property
     def exhausted(self) -> bool:
@@ -91,6 +84,11 @@ class Coordinator:
     def confirmed(self) -> str:
         """How the fresh seeds of finalists came to an end; empty where they did not."""
         return self._beside.race().over if self._confirming else ""
+
+    @property
+    def room(self) -> int | None:
+        """How many trials run at once by their shares of GPUs; None where these are fixed."""
+        return self._sharing.room if self._sharing.auto else None
 
     @property
     def running(self) -> int:
@@ -117,6 +115,7 @@ class Coordinator:
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
         self._emit([_again(trial) for trial in failed])
         self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
+        self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
@@ -133,8 +132,8 @@ class Coordinator:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
                 known_data = answer.data if answer else None
-                devices = self.sharing.devices(trial.started.trial, trial.started.params)
-                return self._terms.order(trial, devices, self.to_beat(), known_data)
+                devices = self._sharing.devices(trial.started.trial, trial.started.params)
+                return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
         return None
 
     def begun(self, trial: int) -> None:
@@ -144,9 +143,9 @@ class Coordinator:
 
     def tick(self) -> list[int]:
         """Look at the clock; the trials that have ended so that their workers must be killed."""
-        self.on_look()
+        self._hooks.look(self)
         if self._watch.is_due():
-            self.on_tick()
+            self._hooks.tick(self)
             self._limits.drive(self._watch.session_s, self._watch.under_way_s)
             self._check_limits()
             for trial, reason in self._watch.overdue():
@@ -156,13 +155,13 @@ class Coordinator:
 
     def take(self, trial: int, progress: Progress) -> bool:
         """Take in what a step brought; whether the trial goes on."""
-        self.on_look()
+        self._hooks.look(self)
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
         self._watch.hear(trial, len(progress.epochs))
         self._upcoming.heard(trial, progress)
-        self.sharing.hear(trial, progress)
+        self._sharing.hear(trial, progress)
         there.accumulate = progress.accumulate or there.accumulate
         there.outgrown = progress.accumulate is not None or progress.crowded
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.state.epoch]
@@ -228,7 +227,7 @@ class Coordinator:
         """Start no more trials, and let the running ones end after their present epoch."""
         if not self.stopping:
             self.stopping = reason
-            self.on_stop()
+            self._hooks.stop()
 
     def stop_trial(self, trial: int, *, now: bool = False) -> None:
         """End one trial for good, after its present epoch or ``now``."""
@@ -256,7 +255,7 @@ class Coordinator:
             self._log.append([SessionEnded(time=time.time(), reason=reason)])
 
     def _is_stopping(self) -> bool:
-        self.on_look()
+        self._hooks.look(self)
         return self.stopping is not None
 
     def _dismiss(self, trial: OpenTrial, end: TrialEnded) -> None:
@@ -288,11 +287,11 @@ class Coordinator:
         return None if chosen is None else self._beside.searched(*chosen)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
-        return self._memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._memo else None
+        return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
 
     def _answer(self, trial: OpenTrial, answer: Answer) -> bool:
         """Let an earlier sweep's epochs stand for this trial's, as far as the scheduler lets it come."""
-        kept = self._memo.hand_over(answer, trial.started.trial) if self._memo else None
+        kept = self._hooks.memo.hand_over(answer, trial.started.trial) if self._hooks.memo else None
         if not (kept or answer.whole):
             return False
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.state.epoch]
@@ -329,7 +328,7 @@ class Coordinator:
             self._fail(str(error))
             return False
         for event in events:
-            self._listen(self._learn(event))
+            self._hooks.listen(self._learn(event))
         self._check_limits()
         return True
 
@@ -351,7 +350,7 @@ class Coordinator:
             verdict = self._scheduler.observe(heard)
         if heard:
             self._limits.observe(change)
-        self.sharing.observe(change)
+        self._sharing.observe(change)
         match change:
             case Started(state):
                 epochs, decisions = self._spec.trial_epochs(state.params), tuple[int, ...]()
@@ -400,7 +399,7 @@ class Coordinator:
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
         """The end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
-        facts = structs.replace(trial.state.facts, checkpoint=self.kept(trial.state.number, trial.state.epoch))
+        facts = structs.replace(trial.state.facts, checkpoint=self._hooks.kept(trial.state.number, trial.state.epoch))
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
 
 

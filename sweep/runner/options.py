@@ -24,7 +24,9 @@ class Options:
     retry_failed: bool = False  # in a sweep that is resumed
     confirming: bool = False  # the search has ended: fresh seeds alone
     profile: bool = False
-    beside: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
+    quiet: bool = False  # show no progress
+    verbose: bool = False  # say where the output of Ray and TensorFlow goes
+    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
     embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
 
 

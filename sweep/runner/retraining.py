@@ -31,21 +31,22 @@ class Retraining:
     notes: tuple[str, ...]
 
 
-def prepare(
-    folder: ResultsFolder,
-    trial: int | None,
-    *,
-    epochs: int | None = None,
-    seeds: int = 1,
-    all_data: bool = False,
-    name: str | None = None,
-    assignments: Sequence[str] = (),
-) -> Retraining:
-    """The sweep file of a trial, or of the best configuration, at another length. Raises `InputError`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be trained again, and how."""
 
-    Seeds count on from the trial's own; its epochs are the trial's where none are given.
-    """
+    trial: int | None = None  # None: the first of the best configuration
+    epochs: int | None = None  # None: the trial's
+    seeds: int = 1  # counted on from the trial's own
+    all_data: bool = False  # nothing is held out
+    name: str | None = None  # of the new sweep
+    assignments: Sequence[str] = ()  # changes to keys of its file
+
+
+def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
+    """Return the sweep file of a trial, or of the best configuration, at another length. Raises `InputError`."""
     sweep = reopen(folder.path.parent, str(folder.path))
+    trial, epochs, seeds, all_data = wanted.trial, wanted.epochs, wanted.seeds, wanted.all_data
     if trial is None:
         trial = min(one.trial for one in restoring.best_configuration(folder))
     state, _ = restoring.history(folder, trial)
@@ -53,19 +54,19 @@ def prepare(
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")
-    keys = single.of_trial(sweep.spec, started.params, started.seed, name or _free_name(folder))
+    keys = single.of_trial(sweep.spec, started.params, started.seed, wanted.name or _free_name(folder))
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
     _judged_at_the_end(keys)
     if all_data:
-        _check_all_data(sweep, started.params, assignments)
+        _check_all_data(sweep, started.params, wanted.assignments)
         _hold_nothing_out(keys)
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: nothing is held out."] if all_data else []
     text = single.text(keys, comments)
-    spec = parse(text, "retrain", assignments)
+    spec = parse(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
         "command": "retrain",
         "sweep": folder.name,

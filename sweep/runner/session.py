@@ -10,15 +10,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypeAlias
 
 from sweep.backends import checkpoint_folders, moving, shared_data
+from sweep.backends.driver import Backend
 from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
 from sweep.runner import choosing, connecting, describing, noise, planning, stopping, testing, warm_start
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.hooks import Hooks
 from sweep.runner.memo import Memo
 from sweep.runner.options import Options, Outcome, View
 from sweep.runner.pulse import Pulse
@@ -35,25 +37,35 @@ from sweep.store.log import Log
 from sweep.store.sweep_info import Fields
 from sweep.store.writer import TableWriter
 
-__all__ = ["Options", "Outcome", "View", "resume", "run"]
+__all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]
+
+MakeView: TypeAlias = Callable[[ResultsFolder, TextIO], View]
+"""Makes the view of a session, once its folder and the terminal are known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """What a session trains."""
+
+    spec: Spec
+    source: Source  # of the trainable
+    import_folders: Sequence[Path]  # where its modules are looked for
+    given: object = None  # the trainable's class or function itself, where no module has it
 
 
 def run(
-    spec: Spec,
+    training: Training,
     text: str,
-    source: Source,
     results: Path,
-    folders: Sequence[Path],
     options: Options,
-    view: Callable[[ResultsFolder, TextIO], View],
+    view: MakeView,
     origin: Mapping[str, object] | None = None,
-    given: object = None,
 ) -> Outcome:
     """Start a sweep in a new results folder; raises InputError before anything is trained.
 
-    ``origin`` is the sweep and trial that it was made of, for its sweep.json; ``given`` the trainable's class or
-    function itself, where no module has it.
+    ``text`` is its file, ``origin`` the sweep and trial that it was made of, for its sweep.json.
     """
+    spec, folders = training.spec, training.import_folders
     choosing.check(spec, folders)
     _check_inline(spec, options)
     info: Fields = {
@@ -63,7 +75,7 @@ def run(
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
         "memo": options.memo,
-        "source": describing.described(source),
+        "source": describing.described(training.source),
         "provenance": provenance.collect(folders[0]),
         "warm_start": warm_start.take(spec.warm_start, results),
     }
@@ -75,7 +87,7 @@ def run(
         with ending.making:
             folder = ResultsFolder.create(results, spec.name, text, info)
         try:
-            return _Session(spec, source, folder, folders, options, view, given, ending, before).run()
+            return Session(training, folder, options, view, ending, before).run()
         except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
                 with ending.making:
@@ -83,21 +95,16 @@ def run(
             raise
 
 
-def resume(
-    sweep: Reopened,
-    source: Source,
-    options: Options,
-    view: Callable[[ResultsFolder, TextIO], View],
-    given: object = None,
-) -> Outcome:
-    """Go on with a sweep from its log; ``given`` as for `run`."""
+def resume(sweep: Reopened, source: Source, options: Options, view: MakeView, given: object = None) -> Outcome:
+    """Go on with a sweep from its log; ``given`` as of a `Training`."""
     _check_inline(sweep.spec, options)
     options = replace(options, memo=options.memo and sweep.memo)
     again = "" if options.embedded else f"; go on with: python -m sweep resume {sweep.folder.address}"
     before = f"interrupted before it went on{again}"
-    ending, folders = Ending(sweep.folder, embedded=options.embedded), sweep.import_folders
+    ending = Ending(sweep.folder, embedded=options.embedded)
+    training = Training(spec=sweep.spec, source=source, import_folders=sweep.import_folders, given=given)
     with ending.heeded(before):
-        return _Session(sweep.spec, source, sweep.folder, folders, options, view, given, ending, before).run()
+        return Session(training, sweep.folder, options, view, ending, before).run()
 
 
 def _check_inline(spec: Spec, options: Options) -> None:
@@ -106,18 +113,19 @@ def _check_inline(spec: Spec, options: Options) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
-    """What the sessions of one command share."""
+class Session:
+    """Trains a sweep in its folder until it is over, or is to end."""
 
-    spec: Spec
-    source: Source
+    training: Training
     folder: ResultsFolder
-    folders: Sequence[Path]
     options: Options
-    view: Callable[[ResultsFolder, TextIO], View]
-    given: object
+    view: MakeView
     ending: Ending
     before: str  # said where it is interrupted before a trial has begun
+
+    @property
+    def spec(self) -> Spec:
+        return self.training.spec
 
     def run(self) -> Outcome:
         """A session, one more for the fresh seeds where a limit has ended the search, and the test of who is left."""
@@ -127,7 +135,7 @@ class _Session:
                 confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not self._is_over(outcome):
-                testing.evaluate(self.folder, self.spec, self.given, lambda: self.ending.asked)
+                testing.evaluate(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
@@ -135,21 +143,17 @@ class _Session:
         return outcome.interrupted or self.ending.asked
 
     def _drive(self) -> Outcome:
-        devices = planning.devices(self.spec, self.options.simulated_gpus)
-        job = self._job()
-        folder, ending = self.folder, self.ending
+        job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(), noise.redirected(folder.debug_log) as terminal:
             requests.clear(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:
-                describing.note_changes(folder, self.spec, self.source, self.folders, view.say)
+                describing.note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
                 pulse = None if self.options.inline else Pulse(self.spec)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        found = connecting.backend(
-                            self.options, devices, self.spec, self.source, folder, view, ending.leave, job, pulse
-                        )
+                        found = connecting.backend(self.options, self._setting(job, pulse), view.say, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
@@ -168,7 +172,7 @@ class _Session:
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
-            import_folders=tuple(self.folders),
+            import_folders=tuple(self.training.import_folders),
             results_folder=self.folder.path.resolve(),
             objective=objective.name,
             maximize=objective.goal == "maximize",
@@ -180,12 +184,21 @@ class _Session:
             shared=None if self.options.inline else shared_data.name(self.folder.path),
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            unsure=planning.not_seen_read(spec, self.source),
+            unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
-            given=self.given,
+            given=self.training.given,
         )
 
-    def _trained(self, job: Job, view: View, backend: connecting.Backend, pulse: Pulse | None) -> Outcome:
+    def _setting(self, job: Job, pulse: Pulse | None) -> connecting.Setting:
+        return connecting.Setting(
+            job=job,
+            devices=planning.devices(self.spec, self.options.simulated_gpus),
+            most=connecting.most(self.spec, self.options),
+            imports=self.training.source.first_imports,
+            vitals=pulse,
+        )
+
+    def _trained(self, job: Job, view: View, backend: Backend, pulse: Pulse | None) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
         info = folder.read_info()
@@ -202,15 +215,20 @@ class _Session:
             answers.on(change)
 
         with Log(folder.log) as log:
-            known = Memo(folder, info, view.say) if options.memo else None
+            hooks = Hooks(
+                listen=listen,
+                stop=partial(stopping.touch, job.stop_file),
+                look=ending.look,
+                tick=ending.obey,
+                say=view.say,
+                share=partial(moving.tell, job),
+                at_once=backend.at_once,
+                to_beat=keeper.to_beat,
+                kept=partial(checkpoint_folders.of_epoch, folder.path),
+                memo=Memo(folder, info, view.say) if options.memo else None,
+            )
             devices = planning.devices(spec, options.simulated_gpus)
-            coordinator = Coordinator(spec, devices, searcher, scheduler, log, listen, known)
-            coordinator.on_stop = lambda: stopping.touch(job.stop_file)
-            coordinator.on_look = lambda: ending.look(coordinator)
-            coordinator.on_tick = lambda: ending.obey(coordinator)
-            coordinator.to_beat = keeper.to_beat
-            coordinator.sharing.at_once = backend.at_once
-            coordinator.kept = partial(checkpoint_folders.of_epoch, folder.path)
+            coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
 
             def past() -> Iterator[Event]:
                 """What is in the log, event by event: a long sweep has millions."""
@@ -227,16 +245,15 @@ class _Session:
             followers = ExitStack()
             try:
                 followers.enter_context(Summary(folder))
-                for follower in (TableWriter, *options.beside):
+                for follower in (TableWriter, *options.followers):
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # from here on the log knows of this session
                 again = coordinator.open(retry_failed=options.retry_failed, confirming=options.confirming)
-                coordinator.sharing.say, coordinator.sharing.tell = view.say, partial(moving.tell, job)
                 if options.retry_failed:
                     view.say(f"{again} failed {'trial is' if again == 1 else 'trials are'} tried again")
                 try:
                     if not coordinator.stopping:
-                        backend.train(coordinator, job)
+                        backend.train(coordinator)
                 except BaseException as crash:
                     if not ending.lost:  # else it is as a kill; Ray makes other errors of what its callbacks raise
                         coordinator.crash(crash)

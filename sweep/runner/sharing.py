@@ -38,10 +38,12 @@ class _Trial:
 class Sharing:
     """Gives each trial its devices."""
 
-    def __init__(self, devices: Devices, *, auto: bool, total: int | None = None) -> None:
+    def __init__(
+        self, devices: Devices, at_once: Callable[[float], int], *, auto: bool, total: int | None = None
+    ) -> None:
         """``devices``: of every trial, or with ``auto`` of one that has a GPU for itself.
 
-        ``total``: trials of the sweep, where that is known.
+        ``at_once`` says how many trials of so many GPUs each fit, ``total`` how many the sweep has, where known.
         """
         self._devices, self._auto = devices, auto
         self._left = total
@@ -53,9 +55,13 @@ class Sharing:
         self._speeds: dict[int, Mapping[str, float]] = {}  # by trials a GPU
         self._decision = Decision(1, False)
         self._told: Mapping[int, float] = {}
-        self.at_once: Callable[[float], int] = lambda gpus: int(1 / gpus + 1e-9)  # trials that fit
-        self.say: Callable[[str], None] = lambda text: None
-        self.tell: Callable[[Mapping[int, float]], None] = lambda wanted: None  # trials their new shares
+        self._at_once = at_once
+        self._say: Callable[[str], None] = lambda text: None
+        self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
+
+    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+        """From now on report decisions, and the new shares of running trials: the log has been replayed."""
+        self._say, self._share_anew = say, share
 
     @property
     def auto(self) -> bool:
@@ -65,7 +71,7 @@ class Sharing:
     @property
     def room(self) -> int:
         """How many trials run at once, now."""
-        return self.at_once(1 / self._decision.trials)
+        return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
         """What a trial is to have that a worker is about to get."""
@@ -106,7 +112,7 @@ class Sharing:
         if progress.crowded:
             share = self._out.pop(trial, 1.0)
             self._trials[trial].least = min(2 * share, 1.0)
-            self.say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(min(2 * share, 1.0))}")
+            self._say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(min(2 * share, 1.0))}")
         elif progress.moves:
             self._out.pop(trial, None)
 
@@ -153,7 +159,7 @@ class Sharing:
         before, now, peaks = self._decision, self._decision.trials, self._known_peaks()
         if before.settled or self._memory_bytes is None or not peaks:
             return
-        at_once = {trials: self.at_once(1 / trials) for trials in packing.TRIALS}
+        at_once = {trials: self._at_once(1 / trials) for trials in packing.TRIALS}
         enough = math.inf if self._left is None else self._left  # a level that is never full is never measured
         tried = {trials: count for trials, count in at_once.items() if trials <= now or count <= enough}
         if now not in self._speeds and (found := packing.speeds(self._epochs, now, at_once[now])):
@@ -169,13 +175,13 @@ class Sharing:
             for trial in self._trials.values():
                 trial.begun = None
             if self._decision.compared or self._decision.trials != now:
-                self.say(described(self._decision, max(peaks.values()), self._memory_bytes))
+                self._say(described(self._decision, max(peaks.values()), self._memory_bytes))
         if self._decision.trials != now:
             self._tell(dict(self._moved()))
 
     def _tell(self, wanted: Mapping[int, float]) -> None:
         self._told = wanted
-        self.tell(wanted)
+        self._share_anew(wanted)
 
     def _moved(self) -> Iterator[tuple[int, float]]:
         """Running trials that are to have other shares than they have."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import sweep
+from sweep.api.running import How
 
 PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -52,5 +53,5 @@ def test_functions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_page_names_every_option() -> None:
     text = PAGE.read_text()
-    for name in inspect.signature(sweep.run).parameters:
-        assert f"`{name}" in text or name == "what", name
+    for name in (*inspect.signature(sweep.run).parameters, *How.__annotations__):
+        assert f"`{name}" in text or name in ("what", "how"), name

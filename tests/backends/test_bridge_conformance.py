@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from sweep.backends import inline
+from sweep.backends.inline import Inline
 from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
@@ -58,9 +58,9 @@ def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
     with Log(tmp_path / "log.jsonl") as log:
-        driver = Coordinator(spec, Devices(), searcher, scheduler, log, lambda event: None)
+        driver = Coordinator(spec, Devices(), searcher, scheduler, log)
         driver.open()
-        inline.run(driver, job, reuse=True, notice=lambda text: None)
+        Inline(job=job).train(driver)
         driver.close()
     events = list(store_log.read(log.path))
     ends = {event.trial: event.status for event in events if isinstance(event, TrialEnded)}

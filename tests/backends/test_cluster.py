@@ -19,7 +19,7 @@ def test_an_address_where_nobody_listens_is_told_at_once() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     with (
         pytest.raises(InputError, match=f"--address: nobody answers at {address}"),
-        cluster.connect(address, None, id, id),
+        cluster.connect(address, None, id),
     ):
         pass
 
@@ -137,6 +137,6 @@ def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.Monke
     monkeypatch.setattr(cluster.ray, "init", init)
     with (
         pytest.raises(InputError, match=r"ray: it has not started: The current node timed out .*doctor"),
-        cluster.connect(None, None, lambda: None, lambda said: None),
+        cluster.connect(None, None, lambda said: None),
     ):
         pass

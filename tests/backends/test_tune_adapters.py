@@ -178,7 +178,7 @@ from sweep.backends.worker import Job, Order
 from sweep.contract import Assignment, Devices
 
 class Driver:
-    stopping = None
+    stopping = room = None
     def __init__(self):
         self.given, self.out, self.ended, self.peak, self.lost = 0, set(), [], 0, []
         self.ahead = set()
@@ -215,8 +215,9 @@ class Driver:
 job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
 driver, said = Driver(), []
 ahead = starting.importing_ahead(["colorsys"], Devices(), None)
-with cluster.connect(None, None, lambda: os._exit(1), say=lambda text: None, ahead=ahead):
-    backend.run(driver, job, room=lambda: 2, reuse=True, local=True, notice=said.append)
+start = cluster.Start(lost=lambda: os._exit(1), ahead=ahead)
+with cluster.connect(None, None, lambda text: None, start) as found:
+    backend.RayTune(cluster=found, job=job, devices=Devices(), most=2, notice=said.append).train(driver)
     session = Path(ray._private.worker._global_node.get_session_dir_path())
     folders = sum(1 for path in (session / "artifacts").rglob("*") if path.is_dir())
     aside = ray._private.worker._global_node.all_processes["monitor"][0].process

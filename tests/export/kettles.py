@@ -79,5 +79,6 @@ def run(project: Path, text: str = FILE) -> ResultsFolder:
     """Run a sweep file there, inline."""
     (project / "kettle.py").exists() or (project / "kettle.py").write_text(TRAINABLE)
     spec = parse(text, "file.yaml")
-    source, how = inspect(spec.trainable, [project]), session.Options(inline=True, memo=False)
-    return session.run(spec, text, source, project / "results", [project], how, lambda *_: Silent()).folder
+    training = session.Training(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    how = session.Options(inline=True, memo=False)
+    return session.run(training, text, project / "results", how, lambda *_: Silent()).folder

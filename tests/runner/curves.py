@@ -72,15 +72,9 @@ class Watcher:
 def run(project: Path, text: str = FILE, watcher: Watcher | None = None, *, memo: bool = False) -> session.Outcome:
     spec = parse(text, "file.yaml")
     view = watcher or Watcher()
-    return session.run(
-        spec,
-        text,
-        inspect(spec.trainable, [project]),
-        project / "results",
-        [project],
-        session.Options(inline=True, memo=memo),
-        lambda folder, terminal: view,
-    )
+    training = session.Training(spec=spec, source=inspect(spec.trainable, [project]), import_folders=[project])
+    how = session.Options(inline=True, memo=memo)
+    return session.run(training, text, project / "results", how, lambda folder, terminal: view)
 
 
 def resume(

@@ -11,6 +11,7 @@ from sweep.backends.worker import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.hooks import Hooks
 from sweep.schedulers.build import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec, parse
@@ -41,7 +42,7 @@ def spec(method: str, rule: str, seed: int, repeats: int = 1) -> Spec:
 def coordinator(given: Spec, log: Log, clock: Callable[[], float] = time.monotonic) -> Coordinator:
     searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
-    return Coordinator(given, Devices(), searcher, scheduler, log, lambda event: None, clock=clock)
+    return Coordinator(given, Devices(), searcher, scheduler, log, Hooks(clock=clock))
 
 
 class Clock:

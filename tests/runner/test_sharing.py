@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 import simulated
@@ -14,6 +15,7 @@ from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.hooks import Hooks
 from sweep.schedulers.build import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
@@ -38,7 +40,6 @@ EXAMPLES = 1000.0
 class Fleet:
     """GPUs, and workers that train an epoch each in turn."""
 
-    driver: Coordinator
     speed: Callable[[int], float]  # examples a second of one of so many trials on a GPU
     peak: Callable[[object], float]  # bytes, by the parameter ``size``
     gpus: int = 1
@@ -49,12 +50,12 @@ class Fleet:
     most: int = 0  # trials that ran at once
     shares: list[float] = field(default_factory=list)  # of all epochs
     crowds: int = 0
+    driver: Coordinator = field(init=False)
 
-    def __post_init__(self) -> None:
-        sharing = self.driver.sharing
-        sharing.at_once = lambda gpus: int(self.gpus / gpus + 1e-9)
-        sharing.tell = self._hear
-        sharing.say = self.said.append
+    def begin(self, folder: Path, *what: str, **more: Any) -> tuple[Coordinator, Log]:
+        hooks = Hooks(at_once=lambda gpus: int(self.gpus / gpus + 1e-9), share=self._hear, say=self.said.append)
+        self.driver, log = begin(folder, *what, hooks=hooks, **more)
+        return self.driver, log
 
     def _hear(self, wanted: Mapping[int, float]) -> None:
         self.told = dict(wanted)
@@ -64,7 +65,7 @@ class Fleet:
         running: dict[int, tuple[Order, int]] = {}
         waiting: list[Order] = []
         while len(self.shares) < epochs:
-            while self.driver.running < self.driver.sharing.room and (order := self.driver.next()) is not None:
+            while self.driver.running < (self.driver.room or 0) and (order := self.driver.next()) is not None:
                 waiting.append(order)
             free = [
                 1 - sum(order.assignment.devices.gpus for order, on in running.values() if on == gpu)
@@ -118,13 +119,15 @@ class Fleet:
                 del running[trial]
 
 
-def begin(folder: Path, sizes: str = "1", trials: int = 12, epochs: int = 6) -> tuple[Coordinator, Log]:
+def begin(
+    folder: Path, sizes: str = "1", trials: int = 12, epochs: int = 6, hooks: Hooks | None = None
+) -> tuple[Coordinator, Log]:
     text = FILE % (sizes, ", ".join(map(str, range(trials))), epochs)
     given, log = parse(text, "f.yaml"), Log(folder / "log.jsonl")
     searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
     scheduler = build_scheduler(given.early_terminate, given.objectives[0], given.epochs)
     devices = Devices(1, 1.0, simulated=True)
-    return Coordinator(given, devices, searcher, scheduler, log, lambda event: None), log
+    return Coordinator(given, devices, searcher, scheduler, log, hooks), log
 
 
 def small(size: object) -> float:
@@ -141,8 +144,8 @@ def small(size: object) -> float:
     ],
 )
 def test_it_finds_what_is_fastest(tmp_path: Path, gpus: int, speeds: dict[int, float], level: int) -> None:
-    driver, log = begin(tmp_path, trials=40)
-    fleet = Fleet(driver, lambda count: speeds.get(count, speeds[max(n for n in speeds if n <= count)]), small, gpus)
+    fleet = Fleet(lambda count: speeds.get(count, speeds[max(n for n in speeds if n <= count)]), small, gpus)
+    driver, log = fleet.begin(tmp_path, trials=40)
     driver.open()
     fleet.run()
     assert driver.completed == 40
@@ -156,8 +159,8 @@ def test_it_finds_what_is_fastest(tmp_path: Path, gpus: int, speeds: dict[int, f
 
 def test_memory_bounds_it_and_nobody_is_lost_to_a_neighbour(tmp_path: Path) -> None:
     """The first trials are small: those that come later do not fit beside so many, and go on with more room."""
-    driver, log = begin(tmp_path, sizes="1, 9", trials=12)
-    fleet = Fleet(driver, lambda count: 100.0, lambda size: float(size) * 1e9)
+    fleet = Fleet(lambda count: 100.0, lambda size: float(size) * 1e9)
+    driver, log = fleet.begin(tmp_path, sizes="1, 9", trials=12)
     driver.open()
     fleet.run()
     assert driver.completed == 24
@@ -168,17 +171,17 @@ def test_memory_bounds_it_and_nobody_is_lost_to_a_neighbour(tmp_path: Path) -> N
 
 
 def test_a_resumed_sweep_knows_what_was_measured(tmp_path: Path) -> None:
-    driver, log = begin(tmp_path, trials=40)
     speeds = {1: 100.0, 2: 90.0, 4: 30.0}
-    fleet = Fleet(driver, lambda count: speeds[count if count != 3 else 2], small)
+    fleet = Fleet(lambda count: speeds[count if count != 3 else 2], small)
+    driver, log = fleet.begin(tmp_path, trials=40)
     driver.open()
     fleet.run(epochs=100)
-    assert driver.sharing.room == 2
+    assert driver.room == 2
     log.close()
-    again, log = begin(tmp_path, trials=40)
-    following = Fleet(again, fleet.speed, small, now=fleet.now, done=fleet.done)
+    following = Fleet(fleet.speed, small, now=fleet.now, done=fleet.done)
+    again, log = following.begin(tmp_path, trials=40)
     again.open(list(store_log.read(log.path)))
-    assert again.sharing.room == 2
+    assert again.room == 2
     following.run()
     assert set(following.shares) == {0.5}
     assert again.completed == 40
@@ -186,8 +189,8 @@ def test_a_resumed_sweep_knows_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_few_trials_stay_where_they_are(tmp_path: Path) -> None:
-    driver, log = begin(tmp_path, trials=3)
-    fleet = Fleet(driver, lambda count: 100.0, small)
+    fleet = Fleet(lambda count: 100.0, small)
+    driver, log = fleet.begin(tmp_path, trials=3)
     driver.open()
     fleet.run()
     assert fleet.most == 2
@@ -196,8 +199,8 @@ def test_few_trials_stay_where_they_are(tmp_path: Path) -> None:
 
 
 def test_without_a_measured_peak_one_trial_has_a_gpu(tmp_path: Path) -> None:
-    driver, log = begin(tmp_path, trials=4)
-    fleet = Fleet(driver, lambda count: 100.0, lambda size: 0.0)
+    fleet = Fleet(lambda count: 100.0, lambda size: 0.0)
+    driver, log = fleet.begin(tmp_path, trials=4)
     driver.open()
     fleet.run()
     assert (fleet.most, fleet.said) == (1, [])

@@ -46,7 +46,7 @@ def run(given: Spec, path: Path, workers: int, most: int = 999, *, told: bool = 
     history = list(store_log.read(path)) if path.exists() else []
     with Log(path) as log:
         searcher = build_searcher(given.method, given.space, given.objectives, given.seed, given.repeats)
-        driver = Coordinator(given, Devices(), searcher, NoScheduler(), log, lambda event: None)
+        driver = Coordinator(given, Devices(), searcher, NoScheduler(), log)
         driver.open(history)
         orders = {name: driver.next(name) for name in compiled}
         while most and any(orders.values()):

@@ -92,7 +92,7 @@ def _next(folder: ResultsFolder, spec: Spec) -> object:
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed, spec.trials_each)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
     with Log(folder.log) as log:
-        driver = Coordinator(spec, Devices(), searcher, scheduler, log, lambda event: None)
+        driver = Coordinator(spec, Devices(), searcher, scheduler, log)
         driver.open(list(store_log.read(folder.log)))
         order = driver.next()
         race = (driver.completed, driver.stopping, driver.confirmed)

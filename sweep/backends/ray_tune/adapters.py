@@ -37,20 +37,11 @@ class DriverSearcher(_NotSaved, Searcher):
     ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        job: Job,
-        room: Callable[[], int],
-        free: list[str],
-        *,
-        reuse: bool,
-        given: Any = None,
-    ) -> None:
+    def __init__(self, driver: Driver, room: Callable[[], int], free: list[str], always: dict[str, Any]) -> None:
+        """``always`` is in the config of every trial: the ``job``, and whether workers ``reuse`` what they hold."""
         super().__init__()
         self._driver, self._room = driver, room
-        self._always = {"job": job, "reuse": reuse} | ({} if given is None else {"given": given})
-        self._free = free
+        self._free, self._always = free, always
 
     def suggest(self, trial_id: str) -> Any:
         """A config that holds the order; FINISHED when there will be none, None to be asked again later.

@@ -6,7 +6,8 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import ray
@@ -25,11 +26,12 @@ from sweep.backends.ray_tune.adapters import (
     take_waiting_processes,
 )
 from sweep.backends.ray_tune.clock import DriverClock
-from sweep.backends.ray_tune.job_page import JobPage
+from sweep.backends.ray_tune.cluster import Cluster
 from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.backends.vitals import Vitals
 from sweep.backends.worker import Job
+from sweep.contract import Devices
 from sweep.errors import InputError, first_line
 
 OPEN_PORT = (
@@ -55,42 +57,64 @@ def hand_over(job: Job) -> Any:
         raise InputError.one("trainable", what, hint) from error
 
 
-def run(
-    driver: Driver,
-    job: Job,
-    *,
-    room: Callable[[], int],
-    reuse: bool,
-    local: bool,
-    notice: Callable[[str], None],
-    given: Any = None,
-    vitals: Callable[[], Vitals] | None = None,
-    page: JobPage | None = None,
-) -> None:
-    """Train all trials that the driver gives out, as many at a time as there is ``room`` for.
+@dataclass(slots=True, kw_only=True)
+class RayTune:
+    """The workers of a Ray that is connected; making one raises InputError where no trial fits."""
 
-    Ray must be connected, ``local`` or elsewhere; ``given`` is what `hand_over` gave. It shows the ``vitals`` in its
-    metrics and on the job's ``page``.
-    """
-    job = replace(job, given=None)
+    cluster: Cluster
+    job: Job
+    devices: Devices  # of a trial
+    most: int | None = None  # trials at once
+    reuse: bool = True
+    notice: Callable[[str], None] = lambda text: None
+    vitals: Callable[[], Vitals] | None = None  # shown in Ray's metrics and on the job's page
+    _fits: Callable[[], int] = field(init=False, repr=False)
+    _fits_of: Callable[[float], int] = field(init=False, repr=False)
+    _given: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._fits = self.cluster.room(self.devices, self.most, self.job.workers, self.job.aside)
+        self._fits_of = self.cluster.at_once(self.devices, self.most)
+        self._given = hand_over(self.job)
+
+    def at_once(self, gpus: float) -> int:
+        """Return how many trials of so many GPUs each run at once, as machines come and go."""
+        return self._fits_of(gpus)
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver gives out, as many at a time as there is room for."""
+        run(self, replace(self.job, given=None), driver)
+
+    def room(self, driver: Driver) -> int:
+        """Return how many trials run at once now."""
+        shared = driver.room
+        return self._fits() if shared is None else shared
+
+
+def run(backend: RayTune, job: Job, driver: Driver) -> None:
+    """Train with Ray Tune all trials that the driver gives out."""
+    notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
     survive_memory_kills(notice)
     count_no_callbacks(notice)
-    if local:
+    if backend.cluster.local:
         take_waiting_processes(notice)
     name_workers(job, notice)
+    room = partial(backend.room, driver)
+    vitals, page = backend.vitals, backend.cluster.page
     published = [Publisher(driver, job, vitals, room, page)] if vitals else []
+    always = {"job": job, "reuse": backend.reuse} | ({} if backend._given is None else {"given": backend._given})
     free: list[str] = []
     with last_words.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, job, room, free, reuse=reuse, given=given),
+            search_alg=DriverSearcher(driver, room, free, always),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
             callbacks=[*silence(notice), DriverClock(driver, notice), *published],
-            reuse_actors=reuse,
+            reuse_actors=backend.reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),
             storage_path=scratch,

@@ -137,23 +137,24 @@ class Cluster:
         return nullcontext() if self.local else nodes.shared(results_folder, devices)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What goes with the start of a Ray."""
+
+    lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
+    meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
+    ahead: AbstractContextManager[None] | None = None  # within which a local Ray starts
+    about: Mapping[str, str] | None = None  # the metadata of this driver's job, see `job_page.pointer`
+
+
 @contextmanager
 def connect(
-    address: str | None,
-    simulated_gpus: int | None,
-    lost: Callable[[], None],
-    say: Callable[[str], None],
-    meanwhile: Callable[[], None] = lambda: None,
-    ahead: AbstractContextManager[None] | None = None,
-    about: Mapping[str, str] | None = None,
+    address: str | None, simulated_gpus: int | None, say: Callable[[str], None], start: Start = Start()
 ) -> Iterator[Cluster]:
     """Start a local Ray, or join the one at ``address``; it is left or ended with the block.
 
-    ``lost`` is called from another thread when a local Ray dies, and must end the process; ``say`` is told
-    where the dashboard is, from another thread as well; ``meanwhile`` is called while a local Ray starts, which it
-    does within ``ahead``; ``about`` becomes the metadata of this driver's job, see `job_page.pointer`. Raises
-    InputError when there is no cluster at the address. A local Ray listens on 127.0.0.1 alone and keeps its token
-    authentication.
+    ``say`` is told where the dashboard is, from another thread as well. Raises InputError when there is no cluster at
+    the address. A local Ray listens on 127.0.0.1 alone and keeps its token authentication.
     """
     for name, value in (_SETTINGS if address else {**_SETTINGS, **_LOCAL_SETTINGS}).items():
         os.environ.setdefault(name, value)
@@ -163,16 +164,16 @@ def connect(
     if there_already:
         joined: AbstractContextManager[None] = _connected(address, simulated_gpus)
     elif address:
-        joined = _joined(address, say, about)
+        joined = _joined(address, say, start.about)
     else:
-        joined = _started(simulated_gpus, lost, say, meanwhile, ahead, about)
+        joined = _started(simulated_gpus, say, start)
     with _hushed(say), joined:
         context = ray.get_runtime_context()
         if private.usable(private.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         own = address is None and not there_already
-        page = JobPage(about, shared=not own) if about and not _is_client(address) else None
+        page = JobPage(start.about, shared=not own) if start.about and not _is_client(address) else None
         try:
             yield Cluster(local=own, page=page)
         finally:
@@ -233,30 +234,23 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 
 
 @contextmanager
-def _started(
-    simulated_gpus: int | None,
-    lost: Callable[[], None],
-    say: Callable[[str], None],
-    meanwhile: Callable[[], None],
-    ahead: AbstractContextManager[None] | None,
-    about: Mapping[str, str] | None,
-) -> Iterator[None]:
+def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
     token.protect()
-    with starting.own_machine(say), starting.hastened(say, meanwhile) as end_starting, starting.patient(say):
+    with starting.own_machine(say), starting.hastened(say, start.meanwhile) as end_starting, starting.patient(say):
         try:
-            with ahead or nullcontext(), _told():
+            with start.ahead or nullcontext(), _told():
                 ray.init(
                     address="local",
                     num_gpus=simulated_gpus,
-                    job_config=_described(about),
+                    job_config=_described(start.about),
                     include_dashboard=True,
                     dashboard_host="127.0.0.1",
                     log_to_driver=False,
                     logging_level="ERROR",
                 )
             if private.usable(private.WATCH, say):
-                _watch(over, lost)
+                _watch(over, start.lost)
             yield
         finally:
             end_starting()
