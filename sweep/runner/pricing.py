@@ -12,11 +12,12 @@ from pathlib import Path
 from statistics import median
 
 from sweep.analysis import race
-from sweep.contract import Assignment, Devices, Fold, Trainable
+from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
+from sweep.runner.terms import Terms
 from sweep.space import termination
 from sweep.space.termination import Asha, EarlyTermination, Hyperband
 from sweep.spec import Spec
@@ -168,12 +169,12 @@ def earlier(
 
 def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample: Sequence[Params]) -> Timing:
     """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
-    began = time.monotonic()
+    began, terms = time.monotonic(), Terms(spec)
     try:
         trainable = load(spec.trainable, import_folders)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
-            assignment = _assignment(spec, devices, trial, params)
+            assignment = terms.trial(trial, params, devices)
             trainable.begin(assignment)
             trained_s, epoch_s = _timed(trainable, assignment.epochs)
             spent.append((time.monotonic() - began - trained_s, epoch_s))
@@ -200,20 +201,6 @@ def _timed(trainable: Trainable, epochs: int) -> tuple[float, float]:
         total_s += length * epoch_s
         lengths.append(length)
     return trained_s, total_s / sum(lengths)
-
-
-def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Assignment:
-    return Assignment(
-        trial=trial,
-        params=params,
-        seed=spec.seed,
-        epochs=spec.trial_epochs(params),
-        devices=devices,
-        training=spec.training,
-        data_seed=spec.data_seed,
-        objective=spec.objectives[0].name,
-        fold=Fold(0, spec.folds, spec.seed) if spec.folds else None,
-    )
 
 
 def _rehearse(rule: Asha | Hyperband, epochs: int, trials: int, numbers: random.Random, reached: dict[int, int]) -> int:

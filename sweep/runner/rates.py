@@ -15,6 +15,7 @@ from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, first_line
 from sweep.events import Params
 from sweep.loading import load
+from sweep.runner.terms import Terms
 from sweep.space.domains import configuration
 from sweep.spec import Spec
 
@@ -105,20 +106,9 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
 
 
 def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> Curve:
-    given = dict(params)
-    assignment = Assignment(
-        trial=number,
-        params=given,
-        seed=spec.seed,
-        epochs=spec.trial_epochs(params),
-        devices=devices,
-        training=spec.training,
-        data_seed=spec.data_seed,
-        objective=spec.objectives[0].name,
-    )
     rates = rising()
     try:
-        trainable.begin(assignment)
+        trainable.begin(Terms(spec).trial(number, dict(params), devices))
         return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
     except Exception as error:  # the border to the user's code
         raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error

@@ -17,7 +17,6 @@ from sweep.events import EpochReported, Facts, Status, TrialStarted
 from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
 from sweep.runner import planning
-from sweep.runner.open_trial import OpenTrial
 from sweep.runner.resuming import Reopened, reopen
 from sweep.runner.terms import Terms
 from sweep.space.objectives import objective
@@ -254,8 +253,8 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
         devices = Devices(devices.cpus)
         if kept.facts.precision:
             training["precision"] = kept.facts.precision  # what `auto` was there
-    trial = OpenTrial(TrialState(kept.started), 0, (), accumulate=kept.accumulate)
-    return Terms(replace(sweep.spec, training=training)).order(trial, devices, None, None).assignment, note
+    terms = Terms(replace(sweep.spec, training=training))
+    return terms.assignment(kept.started, devices, kept.accumulate), note
 
 
 def _told(error: Exception) -> str:

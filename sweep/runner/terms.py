@@ -24,22 +24,31 @@ class Terms:
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
         """A trial as a worker gets it."""
         started, shares = trial.started, self._spec.resources.gpus == "auto"
-        assignment = Assignment(
-            trial=started.trial,
-            params=started.params,
-            seed=started.seed,
-            epochs=self._spec.trial_epochs(started.params),
-            devices=devices,
-            training=self._spec.training,
-            data_seed=self._spec.data_seed,
-            objective=self._objective.name,
-            maximize=self._objective.goal == "maximize",
-            fold=fold(self._spec, started),
-            accumulate=trial.accumulate,
-        )
+        assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
         return Order(assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares)
+
+    def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
+        """Return a trial as a trainable gets it."""
+        spec = self._spec
+        return Assignment(
+            trial=started.trial,
+            params=started.params,
+            seed=started.seed,
+            epochs=spec.trial_epochs(started.params),
+            devices=devices,
+            training=spec.training,
+            data_seed=spec.data_seed,
+            objective=self._objective.name,
+            maximize=self._objective.goal == "maximize",
+            fold=fold(spec, started),
+            accumulate=accumulate,
+        )
+
+    def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
+        """Return a trial that is no part of the sweep: with its first seed, and its first fold."""
+        return self.assignment(self.start(0, params, number), devices)
 
     def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
         """A trial that begins now.
