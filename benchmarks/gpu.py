@@ -140,7 +140,7 @@ class Beside:
 
 def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[str, Any]:
     """So many trials on one GPU, each with its share: what they compute together while all of them do."""
-    from sweep.runner import packing
+    from sweep.runner import gpu_sharing
 
     share = 1 / at_once
     with tempfile.TemporaryDirectory() as folder:
@@ -150,9 +150,11 @@ def _packed(*, at_once: int, precision: str, tiny: bool, on_gpu: bool) -> dict[s
     if failed := next((one for one in found if "failed" in one), None):
         return failed
     epochs = [
-        packing.Epoch(trial, "", share, *epoch) for trial, one in enumerate(found) for epoch in one.pop("epochs")[1:]
+        gpu_sharing.Epoch(trial, "", share, *epoch)
+        for trial, one in enumerate(found)
+        for epoch in one.pop("epochs")[1:]
     ]
-    speed = packing.speeds(epochs, at_once, at_once).get("")
+    speed = gpu_sharing.speeds(epochs, at_once, at_once).get("")
     if speed is None:
         return {"failed": "they never trained at the same time"}
     return {**found[0], "images_per_s": at_once * speed}

@@ -23,11 +23,10 @@ from typing import Any
 
 import pandas  # noqa: F401 - pyarrow loads it with the first table: 50 MB once, whatever the number of trials
 
-from sweep.backends.worker import Job, Progress
+from sweep.backends.protocol import Job, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Status, TrialEnded
-from sweep.runner.coordinator import Coordinator
-from sweep.runner.hooks import Hooks
+from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.retention import CheckpointKeeper
 from sweep.schedulers.none import NoScheduler
 from sweep.searchers.build import build as build_searcher
@@ -35,7 +34,7 @@ from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended
 from sweep.store.log import Log
-from sweep.store.writer import TableWriter
+from sweep.store.tables import TableWriter
 
 FILE = """
 name: scale

@@ -21,18 +21,17 @@ from pathlib import Path
 
 from ray import tune
 
+from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import backend, cluster
-from sweep.backends.worker import Job
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
 from sweep.events import Event
-from sweep.runner.coordinator import Coordinator
-from sweep.runner.hooks import Hooks
+from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Reported
 from sweep.store.log import Log
-from sweep.store.writer import TableWriter
+from sweep.store.tables import TableWriter
 
 FILE = """
 name: throughput

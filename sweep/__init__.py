@@ -7,8 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweep.api.loaded import LoadedSweep
-    from sweep.api.loading import load
+    from sweep.api.loaded import LoadedSweep, load
     from sweep.api.running import confirm, resume, retrain, run
     from sweep.errors import InputError, SweepError
 
@@ -22,7 +21,7 @@ _HOMES = {
     "LoadedSweep": "sweep.api.loaded",
     "SweepError": "sweep.errors",
     "confirm": "sweep.api.running",
-    "load": "sweep.api.loading",
+    "load": "sweep.api.loaded",
     "resume": "sweep.api.running",
     "retrain": "sweep.api.running",
     "run": "sweep.api.running",

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Diverged
 from sweep.errors import TrainableError
 from sweep.events import Status

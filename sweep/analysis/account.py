@@ -61,12 +61,12 @@ class Account:
 
 def of(folder: ResultsFolder, points: int = curves.POINTS) -> Account:
     """Read a sweep, with so many points of curves at most. Raises `StoreError`."""
-    from sweep.store import reading, values
+    from sweep.store import reading
 
     running = folder.is_running()
     read = reading.read(folder)
     sweep = of_tables(folder, read)
-    errors = values.columns(read.trials, ["trial", "error"])
+    errors = reading.columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
     return Account(
         sweep,

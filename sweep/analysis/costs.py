@@ -37,14 +37,14 @@ def of(folder: ResultsFolder) -> Costs:
 
 def of_tables(sweep: str, read: Tables) -> Costs:
     """The costs of a sweep of which the tables have been read."""
-    from sweep.store import values
+    from sweep.store import reading
 
     measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
-    columns = {name: values.numbers(read.trials, name) for name in measured}
+    columns = {name: reading.numbers(read.trials, name) for name in measured}
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
-    rest = values.numbers(read.trials, "overhead_s") - sum(columns.values())
+    rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
     wait_s = float(rest[rest > 0].sum())
-    train_s = float(values.numbers(read.trials, "train_s").sum())
+    train_s = float(reading.numbers(read.trials, "train_s").sum())
     return Costs(sweep, train_s, {**parts, "wait": wait_s}, _starving(read))
 
 
@@ -53,9 +53,9 @@ def _starving(read: Tables) -> dict[int, float]:
         return {}
     import numpy as np
 
-    from sweep.store import values
+    from sweep.store import reading
 
-    trial, time_s, wait_s = (values.numbers(read.metrics, name) for name in COLUMNS)
+    trial, time_s, wait_s = (reading.numbers(read.metrics, name) for name in COLUMNS)
     trials = trial.astype(np.int64)
     trained, waited = np.bincount(trials, time_s), np.bincount(trials, wait_s)
     starving = waited > STARVING * trained

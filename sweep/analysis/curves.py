@@ -34,7 +34,7 @@ def of_table(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str]
 
     The first, the last and the best epoch of the first objective are kept whatever the others.
     """
-    from sweep.store import values
+    from sweep.store import reading
 
     row, epoch = _ordered(metrics, trials)
     order = np.lexsort((epoch, row))
@@ -46,7 +46,7 @@ def of_table(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str]
     kept = len(first) or 1
     room = points // max(len(row), 1)
     names, left_out = names[: max(kept, room)], names[max(kept, room) :]
-    columns = {name: values.numbers(metrics, name, missing=np.nan)[order] for name in names}
+    columns = {name: reading.numbers(metrics, name, missing=np.nan)[order] for name in names}
     thinned = None
     if len(row) * len(names) > points:
         thinned = max(points // (len(names) * max(len(trials), 1)), LEAST)
@@ -64,16 +64,16 @@ def of_table(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str]
 
 def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """For each row of the table which of ``trials`` it is of (-1: none), and its epoch."""
-    from sweep.store import values
+    from sweep.store import reading
 
     known = np.asarray(trials, dtype=np.int64)
     by_number = np.argsort(known)
-    number = values.numbers(metrics, "trial").astype(np.int64)
+    number = reading.numbers(metrics, "trial").astype(np.int64)
     if not len(known):
         return np.full(len(number), -1), np.zeros(len(number))
     place = np.minimum(np.searchsorted(known[by_number], number), len(known) - 1)
     row = by_number[place]
-    return np.where(known[row] == number, row, -1), values.numbers(metrics, "epoch")
+    return np.where(known[row] == number, row, -1), reading.numbers(metrics, "epoch")
 
 
 def _thinned(

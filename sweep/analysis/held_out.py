@@ -75,9 +75,9 @@ def of(ranking: Ranking, read: Tables) -> HeldOut | None:
 
 def examples(read: Tables) -> int:
     """How many examples validated, the fewest of any trial; 0 where that was not counted."""
-    from sweep.store import values
+    from sweep.store import reading
 
-    counted = values.numbers(read.metrics, EXAMPLES, missing=math.nan)
+    counted = reading.numbers(read.metrics, EXAMPLES, missing=math.nan)
     counted = counted[counted > 0]
     return int(counted.min()) if len(counted) else 0
 
@@ -86,11 +86,11 @@ def deviation(read: Tables, trials: Collection[int]) -> float | None:
     """The deviation of the loss over examples in the last epoch of these trials; None where no loss is such a mean."""
     import numpy as np
 
-    from sweep.store import values
+    from sweep.store import reading
 
-    rows = values.numbers(read.metrics, "trial", missing=-1)
+    rows = reading.numbers(read.metrics, "trial", missing=-1)
     theirs = np.isin(rows, list(trials))
-    found = values.numbers(read.metrics, DEVIATION, missing=math.nan)
+    found = reading.numbers(read.metrics, DEVIATION, missing=math.nan)
     last = dict(zip(rows[theirs].tolist(), found[theirs].tolist(), strict=True))
     known = [value for value in last.values() if not math.isnan(value)]
     return math.sqrt(sum(value**2 for value in known) / len(known)) if known else None

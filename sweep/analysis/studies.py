@@ -71,10 +71,10 @@ def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | 
 
 def told(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
     """The trials of a sweep as its study is told of them, by number."""
-    from sweep.store import values
+    from sweep.store import reading
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
-    times = values.columns(read.trials, ("started_at", "ended_at"))
+    times = reading.columns(read.trials, ("started_at", "ended_at"))
     for trial, started, ended in zip(sweep.trials, *times.values(), strict=True):
         params = with_nulls(space, trial.params)
         yield Told(

@@ -68,11 +68,11 @@ def read(folder: ResultsFolder) -> Sweep:
 
 def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     """The sweep in a folder, of which the table of trials has been read."""
-    from sweep.store import values
+    from sweep.store import reading
 
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
-    columns = values.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
     for later in ("role", "fold"):  # columns that tables of an earlier release may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]

@@ -44,9 +44,9 @@ class Timeline:
 
 def of_tables(path: Path, read: Tables) -> Timeline:
     """The lanes of a sweep of which the tables have been read."""
-    from sweep.store import values
+    from sweep.store import reading
 
-    columns = values.columns(read.trials, ("node", "devices", "status"))
+    columns = reading.columns(read.trials, ("node", "devices", "status"))
     times = [_seconds(read, name) for name in ("started_at", "ended_at")]
     pauses = _pauses(path, read.history)
     known: dict[tuple[str, str], list[tuple[float, float, int]]] = defaultdict(list)

@@ -120,22 +120,22 @@ def looked_at(last: int) -> list[int]:
 
 def _by_trial(read: Tables) -> Floats:
     """Seconds of training, by the number of the trial."""
-    from sweep.store import values
+    from sweep.store import reading
 
-    trials = values.numbers(read.trials, "trial").astype(np.int64)
-    return np.asarray(np.bincount(trials, values.numbers(read.trials, "train_s")), np.float64)
+    trials = reading.numbers(read.trials, "trial").astype(np.int64)
+    return np.asarray(np.bincount(trials, reading.numbers(read.trials, "train_s")), np.float64)
 
 
 def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
     """The objective of (trials by their number, these epochs), NaN where it is not known."""
-    from sweep.store import values
+    from sweep.store import reading
 
-    count = int(values.numbers(read.trials, "trial").max(initial=-1)) + 1
+    count = int(reading.numbers(read.trials, "trial").max(initial=-1)) + 1
     found = np.full((count, len(epochs)), math.nan)
     name = f"metric.{metric}"
     if name not in read.metrics.column_names:
         return found
-    trial, epoch, value = (values.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
+    trial, epoch, value = (reading.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
     wanted = np.isin(epoch, epochs) & np.isfinite(value)
     found[trial[wanted].astype(np.int64), np.searchsorted(epochs, epoch[wanted])] = value[wanted]
     return found

@@ -1,18 +1,23 @@
-"""What Python gets of a sweep, or of several as one: frames, a ranking, a study, a model."""
+"""``sweep.load``: what Python gets of a sweep, or of several as one: frames, a ranking, a study, a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from sweep.analysis import frames
+from sweep.analysis import frames, verdict
 from sweep.analysis.frames import Frame
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
-from sweep.api import summary
-from sweep.errors import InputError
+from sweep.errors import InputError, printable
+from sweep.render.figures import duration, score, settings
+from sweep.render.tables import filled, ranking_grid
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.tables import Tables
 
@@ -97,7 +102,7 @@ class LoadedSweep:
         ``trainable`` is the class itself where that was defined in a notebook or script which is not this one; what
         was run here knows it. Raises `InputError` where there is no such checkpoint, or for several sweeps.
         """
-        from sweep.api.models import model
+        from sweep.api.trainables import model
 
         return model(self._only("model()"), trial, epoch, self._trainable if trainable is None else trainable)
 
@@ -152,7 +157,110 @@ class LoadedSweep:
         raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
 
     def __repr__(self) -> str:
-        return summary.line(self.sweeps)
+        return line(self.sweeps)
 
     def _repr_html_(self) -> str:
-        return summary.html(self.sweeps)
+        return html(self.sweeps)
+
+
+Name: TypeAlias = str | Path
+
+_PATTERN = frozenset("*?[")
+
+
+def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
+    """Read a sweep, or several as one, as they stand now; also while they run, and then again for what came since.
+
+    Names of the results folder or paths of sweeps' folders; ``*``, ``?`` and ``[...]`` stand for others. Writes
+    nothing. Raises `InputError` for what is no sweep and `StoreError` for a damaged one.
+    """
+    names = [name] if isinstance(name, str | Path) else list(name)
+    if not names:
+        raise InputError.one("load", "no path is given", "name one sweep or more")
+    folders = {folder.path.resolve(): folder for one in names for folder in _folders(Path(results), one)}
+    return loaded([*folders.values()])
+
+
+def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
+    """What is in these folders."""
+    tables = [reading.read(folder) for folder in folders]
+    needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
+    return LoadedSweep(tuple(folders), frames.trials(tables), frames.metrics(tables), tuple(needed))
+
+
+def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
+    """What a study is made of beside the trials; all else is in the frames."""
+    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])}
+    return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
+
+
+def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
+    pattern = Path(name)
+    if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
+        yield ResultsFolder.open(results, name)
+        return
+    places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
+    for place in places:
+        matching = sorted((place / pattern.parent).glob(pattern.name))
+        found = [ResultsFolder(path) for path in matching if (path / "sweep.json").is_file()]
+        if found:
+            yield from found
+            return
+    ResultsFolder.open(results, name)  # raises, and names those that there are
+
+
+ROWS = 5
+
+
+def line(sweeps: Sequence[Sweep]) -> str:
+    """``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    return printable("\n".join(f"<sweep {one.folder.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+
+
+def html(sweeps: Sequence[Sweep]) -> str:
+    """Name, state, counts and best of each sweep, and the first rows of the ranking."""
+    heads = "".join(f"<div><b>{_text(one.folder.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+
+
+def state(one: Sweep) -> str:
+    """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+    return "running" if one.folder.is_running() else one.history.ended or "unfinished"
+
+
+def _facts(one: Sweep) -> Iterator[str]:
+    yield state(one)
+    counts = Counter(trial.status.value for trial in one.trials)
+    yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
+    if one.history.active_s:
+        yield duration(one.history.active_s)
+    ranking = rank([one])
+    if not ranking.best:
+        return
+    row = ranking.best[0]
+    found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
+    what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    told = f" ({verdict.words(row, ranking)})" if len(row.trials) > 1 else ""
+    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
+
+
+def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    try:
+        ranking: Ranking = rank(sweeps)
+    except InputError:  # of different objectives: there is no order among them
+        return
+    if not ranking.rows:
+        return
+    grid = filled(ranking_grid(ranking, ROWS))
+    yield "<table><thead><tr>"
+    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield "</tr></thead><tbody>"
+    for row in grid.rows:
+        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+    yield "</tbody></table>"
+    if len(ranking.rows) > ROWS:
+        yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -1,4 +1,7 @@
-"""The live view of a sweep as the output of a notebook's cell; the one module that knows IPython."""
+"""Who watches a sweep that is run from Python: a notebook's cell, or the terminal as for the command line.
+
+The one module that knows IPython.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from rich.console import Console
 from rich.text import Text
@@ -16,6 +19,14 @@ from rich.text import Text
 from sweep.errors import printable
 from sweep.events import Event
 from sweep.render.picture import Frame
+from sweep.spec import Spec
+from sweep.store.folder import ResultsFolder
+
+if TYPE_CHECKING:
+    from sweep.render.live import LiveView
+    from sweep.runner.options import Options, View
+    from sweep.runner.session import MakeView
+
 
 DRAW_S = 0.5
 SAID = 20  # lines that stay
@@ -112,3 +123,32 @@ def as_html(lines: Sequence[Text]) -> str:
         console.print(line, no_wrap=True, overflow="ellipsis")
     style = "line-height:normal;font-family:Menlo,'DejaVu Sans Mono',consolas,'Courier New',monospace"
     return console.export_html(inline_styles=True, code_format=f'<pre style="{style}">{{code}}</pre>')
+
+
+def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
+    """Makes the view of a session, which begins with these notes."""
+
+    def made(folder: ResultsFolder, terminal: TextIO) -> View:
+        view: View = _live(spec, quiet=how.quiet)
+        if not how.quiet and is_here():
+            view = NotebookView(drawing(spec), display())
+        for note in () if how.quiet else notes:
+            view.say(note)
+        if how.verbose and not how.quiet:
+            view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
+        return view
+
+    return made
+
+
+def drawing(spec: Spec) -> Drawing:
+    """What counts a sweep's events and is drawn elsewhere."""
+    return _live(spec, quiet=True)
+
+
+def _live(spec: Spec, *, quiet: bool) -> LiveView:
+    from sweep.analysis.outline import Outline
+    from sweep.render.live import LiveView
+    from sweep.render.terminal import console
+
+    return LiveView(console(), Outline.of(spec), quiet=quiet)

@@ -14,11 +14,10 @@ from typing import Any, TypeAlias, TypedDict, Unpack
 from sweep import spec as specs
 from sweep.analysis import trials
 from sweep.api import trainables
-from sweep.api.loaded import LoadedSweep
-from sweep.api.loading import loaded
+from sweep.api.loaded import LoadedSweep, loaded
+from sweep.api.notebook import viewer
 from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
-from sweep.api.viewing import viewer
 from sweep.errors import (
     InputError,
     Interrupted,

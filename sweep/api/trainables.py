@@ -1,19 +1,25 @@
-"""A trainable that is given as a class or function: by the name under which workers find it, or as it is."""
+"""A trainable that is given as a class or function, and a trial's model out of its checkpoint."""
 
 from __future__ import annotations
 
 import re
 import sys
 import sysconfig
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from sweep.api.process import kept_process
 from sweep.errors import InputError, TrainableError
+from sweep.functions import FunctionTrainable
 from sweep.inspection import HERE, Source, importable, inspect_given
 from sweep.loading import maker
-from sweep.runner import planning
+from sweep.runner import planning, restoring
+from sweep.runner.restoring import Which
 from sweep.spec import Spec
+from sweep.store.folder import ResultsFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +87,26 @@ def _folder(module: str) -> Path | None:
         return None
     expected = home.joinpath(*module.split("."))
     return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()
+
+
+def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
+    """The model of a trial, or of the best one, as it was after an epoch; warns of what may make it another one.
+
+    Raises `InputError` where there is no such checkpoint, or the trainable makes no model.
+    """
+    kept = restoring.find(folder, restoring.winner(folder) if trial is None else trial, epoch)
+    target = kept.sweep.spec.trainable
+    given = again(target) if trainable is None else taken(trainable)
+    spec = replace(kept.sweep.spec, trainable=given.target)
+    folders = (*kept.sweep.import_folders, *given.folders)
+    with kept_process():
+        changed = replace(kept, sweep=replace(kept.sweep, spec=spec, import_folders=folders))
+        restored = restoring.begin(changed, given.itself)
+        for note in restored.notes:
+            warnings.warn(f"{kept.where}: {note}", stacklevel=4)
+        make = getattr(restored.trainable, "trained_model", None)
+        if make is None:
+            kind = "a function" if isinstance(restored.trainable, FunctionTrainable) else "no KerasTrainable"
+            what = f"{given.target} is {kind}, and sweep knows no model of it"
+            raise InputError.one(kept.where, what, f"what it saved is in {kept.checkpoint}")
+        return make()

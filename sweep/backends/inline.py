@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweep import interruption
-from sweep.backends.driver import Driver
-from sweep.backends.worker import Job, Order, Worker
+from sweep.backends.protocol import Driver, Job, Order
+from sweep.backends.worker import Worker
 
 QUIET = ("tensorflow", "absl")
 """The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""

@@ -7,7 +7,7 @@ import resource
 import sys
 from pathlib import Path
 
-from sweep.backends.checkpoint_writer import is_disk_fault
+from sweep.backends.checkpoints import is_disk_fault
 from sweep.contract import OutOfMemory, Trainable
 from sweep.functions import FunctionTrainable
 from sweep.store import provenance

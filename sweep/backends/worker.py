@@ -12,28 +12,23 @@ import gc
 import math
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep.backends import checkpoint_folders, memory
-from sweep.backends.checkpoint_folders import Manifest
-from sweep.backends.checkpoint_writer import DiskFault, Saver
-from sweep.backends.job import STOP_FILE, Job
-from sweep.backends.moving import wanted_elsewhere
-from sweep.backends.orders import Order, Progress
-from sweep.backends.unread import Unread
+from sweep.backends import checkpoints, memory
+from sweep.backends.checkpoints import DiskFault, Manifest, Saver
+from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
-from sweep.errors import StoppedAtOnce, WorkerLost, first_line, printable
-from sweep.events import Status, TrialEnded
+from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
+from sweep.events import Params, Status, TrialEnded
 from sweep.functions import FunctionTrainable
+from sweep.hyperparameters import Watched
 from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.records import encode
-
-__all__ = ["STEP_S", "STOP_FILE", "Job", "Order", "Progress", "Worker"]
 
 STEP_S = 1.0
 
@@ -94,7 +89,7 @@ class Worker:
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
         self._notices: list[str] = []
-        self._unread = Unread(job.unsure)
+        self._unread = UnreadParameters(job.unsure)
         self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize")
 
     def take(self, order: Order) -> None:
@@ -266,10 +261,10 @@ class Worker:
         trial.saver.settle()
         trial.done, trial.again, trial.paused = 0, (), False
         folder = self._job.results_folder
-        for path in checkpoint_folders.newest_first(folder, trial.number):
+        for path in checkpoints.newest_first(folder, trial.number):
             try:
-                manifest = checkpoint_folders.verify(path)
-            except checkpoint_folders.Damaged as error:
+                manifest = checkpoints.verify(path)
+            except checkpoints.Damaged as error:
                 self._notices.append(f"trial {trial.number}: {path.name} is unusable ({error})")
                 continue
             trial.accumulate = max(trial.accumulate, manifest.accumulate)
@@ -348,7 +343,7 @@ class Worker:
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """For a trial that begins, or goes on from the checkpoint of an epoch."""
         best = min(map(self._loss, reports), default=math.inf)
-        folder = checkpoint_folders.of_trial(self._job.results_folder, trial)
+        folder = checkpoints.of_trial(self._job.results_folder, trial)
         return Saver(folder, self._job.checkpoint_every_s, self._job.checkpoint_keep, STEP_S, best, epoch)
 
     def _loss(self, epoch: EpochReported) -> float:
@@ -364,7 +359,7 @@ class Worker:
         if trial.accumulate > 1:
             facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoint_folders.newest_first(self._job.results_folder, trial.number)):
+        if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
             facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
@@ -384,3 +379,28 @@ class Worker:
             job = self._job
             self._trainable = (self._make or load(job.trainable, job.import_folders, job.given))()
         return self._trainable
+
+
+class UnreadParameters:
+    """Watches what a worker's trials read of their parameters."""
+
+    def __init__(self, unsure: Iterable[str]) -> None:
+        self._open = set(unsure)
+        self._seen: set[str] = set()  # also names that were asked for and are not there
+        self.now: set[str] = set()  # those of the present trial
+
+    def watched(self, params: Params) -> Params:
+        """The parameters as a trainable gets them: they tell what is read."""
+        self.now = set()
+        return Watched(params, self.now)
+
+    def told(self, params: Params) -> list[str]:
+        """Once a trial has trained an epoch: a line for each of its parameters that no trial has read, said once."""
+        self._seen |= self.now
+        due = sorted(self._open & set(params))
+        self._open -= set(due)
+        return [self._line(name, params) for name in due if name not in self._seen]
+
+    def _line(self, name: str, params: Params) -> str:
+        hint = did_you_mean(name, self._seen - set(params))
+        return f"nothing has read parameter {name!r} in a whole epoch" + (f"; {hint}" if "mean" in hint else "")

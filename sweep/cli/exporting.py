@@ -1,8 +1,10 @@
-"""``export``: a sweep for other tools."""
+"""``export`` and ``dashboard``: sweeps for other tools."""
 
 from __future__ import annotations
 
 import shlex
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,3 +88,27 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 
 def _trials(count: int) -> str:
     return f"{count} trial{'s' * (count != 1)}"
+
+
+@click.command()
+@click.argument("sweeps", nargs=-1, required=True)
+@options.results
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    metavar="N",
+    help="Of 127.0.0.1; 0 takes one that is free.",
+)
+def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
+    """Show one sweep or several in optuna-dashboard, also while they run, until Ctrl-C."""
+    from sweep.export.dashboard import serve
+    from sweep.store.folder import ResultsFolder
+
+    folders = list({(found := ResultsFolder.open(results, name)).path: found for name in sweeps}.values())
+    with serve(folders, port, lambda text: click.echo(f"error: {printable(text)}", err=True)) as server:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
+        click.echo(f"dashboard  {server.url}\nend it with Ctrl-C")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.2)

@@ -7,20 +7,7 @@ import sys
 import click
 
 from sweep import interruption
-from sweep.cli import (
-    analysis,
-    confirming,
-    dashboard,
-    doctor,
-    exporting,
-    planning,
-    repairing,
-    replaying,
-    reporting,
-    running,
-    status,
-    winner,
-)
+from sweep.cli import doctor, exporting, planning, replaying, results, running, status, winner
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -68,17 +55,17 @@ for _command in (
     running.run,
     planning.plan,
     running.resume,
-    analysis.list_sweeps,
+    results.list_sweeps,
     status.status,
     status.stop,
-    repairing.repair,
-    analysis.compare,
+    status.repair,
+    results.compare,
     winner.best,
     winner.retrain,
-    confirming.confirm,
+    running.confirm,
     replaying.replay,
-    reporting.report,
-    dashboard.dashboard,
+    results.report,
+    exporting.dashboard,
     exporting.export,
     planning.schema,
     doctor.doctor,

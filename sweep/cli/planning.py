@@ -53,7 +53,7 @@ def plan(
     from sweep.render import rates as drawn
     from sweep.render.plans import as_dict, show_plan
     from sweep.render.terminal import console
-    from sweep.runner import connecting, noise, planning, pricing, rates, telling, warm_start
+    from sweep.runner import connecting, debug_log, lr_range_test, methods, planning, power_analysis, pricing
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -65,26 +65,26 @@ def plan(
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
             return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
-        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
-        taken = warm_start.take(spec.warm_start, results)
-        warm_start.learn(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
+        taken = methods.take_warm_start(spec.warm_start, results)
+        methods.learn_warm_start(searcher, taken, lambda text: click.echo(f"note: {text}", err=True))
 
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
-    known, room = telling.earlier(results, spec), None
+    known, room = power_analysis.earlier(results, spec), None
     if address is not None:
-        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
             given = spec.resources
             aside = given.processes - given.workers
             room = connecting.room(address, planning.devices(spec, simulate_gpus), given.workers, aside)
     planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known, room=room)
     curves = []
     if find_lr:
-        with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
-            curves = rates.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
+        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+            curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     if as_json:
         found = {"find_lr": [drawn.as_dict(curve) for curve in curves]} if find_lr else {}
         click.echo(json.dumps({**as_dict(planned), **found}, indent=2))

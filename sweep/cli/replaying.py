@@ -40,22 +40,22 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     from sweep.analysis import replay as replaying
     from sweep.render import replays
     from sweep.render.documents import document
-    from sweep.runner import choosing, resuming
+    from sweep.runner import methods, resuming
     from sweep.store import log
     from sweep.store.ledger import naming
 
     reopened = resuming.reopen(results, sweep)
     spec, folders = reopened.spec, reopened.import_folders
     other = spec if rule is None else _with_rule(spec, rule)
-    choosing.check(other, folders)
+    methods.check(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []
     with naming(reopened.folder.log):
         found = replaying.replay(
             events,
             spec.objectives[0],
             spec.trial_epochs,
-            (_words(other), lambda: choosing.scheduler(other, folders)),
-            (_words(spec), lambda: choosing.scheduler(spec, folders)),
+            (_words(other), lambda: methods.scheduler(other, folders)),
+            (_words(spec), lambda: methods.scheduler(spec, folders)),
             run_cap=run_cap,
             orderings=orderings,
         )

@@ -1,4 +1,4 @@
-"""``run`` and ``resume``: sweeps that train."""
+"""``run``, ``resume`` and ``confirm``: sweeps that train."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
     from sweep.store.folder import ResultsFolder
+
 
 INTERRUPTED = 130
 
@@ -138,3 +139,26 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         why = printable(trials.first_failure(trials.read(folder)))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         sys.exit(1)
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="Fresh seeds of a finalist, at most.")
+@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="Finalists beside the baseline, at most.")
+@click.option(
+    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no bound."
+)
+@options.session
+def confirm(
+    sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options
+) -> None:
+    """Race the best configurations of a sweep with fresh seeds until they are told apart.
+
+    By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
+    """
+    require_locks()
+    from sweep.runner import resuming
+
+    reopened = resuming.reopen_to_confirm(results, sweep, seeds, finalists, budget)
+    go_on(reopened, dataclasses.replace(how, confirming=True))

@@ -1,15 +1,24 @@
-"""``status`` and ``stop``: where one sweep stands, and how it is ended from elsewhere."""
+"""``status``, ``stop`` and ``repair``: where a sweep stands, how it is stopped from elsewhere, and a damaged log."""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli import options, watching
+from sweep.cli import options
 from sweep.errors import InputError, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sweep.analysis.following import Follower
+    from sweep.render.live import LiveView
+    from sweep.runner.resuming import Reopened
 
 
 @click.command()
@@ -33,7 +42,7 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
 
     reopened = resuming.reopen(results, sweep)
     if watch:
-        watching.watch(reopened, 1.0 if interval is None else interval)
+        show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
     found = listing.listed(folder)
@@ -79,3 +88,101 @@ def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> N
         raise InputError.one("--watch", "is given with --json", "ask for --json again and again instead")
     if interval is not None and not watch:
         raise InputError.one("--interval", "is given without --watch", "add --watch")
+
+
+LEFT = 130  # somebody did not wait for the end
+PLAIN_WIDTH = 120  # of a picture that goes to no terminal
+
+
+def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
+    """Show where a sweep stands until it ends; one that does not run is shown once.
+
+    Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
+    Raises `StoreError` for a damaged log.
+    """
+    from sweep.analysis.following import Follower
+    from sweep.analysis.outline import Outline
+    from sweep.render import terminal
+    from sweep.render.live import LiveView
+    from sweep.store.ledger import naming
+
+    follower = Follower(sweep.folder)
+    console = terminal.console(soft_wrap=True)
+    view = LiveView(console, Outline.of(sweep.spec))
+    left = False
+    try:
+        try:
+            with naming(sweep.folder.log):
+                running = _catch_up(view, follower, sweep)
+                if running and view.plain:
+                    _show(view, console, sweep)
+                elif running:
+                    view.start()
+                while running:
+                    time.sleep(interval_s)
+                    running = sweep.folder.is_running()  # before the log is read: what comes last is not missed
+                    _read_on(view, follower)
+        finally:
+            view.close()
+    except KeyboardInterrupt:
+        left = True
+    _show(view, console, sweep)
+    if left:
+        sys.exit(LEFT)
+
+
+def _catch_up(view: LiveView, follower: Follower, sweep: Reopened) -> bool:
+    """Read what is in the log already, which may take its time; whether the sweep runs."""
+    while True:
+        running = sweep.folder.is_running()
+        events = follower.more()
+        if events is None:
+            view.forget()
+            continue
+        view.observe(events)
+        if follower.share >= 1 or not events:
+            view.state = ""
+            return running
+        view.state = f"reading its log, {follower.share:.0%}"
+        view.start()
+
+
+def _read_on(view: LiveView, follower: Follower) -> None:
+    while (events := follower.more()) != []:
+        if events is None:
+            view.forget()
+            continue
+        for event in events:
+            view.on(event)
+
+
+def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
+    """The picture as it is now, to stay."""
+    from sweep.render.picture import Frame
+
+    width = PLAIN_WIDTH if view.plain else console.size.width
+    height = 23 if view.plain else console.size.height - 1
+    running = sweep.folder.is_running()
+    state = "" if running or view.over else "unfinished"
+    for line in view.lines(Frame(width=width, height=height, ascii_only=view.ascii_only), running=running, state=state):
+        console.print(line)
+
+
+@click.command()
+@click.argument("sweep")
+@options.results
+def repair(sweep: str, results: Path) -> None:
+    """Make the damaged log of a sweep readable: keep what can be read, tell what is lost."""
+    from sweep.store import repair as repairing
+    from sweep.store.folder import ResultsFolder
+
+    folder = ResultsFolder.open(results, sweep)
+    done = repairing.repair(folder)
+    records = f"{done.kept:,} record{'s' * (done.kept != 1)}"
+    if done.original is None:
+        click.echo(f"{folder.log} is whole: {records}")
+        return
+    click.echo(f"{folder.log}: {records} kept")
+    for loss in done.losses:
+        click.echo(f"  {loss}")
+    click.echo(f"as it was: {done.original}\ngo on with: python -m sweep resume {folder.address}")

@@ -13,11 +13,11 @@ from sweep.analysis import studies
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, Trial, of_tables
 from sweep.events import Params
-from sweep.store import reading, values
+from sweep.store import reading
 from sweep.store.folder import ResultsFolder
+from sweep.store.reading import numbers
 from sweep.store.sweep_info import SweepInfo
 from sweep.store.tables import Tables
-from sweep.store.values import numbers
 
 _NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
 _FACTS = (
@@ -78,8 +78,8 @@ class Exported:
         """All trials by number; made one after the other, for there may be many."""
         space = studies.space_of(self.sweep.folder)
         read = self.tables
-        times = values.columns(read.trials, ("started_at", "ended_at"))
-        facts = values.columns(read.trials, _FACTS)
+        times = reading.columns(read.trials, ("started_at", "ended_at"))
+        facts = reading.columns(read.trials, _FACTS)
         epochs = _Epochs(read)
         for row, (trial, started, ended) in enumerate(zip(self.sweep.trials, *times.values(), strict=True)):
             yield Run(

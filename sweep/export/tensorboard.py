@@ -224,7 +224,7 @@ class EventFiles:
 
 
 class LiveEventFiles:
-    """A thread that keeps the event files of a running sweep fresh; as `sweep.store.writer` does the tables."""
+    """A thread that keeps the event files of a running sweep fresh; as `sweep.store.tables` does the tables."""
 
     def __init__(self, sweep: ResultsFolder, *, period_s: float = PERIOD_S) -> None:
         self._sweep = sweep

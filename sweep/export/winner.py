@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.analysis import ranking, trials
-from sweep.backends import checkpoint_folders
+from sweep.backends import checkpoints
 from sweep.contract import Exported
 from sweep.errors import InputError
 from sweep.export import card
-from sweep.runner import noise, restoring
+from sweep.runner import debug_log, restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import single
 from sweep.store.disk import process
@@ -80,16 +80,14 @@ def check(target: Path, formats: Sequence[str]) -> None:
 
 def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
-    with noise.redirected(log):
+    with debug_log.redirected(log):
         restored = restoring.begin(kept)
         exported = _exported(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
     notes = [*restored.notes, *exported.notes]
     _check_metrics(kept, exported, notes)
     if "checkpoint" in formats:
-        shutil.copytree(
-            kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoint_folders.MANIFEST)
-        )
+        shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
     told = trials.read(kept.sweep.folder)
     facts = card.Facts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)

@@ -11,10 +11,9 @@ from rich.console import Console
 from sweep.events import Value
 from sweep.render.figures import duration, score, setting, settings
 from sweep.render.tables import configurations_grid, show
-from sweep.runner.histograms import Bin, Histogram
-from sweep.runner.planning import Plan
+from sweep.runner.planning import Bin, Histogram, Plan
+from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Rung
-from sweep.runner.telling import Telling
 from sweep.space.conditioning import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
@@ -195,7 +194,7 @@ def _confirms(plan: Plan) -> str:
     return f"at most {found.trials} trials and {found.epochs} epochs more{takes}: {finalists}"
 
 
-def _tells(one: Telling) -> str:
+def _tells(one: Detectable) -> str:
     """Which differences are told from luck."""
     if one.configurations == 1:
         return ""
@@ -210,7 +209,7 @@ def _tells(one: Telling) -> str:
     return f"differences from {one.by_seeds:.2g} on, by {seeds} and {spread}"
 
 
-def _held_out(one: Telling) -> str:
+def _held_out(one: Detectable) -> str:
     """What the examples that validate hide, whatever the seeds."""
     if one.examples is None or one.known is None:
         return ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sweep.events import Value
-from sweep.runner.rates import RATE, Curve
+from sweep.runner.lr_range_test import RATE, Curve
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}

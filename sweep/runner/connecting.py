@@ -1,18 +1,24 @@
-"""What trains the trials of a session: this process, or workers on a Ray that it starts or joins."""
+"""What trains the trials of a session: this process, or workers on a Ray that it starts or joins.
+
+Ray's dashboard and metrics are shown the state of the sweep by a `StatusReporter`.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-from sweep.backends.driver import Backend
+from sweep.analysis.outline import Outline
+from sweep.analysis.standing import Standing
 from sweep.backends.inline import Inline
-from sweep.backends.vitals import Vitals
-from sweep.backends.worker import Job
+from sweep.backends.protocol import Backend, Job, SweepStatus
 from sweep.contract import Devices
+from sweep.events import Event, Status
 from sweep.runner.options import Options
 from sweep.spec import Spec
 
@@ -25,7 +31,7 @@ class Setting:
     devices: Devices  # of a trial
     most: int | None  # trials at once, where a bound was asked for
     imports: Sequence[str]  # modules that each worker imports first
-    vitals: Callable[[], Vitals] | None  # to be shown in Ray's dashboard
+    vitals: Callable[[], SweepStatus] | None  # to be shown in Ray's dashboard
 
 
 @contextmanager
@@ -37,7 +43,7 @@ def backend(
     if options.inline:
         yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
-    from sweep.backends.ray_tune import cluster, job_page, starting
+    from sweep.backends.ray_tune import cluster, dashboard, starting
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
@@ -46,7 +52,7 @@ def backend(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
         ahead=starting.importing_ahead(setting.imports, setting.devices, setting.most),
-        about=job_page.pointer(job.sweep, job.session, say),
+        about=dashboard.pointer(job.sweep, job.session, say),
     )
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:
         from sweep.backends.ray_tune.backend import OPEN_PORT, RayTune
@@ -94,3 +100,36 @@ def most(spec: Spec, options: Options) -> int | None:
     """Return the most trials at a time that were asked for, if any were."""
     asked = (spec.resources.max_concurrent, options.max_concurrent)
     return min((count for count in asked if isinstance(count, int)), default=None)
+
+
+class StatusReporter:
+    """Observes the events of a session in the driver's thread; called, it gives the vitals."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._standing = Standing(Outline.of(spec))
+
+    def on(self, event: Event) -> None:
+        """Observe an event."""
+        self._standing.observe(event)
+
+    def forget_running(self) -> None:
+        """After the events of earlier sessions: none of their trials runs."""
+        self._standing.running.clear()
+
+    def __call__(self) -> SweepStatus:
+        standing, now = self._standing, time.time()
+        best = standing.best
+        waiting = len(standing.open) - len(standing.running)
+        counts = {status.value: standing.ended[status] for status in Status}
+        left_s = standing.left_s(now)
+        return SweepStatus(
+            trials={**counts, Status.RUNNING: len(standing.running), Status.INTERRUPTED: waiting},
+            total=standing.total,
+            epochs=standing.epochs,
+            epochs_per_s=standing.epochs_per_s(now),
+            metric=standing.outline.metric,
+            goal=standing.outline.goal,
+            best=None if best is None else best.value,
+            best_trials=() if best is None else best.trials,
+            left_s=left_s if left_s is not None and math.isfinite(left_s) else None,
+        )

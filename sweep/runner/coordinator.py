@@ -8,30 +8,50 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from sweep.backends.worker import Order, Progress
+from sweep.backends.protocol import Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.runner.beside import Beside
-from sweep.runner.hooks import Hooks
+from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits
-from sweep.runner.memo import Answer
-from sweep.runner.open_trial import OpenTrial
-from sweep.runner.sharing import Sharing
-from sweep.runner.terms import Terms
+from sweep.runner.memo import Answer, Memo
+from sweep.runner.timeouts import Timeouts
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms
 from sweep.runner.upcoming import Upcoming
-from sweep.runner.watch import Watch
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """All of them; by default, nothing."""
+
+    listen: Callable[[Change], None] = lambda change: None  # to each change, once it is logged
+    stop: Callable[[], None] = lambda: None  # no more trials start, and the running ones are to end
+    look: Callable[[Coordinator], None] = lambda coordinator: None  # often: may ask it to stop
+    tick: Callable[[Coordinator], None] = lambda coordinator: None  # now and then: may ask it to stop
+    say: Callable[[str], None] = lambda text: None  # a line for the user
+    share: Callable[[Mapping[int, float]], None] = lambda wanted: None  # running trials and their new shares of a GPU
+    at_once: Callable[[float], int] = lambda gpus: int(1 / gpus + 1e-9)  # trials that fit, of so many GPUs each
+    to_beat: Callable[[], float | None] = lambda: None  # see `Order`
+    kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # the checkpoint of a trial's epoch, for `Facts`
+    memo: Memo | None = None  # what earlier sweeps have trained
+    clock: Callable[[], float] = time.monotonic
+
 
 UNWANTED = "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
@@ -57,9 +77,9 @@ class Coordinator:
         self._scheduler = scheduler
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
-        self._beside = Beside(spec, self._terms, self._ledger)
+        self._beside = AuxiliaryTrials(spec, self._terms, self._ledger)
         self._limits = Limits(spec, spec.resources.trial_gpus)
-        self._watch = Watch(spec.resources, hooks.clock)
+        self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
         self._out: set[int] = set()  # trials that a worker has, or should have
         self._doomed: list[int] = []  # ended trials of which workers are to be killed

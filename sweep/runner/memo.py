@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep.backends import checkpoint_folders
+from sweep.backends import checkpoints
 from sweep.errors import StoreError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.space.domains import key
@@ -142,28 +142,28 @@ class Memo:
         try:
             for path in sorted({*source.parent.glob("epoch-*"), source}):
                 self._take_over(path, answer, trial)
-        except (OSError, checkpoint_folders.Damaged) as error:
+        except (OSError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
-        return checkpoint_folders.of_epoch(self._folder.path, trial, len(answer.epochs))
+        return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
 
     def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
         is_last = path == answer.checkpoint
         try:
-            manifest = checkpoint_folders.verify(path)
-        except checkpoint_folders.Damaged:
+            manifest = checkpoints.verify(path)
+        except checkpoints.Damaged:
             if is_last:
                 raise
             return
         if (manifest.epoch == len(answer.epochs)) is not is_last:
-            raise checkpoint_folders.Damaged(f"it is of epoch {manifest.epoch}")
+            raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
         first = objective(*self._folder.objectives()[0])
         loss = first.loss(answer.epochs[manifest.epoch - 1].metrics)
         manifest = replace(manifest, loss=math.inf if loss is None else loss, reports=answer.epochs[: manifest.epoch])
-        folder = checkpoint_folders.of_trial(self._folder.path, trial)
-        checkpoint_folders.begin(folder, manifest, partial(_link, path), keep=1)()
+        folder = checkpoints.of_trial(self._folder.path, trial)
+        checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Why a trial does not answer one of so many epochs."""
@@ -233,7 +233,7 @@ def _link(source: Path, target: Path) -> None:
 
     Nobody writes into a checkpoint, so that links are as good as copies, and each outlives the other.
     """
-    ignore = shutil.ignore_patterns(checkpoint_folders.MANIFEST)
+    ignore = shutil.ignore_patterns(checkpoints.MANIFEST)
     shutil.copytree(source, target, ignore=ignore, copy_function=_link_file, dirs_exist_ok=True)
 
 

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem, did_you_mean
-from sweep.events import Params
+from sweep.events import Params, Value
 from sweep.inspection import Source, inspect
-from sweep.runner import choosing, feasibility, pricing
-from sweep.runner.histograms import Histogram, histograms
-from sweep.runner.telling import Known, Telling, telling
+from sweep.runner import feasibility, methods, pricing
+from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.searchers import random_search
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
 from sweep.space import conditioning
-from sweep.space.domains import Constant, choices
+from sweep.space.domains import Constant, IntUniform, LogNormal, LogUniform, choices, key
+from sweep.space.space import Parameter, Space
 from sweep.space.termination import Own
 from sweep.spec import Spec
 
@@ -57,7 +58,7 @@ class Plan:
     confirming: pricing.Confirming | None  # beside that
     allowed: float | None  # the share of random points that meet the constraints; None without any
     choosing_s: float  # what it took to choose each of the sample
-    telling: Telling
+    telling: Detectable
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -170,7 +171,7 @@ def plan(
         concurrent = min(concurrent, spec.resources.max_concurrent)
     configurations = spec.trials()
     trials = spec.all_trials
-    searcher = choosing.searcher(spec, folders)
+    searcher = methods.searcher(spec, folders)
     learn(searcher)
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
@@ -183,7 +184,7 @@ def plan(
     priced = ENDLESS * spec.trials_each if spec.endless else trials
     course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
     if isinstance(spec.early_terminate, Own):
-        decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))
+        decisions = methods.scheduler(spec, folders).decision_epochs(max(lengths))
         course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = timing(first)
@@ -205,7 +206,7 @@ def plan(
         confirming=pricing.confirming(spec, configurations, priced_at.epochs, max(lengths)),
         allowed=allowed,
         choosing_s=choosing_s,
-        telling=telling(spec, configurations, known),
+        telling=detectable(spec, configurations, known),
     )
 
 
@@ -240,3 +241,80 @@ def local_gpus() -> int:
     except (OSError, subprocess.SubprocessError):
         return 0
     return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())
+
+
+BINS = 12
+MOST_VALUES = 12  # shown one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Configurations whose value is ``low``, or lies from ``low`` up to ``high``."""
+
+    low: Value
+    high: float | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """One parameter in ``of`` configurations; without those in which it is absent, bins may sum to less."""
+
+    name: str
+    bins: tuple[Bin, ...]
+    of: int
+
+    @property
+    def present(self) -> int:
+        """Configurations that have the parameter."""
+        return sum(bin.count for bin in self.bins)
+
+
+def histograms(space: Space, configurations: Sequence[Params]) -> tuple[Histogram, ...]:
+    """Of every parameter that is not the same in all configurations, in file order."""
+    found = [_histogram(parameter, configurations) for parameter in space.parameters]
+    return tuple(one for one in found if len(one.bins) > 1 or 0 < one.present < one.of)
+
+
+def _histogram(parameter: Parameter, configurations: Sequence[Params]) -> Histogram:
+    values = [params[parameter.name] for params in configurations if parameter.name in params]
+    distinct = {key(value): value for value in values}
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    continuous = choices(parameter.domain) is None and len(distinct) == len(values) > 3
+    if len(numbers) < len(values) or (len(distinct) <= MOST_VALUES and not continuous):
+        bins = _by_value(parameter, values)
+    else:
+        bins = _by_range(numbers, log=_logarithmic(parameter, numbers))
+    return Histogram(parameter.name, tuple(bins), len(configurations))
+
+
+def _by_value(parameter: Parameter, values: Sequence[Value]) -> Iterator[Bin]:
+    counts: dict[str, int] = {}
+    numbers = sorted(value for value in values if isinstance(value, int | float))
+    order = [*(choices(parameter.domain) or ()), *numbers, *values]
+    for value in order:
+        counts.setdefault(key(value), 0)
+    for value in values:
+        counts[key(value)] += 1
+    known = {key(value): value for value in order}
+    for text, count in counts.items():
+        if count or len(counts) <= MOST_VALUES:
+            yield Bin(known[text], None, count)
+
+
+def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
+    low, high = min(numbers), max(numbers)
+    scaled = (math.log(low), math.log(high)) if log else (low, high)
+    edges = [scaled[0] + (scaled[1] - scaled[0]) * step / BINS for step in range(BINS + 1)]
+    edges = [low, *(math.exp(edge) if log else edge for edge in edges[1:-1]), high]
+    for index, (left, right) in enumerate(pairwise(edges)):
+        last = index == BINS - 1
+        yield Bin(left, right, sum(left <= number and (number < right or last) for number in numbers))
+
+
+def _logarithmic(parameter: Parameter, numbers: Sequence[float]) -> bool:
+    """Whether a logarithmic scale shows it best: where it was drawn on one, and a computed value of wide range."""
+    match parameter.domain:
+        case LogUniform() | LogNormal() | IntUniform(log=True):
+            return min(numbers) > 0
+    return not parameter.drawn and min(numbers) > 0 and max(numbers) >= 100 * min(numbers)

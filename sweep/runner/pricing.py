@@ -17,7 +17,7 @@ from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
-from sweep.runner.terms import Terms
+from sweep.runner.trials import Terms
 from sweep.space import termination
 from sweep.space.termination import Asha, EarlyTermination, Hyperband
 from sweep.spec import Spec

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from sweep.analysis import ranking, trials
-from sweep.backends import checkpoint_folders
-from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends import checkpoints
+from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, first_line
 from sweep.events import EpochReported, Facts, Status, TrialStarted
@@ -18,7 +18,7 @@ from sweep.inspection import Source, inspect, inspect_given
 from sweep.loading import load
 from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
-from sweep.runner.terms import Terms
+from sweep.runner.trials import Terms
 from sweep.space.objectives import objective
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -77,7 +77,7 @@ def winner(folder: ResultsFolder) -> int:
     """The trial to take of the best configuration: of those of its repeats that kept a checkpoint the best one."""
     completed = best_configuration(folder)
     for one in completed:
-        if checkpoint_folders.newest_first(folder.path, one.trial):
+        if checkpoints.newest_first(folder.path, one.trial):
             return one.trial
     raise _no_checkpoint(folder, completed[0].trial)
 
@@ -105,7 +105,7 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
     state, reports = history(folder, trial)
-    kept = {_number(path): path for path in checkpoint_folders.newest_first(folder.path, trial)}
+    kept = {_number(path): path for path in checkpoints.newest_first(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -113,8 +113,8 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
         what = f"has no checkpoint of epoch {epoch}"
         raise InputError.one(f"{folder.name}, trial {trial}", what, f"kept are {_listed(sorted(kept))}")
     try:
-        manifest = checkpoint_folders.verify(kept[number])
-    except checkpoint_folders.Damaged as error:
+        manifest = checkpoints.verify(kept[number])
+    except checkpoints.Damaged as error:
         whole = [other for other in sorted(kept) if _manifest(kept[other])]
         hint = f"kept as well is epoch {_listed(whole)}: --epoch {whole[-1]}" if whole else ""
         what = f"the checkpoint of epoch {number} is damaged ({error})"
@@ -206,8 +206,8 @@ def _chosen(epoch: Which, kept: Mapping[int, Path]) -> int | None:
 
 def _manifest(path: Path) -> Manifest | None:
     try:
-        return checkpoint_folders.verify(path)
-    except checkpoint_folders.Damaged:
+        return checkpoints.verify(path)
+    except checkpoints.Damaged:
         return None
 
 

@@ -6,7 +6,7 @@ from bisect import insort
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sweep.backends import checkpoint_folders
+from sweep.backends import checkpoints
 from sweep.events import Status
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended
@@ -45,19 +45,19 @@ class CheckpointKeeper:
         loss = self._objective.loss(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
-            checkpoint_folders.delete(self._folder, number)
-        elif checkpoint_folders.of_trial(self._folder, number).is_dir():  # else deleted before this was replayed
+            checkpoints.delete(self._folder, number)
+        elif checkpoints.of_trial(self._folder, number).is_dir():  # else deleted before this was replayed
             self._keep(loss, number)
 
     def _keep(self, loss: float, trial: int) -> None:
-        folder = checkpoint_folders.of_trial(self._folder, trial)
-        checkpoint_folders.trim(folder, keep=1)
-        kept = _Kept(loss, trial, checkpoint_folders.size(folder))
+        folder = checkpoints.of_trial(self._folder, trial)
+        checkpoints.trim(folder, keep=1)
+        kept = _Kept(loss, trial, checkpoints.size(folder))
         insort(self._kept, kept)
         self._size += kept.size
         while len(self._kept) > 1 and (len(self._kept) > self._trials or self._size > self._bytes):
             worst = self._kept.pop()
             self._size -= worst.size
-            checkpoint_folders.delete(self._folder, worst.trial)
+            checkpoints.delete(self._folder, worst.trial)
             self._full = True
         self._full = self._full or len(self._kept) >= self._trials

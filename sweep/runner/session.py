@@ -1,4 +1,7 @@
-"""Runs or resumes one sweep: puts its parts together, drives them, and takes them apart again."""
+"""Runs or resumes one sweep: puts its parts together, drives them, and takes them apart again.
+
+At its beginning sweep.json is brought up to date, at its end ``configurations.parquet`` is written.
+"""
 
 from __future__ import annotations
 
@@ -10,32 +13,31 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import TextIO, TypeAlias
 
-from sweep.backends import checkpoint_folders, moving, shared_data
-from sweep.backends.driver import Backend
-from sweep.backends.job import SHARE_FILE, STOP_FILE, Job
+from sweep.analysis import configurations, ranking, trials
+from sweep.backends import checkpoints, protocol, shared_data
+from sweep.backends.protocol import SHARE_FILE, STOP_FILE, Backend, Job
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
-from sweep.runner import choosing, connecting, describing, noise, planning, stopping, testing, warm_start
-from sweep.runner.coordinator import Coordinator
-from sweep.runner.hooks import Hooks
+from sweep.runner import connecting, debug_log, evaluation, methods, planning, stopping
+from sweep.runner.connecting import StatusReporter
+from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo
 from sweep.runner.options import Options, Outcome, View
-from sweep.runner.pulse import Pulse
 from sweep.runner.resuming import Reopened
 from sweep.runner.retention import CheckpointKeeper
 from sweep.runner.stopping import Ending
-from sweep.runner.summary import Summary
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store import provenance, requests
+from sweep.store import provenance, requests, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
 from sweep.store.sweep_info import Fields
-from sweep.store.writer import TableWriter
+from sweep.store.tables import TableWriter
 
 __all__ = ["Options", "Outcome", "Session", "Training", "View", "resume", "run"]
 
@@ -66,7 +68,7 @@ def run(
     ``text`` is its file, ``origin`` the sweep and trial that it was made of, for its sweep.json.
     """
     spec, folders = training.spec, training.import_folders
-    choosing.check(spec, folders)
+    methods.check(spec, folders)
     _check_inline(spec, options)
     info: Fields = {
         "objectives": [{"name": objective.name, "goal": objective.goal} for objective in spec.objectives],
@@ -75,9 +77,9 @@ def run(
         "import_folders": [str(folder) for folder in folders],
         "simulated_gpus": options.simulated_gpus,
         "memo": options.memo,
-        "source": describing.described(training.source),
+        "source": describe_source(training.source),
         "provenance": provenance.collect(folders[0]),
-        "warm_start": warm_start.take(spec.warm_start, results),
+        "warm_start": methods.take_warm_start(spec.warm_start, results),
     }
     if origin:
         info["origin"] = origin
@@ -135,7 +137,7 @@ class Session:
                 confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not self._is_over(outcome):
-                testing.evaluate(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
+                evaluation.evaluate(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
@@ -144,13 +146,13 @@ class Session:
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
-        with folder.lock(), noise.redirected(folder.debug_log) as terminal:
+        with folder.lock(), debug_log.redirected(folder.debug_log) as terminal:
             requests.clear(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:
-                describing.note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
-                pulse = None if self.options.inline else Pulse(self.spec)
+                note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
+                pulse = None if self.options.inline else StatusReporter(self.spec)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
                         found = connecting.backend(self.options, self._setting(job, pulse), view.say, ending.leave)
@@ -189,7 +191,7 @@ class Session:
             given=self.training.given,
         )
 
-    def _setting(self, job: Job, pulse: Pulse | None) -> connecting.Setting:
+    def _setting(self, job: Job, pulse: StatusReporter | None) -> connecting.Setting:
         return connecting.Setting(
             job=job,
             devices=planning.devices(self.spec, self.options.simulated_gpus),
@@ -198,13 +200,13 @@ class Session:
             vitals=pulse,
         )
 
-    def _trained(self, job: Job, view: View, backend: Backend, pulse: Pulse | None) -> Outcome:
+    def _trained(self, job: Job, view: View, backend: Backend, pulse: StatusReporter | None) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
         info = folder.read_info()
-        searcher = choosing.searcher(spec, job.import_folders, spec.trials_each)
-        warm_start.learn(searcher, info.warm_start, view.say)
-        scheduler = choosing.scheduler(spec, job.import_folders)
+        searcher = methods.searcher(spec, job.import_folders, spec.trials_each)
+        methods.learn_warm_start(searcher, info.warm_start, view.say)
+        scheduler = methods.scheduler(spec, job.import_folders)
         keeper, answers = CheckpointKeeper(folder.path, spec), _Answers()
 
         def listen(change: Change) -> None:
@@ -221,10 +223,10 @@ class Session:
                 look=ending.look,
                 tick=ending.obey,
                 say=view.say,
-                share=partial(moving.tell, job),
+                share=partial(protocol.write_shares, job),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
-                kept=partial(checkpoint_folders.of_epoch, folder.path),
+                kept=partial(checkpoints.of_epoch, folder.path),
                 memo=Memo(folder, info, view.say) if options.memo else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
@@ -244,7 +246,7 @@ class Session:
                 pulse.forget_running()
             followers = ExitStack()
             try:
-                followers.enter_context(Summary(folder))
+                followers.enter_context(ConfigurationWriter(folder))
                 for follower in (TableWriter, *options.followers):
                     followers.enter_context(follower(folder))
                 ending.check(self.before)  # from here on the log knows of this session
@@ -308,4 +310,47 @@ def _clean(folder: Path) -> None:
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
     shared_data.clean(folder)
-    checkpoint_folders.clean(folder)
+    checkpoints.clean(folder)
+
+
+def describe_source(source: Source) -> dict[str, object]:
+    """What sweep.json says of a trainable's code."""
+    return {
+        "trainable": source.trainable,
+        "modules": sorted(source.files),
+        "sha256": source.digest(),
+        "packages": dict(source.packages),
+        "unknown": list(source.unknown),
+    }
+
+
+def note_changes(
+    folder: ResultsFolder, spec: Spec, source: Source, folders: Sequence[Path], say: Callable[[str], None]
+) -> None:
+    """Keep sweep.json true where a sweep is resumed with another end, other code or other versions."""
+    info = folder.read_info()
+    now = info.changed(spec=spec.to_json_dict(), source=describe_source(source))
+    if folder.log.exists():
+        now = now.changed(provenance=provenance.collect(folders[0]))
+    if info.is_mixed or info.identity != now.identity:
+        now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
+        if not info.is_mixed:
+            say("the code or a version of its packages has changed since the sweep began; what follows is new")
+    if (now.spec, now.source) != (info.spec, info.source):
+        folder.write_info(info.changed(spec=now.spec, source=now.source))
+
+
+class ConfigurationWriter:
+    """Writes the file when a session ends, after its tables."""
+
+    def __init__(self, folder: ResultsFolder) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> ConfigurationWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        found = configurations.columns(ranking.rank([trials.read(self._folder)]))
+        tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)

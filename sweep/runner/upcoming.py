@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count
 
-from sweep.backends.worker import Progress
+from sweep.backends.protocol import Progress
 from sweep.events import Params
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.searchers.contract import Searcher

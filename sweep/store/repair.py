@@ -19,7 +19,7 @@ from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
 from sweep.store.records import NotJson, decode
-from sweep.store.writer import TableWriter
+from sweep.store.tables import TableWriter
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import TrialState
 
 from sweep.backends.inline import Inline
-from sweep.backends.worker import Job
+from sweep.backends.protocol import Job
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
 from sweep.runner.coordinator import Coordinator

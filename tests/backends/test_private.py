@@ -12,9 +12,9 @@ import pytest
 import ray
 from ray.runtime_context import RuntimeContext
 
+from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import private
 from sweep.backends.ray_tune.private import Use
-from sweep.backends.worker import Job
 
 pytestmark = pytest.mark.ray
 
@@ -67,7 +67,7 @@ def test_a_trial_of_this_tune_has(use: Use) -> None:
 
 
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
-    from sweep.backends.ray_tune.clock import DriverClock
+    from sweep.backends.ray_tune.callbacks import DriverClock
 
     order = SimpleNamespace(assignment=SimpleNamespace(trial=3))
     trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())
@@ -137,10 +137,10 @@ def test_workers_without_names_are_as_tune_makes_them(name: str, monkeypatch: py
 
 @pytest.mark.parametrize("name", private.JOB_PAGE.names)
 def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.backends.ray_tune import job_page
+    from sweep.backends.ray_tune import dashboard
 
     said, line = list[str](), without(monkeypatch, name)
-    assert job_page.pointer("s", "0123456789ab", said.append) == {}
+    assert dashboard.pointer("s", "0123456789ab", said.append) == {}
     assert said == [line + private.JOB_PAGE.loss]
 
 

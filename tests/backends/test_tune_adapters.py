@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.worker import Job, Order, Progress
+from sweep.backends.protocol import Job, Order, Progress
 from sweep.contract import Assignment
 
 pytestmark = pytest.mark.ray
@@ -174,7 +174,7 @@ from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
 from sweep.backends.ray_tune import backend, cluster, starting
-from sweep.backends.worker import Job, Order
+from sweep.backends.protocol import Job, Order
 from sweep.contract import Assignment, Devices
 
 class Driver:

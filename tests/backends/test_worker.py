@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from counting import Counting
 
-from sweep.backends import checkpoint_folders
-from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.backends import checkpoints
+from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment, EpochReported
 from sweep.errors import WorkerLost
 from sweep.events import Status, TrialEnded, Value
@@ -52,7 +53,7 @@ def numbers(epochs: list[EpochReported] | tuple[EpochReported, ...]) -> list[int
 
 
 def kept(job: Job) -> list[str]:
-    return [path.name for path in checkpoint_folders.newest_first(job.results_folder, 3)]
+    return [path.name for path in checkpoints.newest_first(job.results_folder, 3)]
 
 
 def test_a_step_ends_where_somebody_decides(job: Job) -> None:
@@ -229,7 +230,7 @@ def _cut(path: Path) -> None:
 
 
 def _wipe(path: Path) -> None:
-    (path / checkpoint_folders.MANIFEST).write_text("")
+    (path / checkpoints.MANIFEST).write_text("")
 
 
 def _lose(path: Path) -> None:
@@ -240,7 +241,7 @@ def _lose(path: Path) -> None:
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: object) -> None:
     _interrupted(job, epochs=4)
     assert kept(job) == ["epoch-000004", "epoch-000003"]
-    harm(checkpoint_folders.of_trial(job.results_folder, 3) / "epoch-000004")
+    harm(checkpoints.of_trial(job.results_folder, 3) / "epoch-000004")
     reports, end, notices = whole(Worker(job), order(epochs=9))
     assert numbers(reports) == [3, 4, 5, 6, 7, 8, 9]
     assert reports[-1].metrics["score"] == 100 - sum(range(10))
@@ -251,7 +252,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(job: Job, harm: objec
 
 def test_without_a_usable_checkpoint_the_trial_begins_again(job: Job) -> None:
     _interrupted(job, epochs=4)
-    for path in checkpoint_folders.newest_first(job.results_folder, 3):
+    for path in checkpoints.newest_first(job.results_folder, 3):
         _cut(path)
     reports, _, notices = whole(Worker(job), order(epochs=9))
     assert numbers(reports) == list(range(1, 10))
@@ -271,10 +272,10 @@ def test_on_other_data_a_trial_neither_goes_on_nor_begins_again(job: Job) -> Non
 
 def test_the_newest_and_the_best_checkpoint_are_kept(tmp_path: Path) -> None:
     for epoch, loss in enumerate([5.0, 1.0, 4.0, 3.0, math.inf], start=1):
-        checkpoint_folders.begin(tmp_path, checkpoint_folders.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
+        checkpoints.begin(tmp_path, checkpoints.Manifest(epoch, loss=loss), lambda folder: None, keep=2)()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000004", "epoch-000005"]
     (tmp_path / "writing-1").mkdir()
-    checkpoint_folders.trim(tmp_path, keep=1)
+    checkpoints.trim(tmp_path, keep=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-000002", "epoch-000005"]
 
 
@@ -287,7 +288,7 @@ def test_a_full_disk_is_not_the_trials_fault(job: Job) -> None:
     assert progress.end.status is Status.INTERRUPTED
     assert "No space left on device" in str(progress.fault)
     assert kept(job) == []
-    assert not list(checkpoint_folders.of_trial(job.results_folder, 3).iterdir())
+    assert not list(checkpoints.of_trial(job.results_folder, 3).iterdir())
 
 
 def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
@@ -366,7 +367,7 @@ def test_a_trial_that_the_driver_ended_writes_no_more(job: Job) -> None:
     assert kept(job) == []  # it is still being written
     worker.take(dataclasses.replace(order(), assignment=dataclasses.replace(order().assignment, trial=4)))
     assert kept(job) == ["epoch-000002"]
-    checkpoint_folders.delete(job.results_folder, 3)
+    checkpoints.delete(job.results_folder, 3)
     worker.step()
     assert kept(job) == []
 

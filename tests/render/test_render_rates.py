@@ -7,12 +7,14 @@ import json
 import pytest
 
 from sweep.render import rates as drawn
-from sweep.runner import rates
-from sweep.runner.rates import Curve
+from sweep.runner import lr_range_test
+from sweep.runner.lr_range_test import Curve
 
 
 def test_the_curve_has_both_marks_where_they_belong() -> None:
-    found = rates.curve({"units": 8}, ((r, 2.3 / (1 + (r / 1e-2) ** 2) + (r / 0.3) ** 2) for r in rates.rising()))
+    found = lr_range_test.curve(
+        {"units": 8}, ((r, 2.3 / (1 + (r / 1e-2) ** 2) + (r / 0.3) ** 2) for r in lr_range_test.rising())
+    )
     lines = drawn.lines(found)
     assert lines[0] == "learning_rate of units=8"
     marks = next(line for line in lines if "^" in line and "x" in line)
@@ -24,7 +26,7 @@ def test_the_curve_has_both_marks_where_they_belong() -> None:
 
 @pytest.mark.parametrize("losses", [[], [1.0], [1.0, 1.0], [0.0] * 200, [-3.0] * 200, [1e300, 2e300] * 20])
 def test_odd_curves_are_drawn(losses: list[float]) -> None:
-    found = rates.curve({}, zip(rates.rising(), losses, strict=False))
+    found = lr_range_test.curve({}, zip(lr_range_test.rising(), losses, strict=False))
     assert len(drawn.lines(found)) >= 2
     json.dumps(drawn.as_dict(found), allow_nan=False)
 

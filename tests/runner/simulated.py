@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sweep.backends.worker import Progress
+from sweep.backends.protocol import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
-from sweep.runner.coordinator import Coordinator
-from sweep.runner.hooks import Hooks
+from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.schedulers.build import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec, parse

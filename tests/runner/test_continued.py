@@ -11,7 +11,7 @@ import pytest
 from curves import Watcher, ends, resume, run
 
 import sweep
-from sweep.backends import checkpoint_folders
+from sweep.backends import checkpoints
 from sweep.events import EpochReported, Event
 from sweep.loading import load
 from sweep.runner.options import Outcome
@@ -124,7 +124,7 @@ def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
         "1 trial continued from short",
     ]
     assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))
-    original = checkpoint_folders.verify(short.folder.checkpoints / "00001/epoch-000003")
+    original = checkpoints.verify(short.folder.checkpoints / "00001/epoch-000003")
     assert original.reports[-1].memo is None  # the copy was given a manifest of its own
     trials = sweep.load(long.folder.path).trials
     assert [None if memo != memo else memo for memo in trials["memo"]] == [None, "short/1", None]
@@ -228,7 +228,7 @@ def test_what_is_taken_over_is_on_no_budget_and_judged_anew(project: Path) -> No
     text = ONE.replace("score, goal: minimize", "other, goal: maximize") + "budget: {epochs: 4}\n"
     with pytest.raises(Killed):
         run(project, text, Killer(3), memo=True)
-    copied = checkpoint_folders.verify(project / "results/long/checkpoints/00000/epoch-000003")
+    copied = checkpoints.verify(project / "results/long/checkpoints/00000/epoch-000003")
     assert copied.loss == -copied.reports[-1].metrics["other"]
     outcome = resume(project, name="long")
     assert (outcome.completed, outcome.stopped) == (1, None)

@@ -58,10 +58,10 @@ NONE = {  # nothing is left
     "making the folder": "store/folder.py:ResultsFolder.write_info",
     "making the view": "cli/running.py:_Viewer.__call__",
     "connecting": "runner/connecting.py:backend",
-    "the searcher": "runner/choosing.py:searcher",
+    "the searcher": "runner/methods.py:searcher",
     "opening the log": "store/log.py:Log.__init__",
     "earlier sweeps": "runner/memo.py:Memo.__init__",
-    "tables": "store/writer.py:TableWriter.__enter__",
+    "tables": "store/tables.py:TableWriter.__enter__",
 }
 BEGUN = {  # the sweep goes on with resume
     "opening": "runner/coordinator.py:Coordinator.open",
@@ -76,7 +76,7 @@ BEGUN = {  # the sweep goes on with resume
     "the last epoch": "walk.py:Walk.epoch 12",
     "after the last trial": "runner/coordinator.py:Coordinator.next 4",
     "closing the log": "runner/coordinator.py:Coordinator.close",
-    "final tables": "runner/summary.py:Summary.__exit__",
+    "final tables": "runner/session.py:ConfigurationWriter.__exit__",
     "cleaning up": "runner/session.py:_clean 2",
     "rendering": "cli/running.py:conclude",
     "the last table": "render/tables.py:show",
@@ -191,7 +191,7 @@ def test_a_resumed_sweep_that_has_not_gone_on_stays_as_it_was(run: Run, tmp_path
 
 
 def test_a_command_that_trains_nothing_ends_as_any_program(run: Run) -> None:
-    assert run("list", point="cli/analysis.py:list_sweeps", signals=[INT]) == (130, "interrupted")
+    assert run("list", point="cli/results.py:list_sweeps", signals=[INT]) == (130, "interrupted")
 
 
 SCRIPT = """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import simulated
 
-from sweep.backends.worker import Progress
+from sweep.backends.protocol import Progress
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.limits import Limits
 from sweep.spec import parse

@@ -9,7 +9,7 @@ import pytest
 from curves import FILE, TRAINABLE, Watcher, ends, resume, run
 
 import sweep
-from sweep.backends import checkpoint_folders
+from sweep.backends import checkpoints
 from sweep.events import EpochReported, TrialEnded
 from sweep.store import log as store_log
 
@@ -35,7 +35,7 @@ def test_the_same_sweep_again_is_answered(project: Path) -> None:
     assert other.trials["checkpoint"].tolist() == one.trials["checkpoint"].tolist()
     shutil.rmtree(first.folder.path)  # nothing of an answered trial hangs on the one that answered it
     kept = [second.folder.path / path for path in other.trials["checkpoint"]]
-    assert [checkpoint_folders.verify(path).epoch for path in kept] == [4, 4, 4]
+    assert [checkpoints.verify(path).epoch for path in kept] == [4, 4, 4]
     third = Watcher()
     run(project, FILE.replace("curves", "third"), third, memo=True)
     assert answered(third)[1] == "curves/1"
@@ -294,7 +294,7 @@ def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> Non
     second = run(project, text.replace("curves", "second"), memo=True)
     kept.append(sorted(path.name for path in second.folder.checkpoints.rglob("epoch-*")))
     assert kept == [["epoch-000001", "epoch-000004"]] * 2
-    reports = checkpoint_folders.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
+    reports = checkpoints.verify(second.folder.checkpoints / "00000" / "epoch-000001").reports
     assert [report.memo for report in reports] == ["curves/0"]
 
 

@@ -10,8 +10,7 @@ from rich.console import Console
 
 from sweep.render.plans import as_dict, show_plan
 from sweep.runner import planning
-from sweep.runner.histograms import histograms
-from sweep.runner.planning import Plan
+from sweep.runner.planning import Plan, histograms
 from sweep.runner.pricing import Timing
 from sweep.spec import parse
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import curves
 import pytest
 
-from sweep.backends import checkpoint_folders
-from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends import checkpoints
+from sweep.backends.checkpoints import Manifest
 from sweep.contract import Devices
 from sweep.errors import InputError
 from sweep.runner import restoring
@@ -96,8 +96,8 @@ def test_a_pareto_front_has_no_single_best(project: Path, monkeypatch: pytest.Mo
 
 
 def test_the_epoch_with_the_best_objective(folder: ResultsFolder) -> None:
-    place = checkpoint_folders.of_trial(folder.path, 0)
-    checkpoint_folders.begin(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
+    place = checkpoints.of_trial(folder.path, 0)
+    checkpoints.begin(place, Manifest(2, loss=-1.0), lambda aside: _write(aside / "done.json", "2"), 9)()
     assert restoring.restore(folder, 0).kept.epoch == 4
     best = restoring.restore(folder, 0, "best").kept
     assert (best.epoch, best.metrics) == (2, {"score": 1.5})

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends import checkpoint_folders
-from sweep.backends.checkpoint_folders import Manifest
+from sweep.backends import checkpoints
+from sweep.backends.checkpoints import Manifest
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import parse
@@ -34,10 +34,8 @@ def saved(folder: Path, trial: int, scores: Iterable[float]) -> list[Event]:
     ]
     for epoch in epochs:
         manifest = Manifest(epoch.epoch, loss=-float(epoch.metrics["score"]))
-        place = checkpoint_folders.of_trial(folder, trial)
-        checkpoint_folders.begin(
-            place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9
-        )()
+        place = checkpoints.of_trial(folder, trial)
+        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(bytes(PAYLOAD)) and None, 9)()
     begin = TrialStarted(trial=trial, trial_id="", params={}, seed=0, repeat=0, time=0.0)
     return [begin, *epochs, ended(trial, Facts(checkpoint=f"checkpoints/{trial:05d}/epoch-{len(epochs):06d}"))]
 
@@ -121,7 +119,7 @@ def test_a_replay_comes_to_the_same(tmp_path: Path) -> None:
 
 def test_what_a_killed_driver_left_is_deleted_in_the_replay(tmp_path: Path) -> None:
     events = [event for trial, score in enumerate([1, 2, 3]) for event in saved(tmp_path, trial, [score])]
-    shutil.rmtree(checkpoint_folders.of_trial(tmp_path, 1))
+    shutil.rmtree(checkpoints.of_trial(tmp_path, 1))
     again = Keeper(tmp_path, trials=1)
     again.see(events)
     assert kept(tmp_path) == {2: [1]}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends.worker import Progress
+from sweep.backends.protocol import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Mark, to_json

@@ -40,7 +40,7 @@ PARAMS = {"a": 1, "b": 0, "lr": 0.01, "opt": "adam", "aug.magnitude": 7, "flag":
         ("\n lr *\n 100", 1.0),
     ],
 )
-def test_values(text: str, value: object) -> None:
+def test_reading_values(text: str, value: object) -> None:
     found = Expression.parse(text).evaluate(PARAMS)
     assert found == pytest.approx(value) if isinstance(value, float) else found == value
     assert type(found) is type(value)

@@ -44,7 +44,7 @@ from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value
         (r'"\ud83d\ude00"', "\U0001f600"),  # as JSON writes it
     ],
 )
-def test_values(text: str, value: Value) -> None:
+def test_reading_values(text: str, value: Value) -> None:
     found = read_value(text, "--set")
     assert found == value
     assert type(found) is type(value)

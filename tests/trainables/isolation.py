@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sweep.backends.worker import Job, Order, Worker
+from sweep.backends.protocol import Job, Order
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.hyperparameters import Hyperparameters
 from trainables.cifar_resnet import CifarResNet

@@ -11,7 +11,8 @@ import numpy as np
 from small import go_on, metrics
 from zoo_entries import ENTRIES
 
-from sweep.backends.worker import Job, Order, Worker
+from sweep.backends.protocol import Job, Order
+from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 
 EPOCHS = 3

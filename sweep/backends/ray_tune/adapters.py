@@ -17,9 +17,8 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends.driver import Driver
-from sweep.backends.ray_tune import last_words, private
-from sweep.backends.worker import Job, Order, Progress
+from sweep.backends.protocol import Driver, Job, Order, Progress
+from sweep.backends.ray_tune import private, worker_exits
 
 LONGEST_WAIT_S = 60.0
 
@@ -125,8 +124,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        reason = f"worker lost: {last_words.cause(trial.config['job'], _number(trial), error)}"
-        with_node = any(words in error or told in error for words, told in last_words.NODE_LOST.items())
+        reason = f"worker lost: {worker_exits.cause(trial.config['job'], _number(trial), error)}"
+        with_node = any(words in error or told in error for words, told in worker_exits.NODE_LOST.items())
         if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 

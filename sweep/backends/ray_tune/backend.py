@@ -13,8 +13,8 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends.driver import Driver
-from sweep.backends.ray_tune import last_words
+from sweep.backends.protocol import Driver, Job, SweepStatus
+from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.adapters import (
     DriverScheduler,
     DriverSearcher,
@@ -25,12 +25,9 @@ from sweep.backends.ray_tune.adapters import (
     survive_memory_kills,
     take_waiting_processes,
 )
-from sweep.backends.ray_tune.clock import DriverClock
+from sweep.backends.ray_tune.callbacks import DriverClock, Publisher
 from sweep.backends.ray_tune.cluster import Cluster
-from sweep.backends.ray_tune.publishing import Publisher
 from sweep.backends.ray_tune.worker import TrialWorker
-from sweep.backends.vitals import Vitals
-from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.errors import InputError, first_line
 
@@ -67,7 +64,7 @@ class RayTune:
     most: int | None = None  # trials at once
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
-    vitals: Callable[[], Vitals] | None = None  # shown in Ray's metrics and on the job's page
+    vitals: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _given: Any = field(init=False, repr=False)
@@ -105,7 +102,7 @@ def run(backend: RayTune, job: Job, driver: Driver) -> None:
     published = [Publisher(driver, job, vitals, room, page)] if vitals else []
     always = {"job": job, "reuse": backend.reuse} | ({} if backend._given is None else {"given": backend._given})
     free: list[str] = []
-    with last_words.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
+    with worker_exits.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,

@@ -17,8 +17,8 @@ from typing import Any
 import ray
 from ray.job_config import JobConfig
 
-from sweep.backends.ray_tune import nodes, private, starting, token
-from sweep.backends.ray_tune.job_page import JobPage
+from sweep.backends.ray_tune import nodes, private, starting
+from sweep.backends.ray_tune.dashboard import JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
 from sweep.errors import InputError, printable
@@ -227,7 +227,7 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(token.dashboard(context.dashboard_url))
+            say(starting.dashboard(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -236,7 +236,7 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 @contextmanager
 def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
-    token.protect()
+    starting.protect()
     with starting.own_machine(say), starting.hastened(say, start.meanwhile) as end_starting, starting.patient(say):
         try:
             with start.ahead or nullcontext(), _told():

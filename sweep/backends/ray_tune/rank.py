@@ -17,8 +17,8 @@ from typing import Any
 import ray
 
 from sweep.backends import memory
-from sweep.backends.ray_tune import last_words
-from sweep.backends.worker import Job
+from sweep.backends.protocol import Job
+from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.errors import first_line, printable
 from sweep.loading import load, make_importable
@@ -99,7 +99,7 @@ class TrialRank:
         if not devices.gpus or devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._rank, self._first = job, rank, first
-        self._began = last_words.record(job)
+        self._began = worker_exits.record(job)
         self._calls = 0
 
     def ready(self) -> Told:

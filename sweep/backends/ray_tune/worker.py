@@ -17,9 +17,10 @@ import ray
 from ray import tune
 
 from sweep.backends import memory
-from sweep.backends.ray_tune import last_words
+from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.gang import Gang
-from sweep.backends.worker import Job, Order, Progress, Worker
+from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
 from sweep.loading import make_importable
@@ -52,7 +53,7 @@ class TrialWorker(tune.Trainable):
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
-        self._began = last_words.record(job)
+        self._began = worker_exits.record(job)
         neighbours = at_once(order.assignment.devices, config["room"] * (job.workers + job.aside), _resources_here())
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None

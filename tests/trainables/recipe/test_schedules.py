@@ -50,7 +50,7 @@ def test_warm_up_is_linear_and_ends_at_the_peak() -> None:
     np.testing.assert_allclose(_rates("cosine", warmup=4)[:5], [0.5, 1.0, 1.5, 2.0, 2.0])
 
 
-def test_values() -> None:
+def test_reading_values() -> None:
     np.testing.assert_allclose(_rates("cosine")[10], 1.0)
     np.testing.assert_allclose(_rates("linear")[5], 1.5)
     np.testing.assert_allclose(_rates("polynomial", lr_power=2.0)[10], 0.5)

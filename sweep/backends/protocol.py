@@ -1,0 +1,191 @@
+"""What passes between a sweep and its workers: the job of a session, orders, progress, new shares of a GPU.
+
+A `Driver` gives out trials and a `Backend` trains them; neither knows more of the other than is written here.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from sweep.contract import Assignment, Devices, Facts
+from sweep.events import EpochReported, TrialEnded
+
+STOP_FILE, SHARE_FILE = ".stop-", ".share-"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all trials of a sweep share."""
+
+    sweep: str
+    trainable: str
+    import_folders: tuple[Path, ...]
+    results_folder: Path
+    objective: str
+    maximize: bool
+    workers: int = 1  # processes of each trial
+    servers: int = 0  # more of them, that keep the weights; then yet another one coordinates
+    session: str = ""  # tells the driver's own stop file from any other
+    checkpoint_every_s: float = 60.0
+    checkpoint_keep: int = 2
+    shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
+    profile: bool = False  # of the first trial
+    target: float | None = None  # objective: a trial that reaches it is complete
+    unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
+    varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
+    given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
+
+    @property
+    def aside(self) -> int:
+        """Processes of each trial that do not train."""
+        return self.servers + bool(self.servers)
+
+    def shares(self, devices: Devices) -> tuple[Devices, ...]:
+        """What each process of a trial is given, rank 0 first: with servers it trains nothing, as they do not."""
+        if not self.servers:
+            return (devices,) * self.workers
+        without = replace(devices, gpus=0.0, simulated=False)
+        return (without, *(devices,) * self.workers, *(without,) * self.servers)
+
+    @property
+    def shared_folder(self) -> Path | None:
+        """Where this node's workers share data."""
+        return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
+
+    @property
+    def stop_file(self) -> Path:
+        """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
+        return self.results_folder / f"{STOP_FILE}{self.session}"
+
+    @property
+    def share_file(self) -> Path:
+        """Running trials of this session that are to go on with another share of a GPU, by number, as JSON."""
+        return self.results_folder / f"{SHARE_FILE}{self.session}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One trial for a worker."""
+
+    assignment: Assignment
+    decision_epochs: tuple[int, ...] = ()
+    to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
+    whole: bool = False  # it trains all its epochs, whatever the sweep's target
+    known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
+    moved: bool = False  # another process had no room for it
+    shares: bool = False  # its share of a GPU is not fixed: it may go on with another one, in another worker
+
+    def __repr__(self) -> str:
+        return f"trial {self.assignment.trial}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a step brought."""
+
+    epochs: tuple[EpochReported, ...] = ()
+    end: TrialEnded | None = None
+    facts: Facts = field(default_factory=Facts)
+    notices: tuple[str, ...] = ()
+    spoilt: str | None = None  # why the worker must not be used again
+    fault: str | None = None  # why the whole sweep cannot go on
+    data_known: bool = False  # the trial begins with the data of `Order.known_data`
+    worker: str = ""  # the name of the worker, where there are several
+    accumulate: int | None = None  # micro-batches for the trial in another process: it does not fit, and this is spoilt
+    crowded: bool = False  # the trial needs a larger share of a GPU, in another worker: this is spoilt
+    moves: bool = False  # the trial was saved, to go on in another worker with the share that it was told
+
+
+class Driver(Protocol):
+    """Gives out trials and hears of them; its answers are orders."""
+
+    @property
+    def running(self) -> int:
+        """Trials that are given out and have not ended."""
+
+    @property
+    def room(self) -> int | None:
+        """How many trials may run at once by their shares of GPUs; None: as many as fit."""
+
+    @property
+    def stopping(self) -> str | None:
+        """The reason why no more trials are given out and the running ones end early."""
+
+    def next(self, worker: str = "") -> Order | None:
+        """The next trial, for the worker of this name; None when there is none to start, unless a worker is lost."""
+
+    def begun(self, trial: int) -> None:
+        """Hear that a worker begins a trial: from now on its time counts."""
+
+    def tick(self) -> list[int]:
+        """Look at the clock, in every turn; the trials just ended of which the workers are to be killed."""
+
+    def take(self, trial: int, progress: Progress) -> bool:
+        """Hear of a step; whether the trial goes on."""
+
+    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+        """Hear that a trial's worker is gone, perhaps with its node; whether the trial goes on with another for that.
+
+        It is called for every spoilt worker as well.
+        """
+
+
+class Backend(Protocol):
+    """What trains the trials of a session."""
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver gives out."""
+
+    def at_once(self, gpus: float) -> int:
+        """Return how many trials of so many GPUs each run at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepStatus:
+    """As of now; None where nobody knows yet."""
+
+    trials: Mapping[str, int]  # by status, each of them
+    total: int | None  # trials, where their number is known
+    epochs: int  # trained, of all sessions
+    epochs_per_s: float
+    metric: str  # the first objective
+    goal: str
+    best: float | None = None  # of the trials that completed
+    best_trials: tuple[int, ...] = ()  # several where it is the mean of repeats
+    left_s: float | None = None  # an estimate
+
+    @property
+    def finished(self) -> int:
+        """Trials that ended for good."""
+        return sum(count for status, count in self.trials.items() if status != "running")
+
+
+MOVE_S = 15.0
+"""About what it takes to go on in a new process: a trial that needs no longer ends where it is."""
+
+
+def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
+    """Let these trials go on with these shares."""
+    aside = job.share_file.with_suffix(".new")
+    with suppress(OSError):  # a full disk: they go on as they are
+        aside.write_text(json.dumps(wanted))
+        aside.replace(job.share_file)
+
+
+def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
+    """Whether a trial is told another share than it has, and is worth moving after this epoch."""
+    given = order.assignment
+    if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
+        return False
+    try:
+        wanted = json.loads(job.share_file.read_text())
+    except (OSError, ValueError):  # nobody is told anything
+        return False
+    share = wanted.get(str(given.trial))
+    return share is not None and share != given.devices.gpus

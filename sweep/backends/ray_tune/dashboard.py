@@ -1,0 +1,226 @@
+"""This sweep in Ray's dashboard and metrics: its page among the jobs, and its numbers.
+
+The dashboard shows words of their own only of jobs that were submitted: metadata and a status message, out of a record
+in Ray's key-value store. A sweep that drives itself writes such a record and points to it in its job's metadata. One
+that was submitted adds its words to the record that is there. Ray's Prometheus endpoints give out the numbers under
+``ray_sweep_...``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util.metrics import Gauge
+
+from sweep.backends.protocol import SweepStatus
+from sweep.backends.ray_tune import private
+
+POINTER = "job_submission_id"  # the key of a job's metadata that names its record
+SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
+PREFIX, SPACE = "_ray_internal_job_info_", "job"  # of the records' keys
+EVERY_S, ANYWAY_S = 2.0, 10.0  # a changed record is written, and any: the dashboard may have overwritten it
+PATIENCE_S = 3.0  # with the last record
+
+RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED"
+
+
+def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
+    """The metadata with which this driver must connect for its page to be found; none where it cannot have one."""
+    if not private.usable(private.JOB_PAGE, say):
+        return {}
+    return {POINTER: f"sweep-{re.sub(r'[^A-Za-z0-9_.-]', '-', sweep)[:60]}-{session[:6]}", "sweep": sweep}
+
+
+class JobPage:
+    """Writes this job's record, from a thread of its own: Ray may not answer."""
+
+    def __init__(self, about: Mapping[str, str], *, shared: bool) -> None:
+        """Make the page of a driver that is connected with the metadata ``about``, to a Ray ``shared`` with others."""
+        submitted = _submitted()
+        self._adds = submitted is not None
+        self._key = f"{PREFIX}{submitted or about[POINTER]}"
+        self._about = {name: value for name, value in about.items() if name != POINTER}
+        self._about["job_id"] = ray.get_runtime_context().get_job_id()
+        self._began_ms = int(time.time() * 1000)
+        self._record: dict[str, Any] = {}
+        self._wanted = 0.0
+        self._ended = False
+        self._due = threading.Event()
+        self._over = threading.Event()
+        self.show(RUNNING, "the sweep begins", {})
+        self._thread = threading.Thread(target=self._work, args=(shared,), name="sweep-job-page", daemon=True)
+        with _harmless():
+            self._write()  # the dashboard looks for what the metadata points to
+            self._thread.start()
+
+    def show(self, status: str, message: str, words: Mapping[str, str]) -> None:
+        """Have a state shown: at once where it is the last one, else every other second."""
+        record = {
+            "status": status,
+            "message": message,
+            "metadata": {**self._about, **words},
+            "entrypoint": _command(),
+            "start_time": self._began_ms,
+            "end_time": None if status == RUNNING else int(time.time() * 1000),
+            "runtime_env_json": "{}",
+        }
+        now = time.monotonic()
+        self._ended = status != RUNNING
+        if self._ended or record != self._record or now - self._wanted > ANYWAY_S:
+            self._record, self._wanted = record, now
+            self._due.set()
+
+    def close(self) -> None:
+        """Write the last state: stopped, where no other end was shown."""
+        if not self._ended:
+            self.show(STOPPED, "the sweep was stopped", {})
+        self._over.set()
+        self._due.set()
+        if self._thread.is_alive():
+            self._thread.join(PATIENCE_S)
+
+    def _work(self, shared: bool) -> None:
+        with _harmless():
+            if shared:
+                give_up_lost_ones()
+            while True:
+                self._due.wait()
+                self._due.clear()
+                self._write()
+                if self._over.wait(EVERY_S):
+                    self._write()
+                    return
+
+    def _write(self) -> None:
+        record = self._record
+        if self._adds:
+            found = _get(self._key)
+            if found is None:
+                return
+            theirs = found.get("metadata") or {}
+            message = record["message"] if found.get("status") == RUNNING else found.get("message")
+            record = {**found, "message": message, "metadata": {**theirs, **record["metadata"]}}
+        _put(self._key, record)
+
+
+def words(vitals: SweepStatus) -> tuple[str, dict[str, str]]:
+    """A line about a sweep, and the same as metadata."""
+    of_total = f"{vitals.finished}" if vitals.total is None else f"{vitals.finished} of {vitals.total}"
+    told = {
+        "objective": f"{vitals.metric}, {vitals.goal}",
+        "progress": f"{of_total} trials, {vitals.epochs} epochs",
+        "trials": ", ".join(f"{count} {state}" for state, count in vitals.trials.items() if count) or "none",
+    }
+    line = f"{of_total} trials"
+    if vitals.best is not None:
+        trials = ", ".join(map(str, vitals.best_trials))
+        told["best"] = f"{vitals.metric} {vitals.best:.6g} (trial{'s' * (len(vitals.best_trials) > 1)} {trials})"
+        line += f"; best {told['best']}"
+    if vitals.left_s is not None:
+        told["left"] = f"about {vitals.left_s / 60:.0f} min" if vitals.left_s >= 90 else f"about {vitals.left_s:.0f} s"
+        line += f"; {told['left']} left"
+    return line, told
+
+
+def give_up_lost_ones() -> None:
+    """Say of sweeps that their driver is gone, where it could not say so itself."""
+    alive = {job["JobID"] for job in private.module("ray._private.state").jobs() if not job["IsDead"]}
+    kv = private.module("ray.experimental.internal_kv")
+    for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
+        record = _get(key)
+        metadata = (record or {}).get("metadata") or {}
+        if record and record.get("status") == RUNNING and "sweep" in metadata and metadata.get("job_id") not in alive:
+            message = f"its driver was killed; before that: {record.get('message', '')}"
+            _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+
+
+@contextmanager
+def _harmless() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # whatever Ray has: the page stays as it is, and no trial needs it
+        sys.stderr.write(f"Ray's job page is not kept: {type(error).__name__}: {error}\n")
+
+
+def _get(key: str | bytes) -> dict[str, Any] | None:
+    text = private.module("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
+    found = json.loads(text) if text else None
+    return found if isinstance(found, dict) else None
+
+
+def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
+    kv = private.module("ray.experimental.internal_kv")
+    kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
+
+
+def _submitted() -> str | None:
+    """The name of the job as which this process was submitted, if it was."""
+    try:
+        config = json.loads(os.environ.get(SUBMITTED, "{}"))
+    except ValueError:
+        return None
+    return config.get("metadata", {}).get(POINTER) if isinstance(config, dict) else None
+
+
+def _command() -> str:
+    program, *given = sys.argv
+    name = "python -m sweep" if Path(program).name == "__main__.py" else Path(program).name
+    return " ".join([name, *map(shlex.quote, given)])
+
+
+GAUGES = {
+    "sweep_trials": ("trials in each state", ("state",)),
+    "sweep_trials_planned": ("trials that there will be, where that is known", ()),
+    "sweep_epochs_trained": ("epochs trained so far, in all sessions", ()),
+    "sweep_epochs_per_second": ("epochs per second, over the last ten seconds", ()),
+    "sweep_best_objective": ("the best value of the objective of all trials that completed", ("metric", "goal")),
+    "sweep_seconds_left": ("an estimate of the seconds until the sweep ends", ()),
+    "sweep_workers": ("trials that can run at once", ()),
+    "sweep_workers_busy": ("trials that run", ()),
+    "sweep_utilization": ("share of the workers that are busy, of 1", ()),
+}
+"""Name: what it is, and its tags beside ``sweep`` and ``session``."""
+
+
+class Gauges:
+    """Sets all gauges of one session of a sweep; some microseconds each."""
+
+    def __init__(self, sweep: str, session: str) -> None:
+        self._tags = {"sweep": plain(sweep), "session": plain(session)}
+        self._gauges: dict[str, Any] = {
+            name: Gauge(name, description, tag_keys=(*self._tags, *more))
+            for name, (description, more) in GAUGES.items()
+        }
+
+    def set(self, vitals: SweepStatus, busy: int, slots: int) -> None:
+        """Show these numbers, ``slots`` of them are workers of which some are ``busy``."""
+        for state, count in vitals.trials.items():
+            self._set("sweep_trials", count, state=state)
+        self._set("sweep_trials_planned", vitals.total)
+        self._set("sweep_epochs_trained", vitals.epochs)
+        self._set("sweep_epochs_per_second", vitals.epochs_per_s)
+        self._set("sweep_best_objective", vitals.best, metric=plain(vitals.metric), goal=vitals.goal)
+        self._set("sweep_seconds_left", vitals.left_s)
+        self._set("sweep_workers", slots)
+        self._set("sweep_workers_busy", busy)
+        self._set("sweep_utilization", min(busy / slots, 1.0) if slots else None)
+
+    def _set(self, name: str, value: float | None, **tags: str) -> None:
+        if value is not None:
+            self._gauges[name].set(value, {**self._tags, **tags})
+
+
+def plain(text: str) -> str:
+    """A tag's value: Ray takes nothing but ASCII, and raises at the rest."""
+    return text.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,136 @@
+"""Why a worker is gone: what it wrote down as it died, beside what Ray makes of its silence.
+
+Ray does not learn how its workers end. Each one therefore keeps a file open in the results folder, which all nodes
+share, for Python's fault handler and for `os._exit`; one that is killed leaves it empty.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NoReturn
+
+from sweep.backends.protocol import Job
+from sweep.errors import printable
+from sweep.store.disk import process
+
+NODE_LOST = {  # a worker of a node that answers is found dead
+    "its node has died": "its node is gone",
+    "is temporarily unavailable": "its node does not answer",
+}
+_SIGNALS = {
+    "Segmentation fault": "SIGSEGV",
+    "Aborted": "SIGABRT",
+    "Bus error": "SIGBUS",
+    "Floating point exception": "SIGFPE",
+    "Illegal instruction": "SIGILL",
+}
+_EXIT, _TRIAL = "exit code ", "trial "
+_files: list[int] = []  # that of this process
+
+
+def folder(job: Job) -> Path:
+    """Where the workers of a sweep leave them."""
+    return job.results_folder / "workers"
+
+
+@contextmanager
+def kept(job: Job) -> Iterator[None]:
+    """Have that folder for a session, and none of an earlier one's."""
+    shutil.rmtree(folder(job), ignore_errors=True)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder(job), ignore_errors=True)
+
+
+def record(job: Job) -> Callable[[int], None]:
+    """Let this process write down how it dies; called once in each worker. Tell what it returns each trial."""
+    path = folder(job) / process()
+    try:
+        path.parent.mkdir(exist_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC)
+    except OSError:  # a full disk: then nobody will know
+        return lambda trial: None
+    faulthandler.enable(file)
+    _files.append(file)
+    setattr(os, "_exit", _noting(file, os._exit, os.getpid()))  # noqa: B010  # mypy compares the names of parameters
+
+    def began(trial: int) -> None:
+        with suppress(OSError):
+            os.write(file, f"{_TRIAL}{trial}\n".encode())
+
+    return began
+
+
+@contextmanager
+def no_longer_than(seconds: float) -> Iterator[None]:
+    """End this process, and say where it was, if the block takes longer; also where no other thread can run."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_files[-1] if _files else 2)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def cause(job: Job, trial: int, error: str) -> str:
+    """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
+    error = printable(error)
+    if of_gang := re.search(r"WorkerLost: (.+)", error):
+        return of_gang[1]
+    if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
+        return lost
+    if "running low on memory" in error:
+        return "Ray's memory monitor killed it"
+    if known := _of_words(_taken(job, trial)):
+        return known
+    if told := re.search(r"exit code (\d+)\.?(?: The process receives a (SIG[A-Z]+))?", error):
+        return told[2] or f"exit code {told[1]}"
+    if "died unexpectedly" in error:
+        return "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return lines[0] if lines else "no reason is known"
+
+
+def _taken(job: Job, trial: int) -> str:
+    """What workers whose last trial was this one have written after it began; it is taken away."""
+    words = ""
+    with suppress(OSError):
+        for path in folder(job).iterdir():
+            _, _, last = path.read_text(errors="replace").rpartition(_TRIAL)
+            number, _, said = last.partition("\n")
+            if number == str(trial) and said:  # Tune prepares workers that it does not use: these say nothing
+                words = said
+                path.unlink()
+    return words
+
+
+def _of_words(words: str) -> str:
+    fatal = re.search(r"^Fatal Python error: (.+)$", words, re.MULTILINE)
+    if fatal:
+        _, _, stack = words.rpartition("Current thread ")  # the others come before it
+        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+        where = f" in {place[3]}, {place[1]}:{place[2]}" if place else ""
+        return f"{_SIGNALS.get(fatal[1], fatal[1])}{where}"
+    if late := re.search(r"^Timeout \((.+)\)!", words, re.MULTILINE):
+        _, _, stack = words.rpartition("Thread 0x")  # the main one comes last
+        place = re.search(r'^  File "(.+)", line (\d+) in (.+)$', stack, re.MULTILINE)
+        where = f" (in {place[3]}, {place[1]}:{place[2]})" if place else ""
+        return f"the other workers have not come within {late[1]}{where}"
+    last = words.strip().rpartition("\n")[2]
+    return last if last.startswith(_EXIT) else ""
+
+
+def _noting(file: int, leave: Callable[[int], NoReturn], worker: int) -> Callable[[int], NoReturn]:
+    def noted(status: int) -> NoReturn:
+        if os.getpid() == worker:  # and no child of it
+            with suppress(OSError):
+                os.write(file, f"{_EXIT}{status}\n".encode())
+        leave(status)
+
+    return noted

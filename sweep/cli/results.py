@@ -1,0 +1,96 @@
+"""``list``, ``compare`` and ``report``: what sweeps have found."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from sweep.cli import options
+
+
+@click.command("list")
+@options.results
+@options.as_json
+def list_sweeps(results: Path, as_json: bool) -> None:
+    """List the sweeps of the results folder."""
+    from sweep.analysis import listing
+    from sweep.render.documents import document
+    from sweep.render.tables import show, sweeps_grid
+    from sweep.render.terminal import console
+
+    found = listing.sweeps(results)
+    if as_json:
+        click.echo(document(found))
+    elif found:
+        show(sweeps_grid(found), console())
+    else:
+        click.echo(f"no sweeps in {results}; start one: python -m sweep run FILE")
+
+
+@click.command()
+@click.argument("sweeps", nargs=-1, required=True)
+@options.results
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
+@options.as_json
+def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
+    """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
+    from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
+    from sweep.render.confirmations import show_finalists
+    from sweep.render.costs import lines
+    from sweep.render.documents import document
+    from sweep.render.tables import answered, ranking_grid, show
+    from sweep.render.terminal import console
+    from sweep.render.worth import held_out_lines
+    from sweep.render.worth import lines as worth_lines
+    from sweep.store import reading
+    from sweep.store.folder import ResultsFolder
+
+    folders = [ResultsFolder.open(results, name) for name in sweeps]
+    read, wanted = [], {*costs.COLUMNS, "epoch", *held_out.COLUMNS}
+    for folder in folders:
+        metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
+        read.append((folder, reading.read(folder, [*wanted, *metrics])))
+    ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
+    answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
+    worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
+    noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
+    if as_json:
+        told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
+        click.echo(
+            document({**told, "rows": ranked.rows[:limit], "answer": answer, "search": worths, "held_out": noise})
+        )
+        return
+    show(ranking_grid(ranked, limit), console())
+    show_finalists(ranked, console())
+    for folder, one in read:
+        for line in lines(costs.of_tables(folder.name, one)):
+            click.echo(line)
+    for line in (*worth_lines(worths), *held_out_lines(noise)):
+        click.echo(line)
+    click.echo("\n".join(answered(ranked, answer)))
+
+
+@click.command()
+@click.argument("sweeps", nargs=-1, required=True)
+@options.results
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Instead of report.html in the (first) sweep's folder.",
+)
+def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
+    """Write the report on a sweep, or on several with the same objective: one HTML file with linked charts, to be
+    opened in a browser or sent."""
+    from sweep.render.report import page
+    from sweep.store.disk import replacing
+    from sweep.store.folder import ResultsFolder
+
+    folders = [ResultsFolder.open(results, name) for name in dict.fromkeys(sweeps)]
+    target = output or folders[0].report
+    html = page(folders)
+    with replacing(target) as aside:
+        aside.write_text(html, encoding="utf-8", errors="backslashreplace")
+    click.echo(f"report   {target}")

@@ -1,0 +1,358 @@
+"""How many trials share a GPU: fixed by the file, or with `gpus: auto` decided by what trials before measured.
+
+All that is learnt comes out of events, so that a resumed sweep learns it again from its log. The decision is a pure
+function of what was measured; `Job.share_file` tells a running trial of another share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from sweep.backends.protocol import Progress
+from sweep.contract import Devices
+from sweep.events import EpochReported, Facts, Params
+from sweep.runner.upcoming import fits
+from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
+
+TRIALS = (1, 2, 4, 8)
+"""Trials a GPU, in the order in which they are tried."""
+GAIN = 1.05
+"""More trials a GPU must bring so much more of examples a second, all together: else they only wait for one another."""
+MEASURED_S = 2.0
+"""Of training of each of the trials at once, before a level counts as measured: an epoch may be very short."""
+HEADROOM = 1.1
+"""Of a measured peak: blocks of another size leave gaps between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What is known of so many ``trials`` a GPU."""
+
+    trials: int
+    at_once: int  # trials that run then, on all GPUs
+    speeds: Mapping[str, float]  # examples a second of one of them, by structure; none: not measured
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do next."""
+
+    trials: int  # a GPU
+    settled: bool  # nothing is left to be measured
+    compared: tuple[Level, Level] | None = None  # the last two that were: the better one is taken
+
+    @property
+    def gain(self) -> float | None:
+        """How much more the second of them computes than the first, all its trials together."""
+        return None if self.compared is None else gain(*self.compared)
+
+
+def decide(levels: Sequence[Level]) -> Decision:
+    """Which of the levels comes next: the first that is not measured, or the last before one that gained too little.
+
+    ``levels`` are those that there is memory for, the fewest trials first; never none.
+    """
+    if not levels[0].speeds:
+        return Decision(levels[0].trials, len(levels) == 1)
+    compared = None
+    for before, after in pairwise(levels):
+        if not after.speeds:
+            return Decision(after.trials, False, compared)
+        compared = before, after
+        if gain(before, after) < GAIN:
+            return Decision(before.trials, True, compared)
+    return Decision(levels[-1].trials, True, compared)
+
+
+def gain(before: Level, after: Level) -> float:
+    """How many times as much is computed, trials of the same structure compared where both levels had such."""
+    alike = before.speeds.keys() & after.speeds.keys()
+    if alike:
+        speed = math.exp(math.fsum(math.log(after.speeds[name] / before.speeds[name]) for name in alike) / len(alike))
+    else:
+        speed = _mean(after.speeds.values()) / _mean(before.speeds.values())
+    return speed * after.at_once / before.at_once
+
+
+def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
+    """The most trials a GPU that each have such a peak; ``shares_bytes`` is what one of so many may have."""
+    fits = [trials for trials, share in shares_bytes.items() if peak_bytes * HEADROOM <= share]
+    return max(fits, default=min(shares_bytes))
+
+
+def levels_to_try(at_once: Mapping[int, int], most: int) -> tuple[int, ...]:
+    """Trials a GPU worth trying, up to ``most``: where more run at once than with fewer, for CPUs bound them too."""
+    found: list[int] = []
+    for trials, count in sorted(at_once.items()):
+        if not found or (trials <= most and count > at_once[found[-1]]):
+            found.append(trials)
+    return tuple(found)
+
+
+def _mean(values: Iterable[float]) -> float:
+    logs = [math.log(value) for value in values]
+    return math.exp(math.fsum(logs) / len(logs))
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch that was trained on a share of a GPU, or several short ones."""
+
+    trial: int
+    structure: str
+    gpus: float
+    begun: float  # seconds since 1970
+    ended: float
+    examples_per_s: float
+
+
+def joined(before: Epoch | None, after: Epoch) -> Epoch:
+    """Two epochs of a trial that followed one another, as one; the second where they are not alike."""
+    if before is None or (before.structure, before.gpus) != (after.structure, after.gpus):
+        return after
+    first, second = before.ended - before.begun, after.ended - after.begun
+    examples = before.examples_per_s * first + after.examples_per_s * second
+    return replace(after, begun=before.begun, examples_per_s=examples / (after.ended - before.begun))
+
+
+def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, float]:
+    """The speed of one of so many trials a GPU, by structure, from epochs in which the GPUs were full.
+
+    Empty until as many epochs are known as trials run at once, and some seconds of each. Epochs that warm up are not to
+    be among them.
+    """
+    own = [epoch for epoch in epochs if math.isclose(epoch.gpus * trials, 1) and epoch.examples_per_s > 0]
+    full = 0.9 * at_once / trials  # GPUs in use; steps between epochs are not seen
+    counted = [epoch for epoch in own if _busy(epoch, epochs) >= full]
+    seconds = math.fsum(epoch.ended - epoch.begun for epoch in counted)
+    if len(counted) < at_once or seconds < MEASURED_S * at_once:
+        return {}
+    examples: dict[str, list[tuple[float, float]]] = {}
+    for epoch in counted:
+        seconds = epoch.ended - epoch.begun
+        examples.setdefault(epoch.structure, []).append((epoch.examples_per_s * seconds, seconds))
+    return {
+        name: math.fsum(count for count, _ in found) / math.fsum(seconds for _, seconds in found)
+        for name, found in examples.items()
+    }
+
+
+def _busy(epoch: Epoch, all_of_them: Sequence[Epoch]) -> float:
+    """GPUs that were in use during an epoch, on average."""
+    length = epoch.ended - epoch.begun
+    if length <= 0:
+        return 0.0
+    together = (
+        other.gpus * max(min(other.ended, epoch.ended) - max(other.begun, epoch.begun), 0.0)
+        for other in all_of_them
+        if other.trial != epoch.trial
+    )
+    return epoch.gpus + math.fsum(together) / length
+
+
+REMEMBERED = 128  # epochs that speeds are measured by
+LEAST_S = 0.25  # shorter ones are taken together
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What is known of one trial."""
+
+    params: Params
+    structure: str = ""
+    peak_bytes: float = 0.0
+    begun: Epoch | None = None  # of short epochs, those that are not long enough yet
+    seen: set[float] = field(default_factory=set)  # shares on which it has trained an epoch
+    least: float = 0.0  # the share that it needs at least, for it ran out of memory with less
+
+
+class Sharing:
+    """Gives each trial its devices."""
+
+    def __init__(
+        self, devices: Devices, at_once: Callable[[float], int], *, auto: bool, total: int | None = None
+    ) -> None:
+        """``devices``: of every trial, or with ``auto`` of one that has a GPU for itself.
+
+        ``at_once`` says how many trials of so many GPUs each fit, ``total`` how many the sweep has, where known.
+        """
+        self._devices, self._auto = devices, auto
+        self._left = total
+        self._trials: dict[int, _Trial] = {}
+        self._out: dict[int, float] = {}  # trials that workers have, and the shares given
+        self._peaks: dict[str, float] = {}  # by structure, of ended trials the least: others keep programs of more
+        self._memory_bytes: float | None = None  # of a GPU
+        self._epochs: deque[Epoch] = deque(maxlen=REMEMBERED)
+        self._speeds: dict[int, Mapping[str, float]] = {}  # by trials a GPU
+        self._decision = Decision(1, False)
+        self._told: Mapping[int, float] = {}
+        self._at_once = at_once
+        self._say: Callable[[str], None] = lambda text: None
+        self._share_anew: Callable[[Mapping[int, float]], None] = lambda wanted: None
+
+    def connect(self, say: Callable[[str], None], share: Callable[[Mapping[int, float]], None]) -> None:
+        """From now on report decisions, and the new shares of running trials: the log has been replayed."""
+        self._say, self._share_anew = say, share
+
+    @property
+    def auto(self) -> bool:
+        """Whether shares change."""
+        return self._auto
+
+    @property
+    def room(self) -> int:
+        """How many trials run at once, now."""
+        return self._at_once(1 / self._decision.trials)
+
+    def devices(self, trial: int, params: Params) -> Devices:
+        """What a trial is to have that a worker is about to get."""
+        if not self._auto:
+            return self._devices
+        share = self._out[trial] = self._share(self._trials.setdefault(trial, _Trial(params)))
+        if trial in self._told:  # it is as it was told to be, or it cannot be
+            self._tell({number: wanted for number, wanted in self._told.items() if number != trial})
+        return replace(self._devices, gpus=share)
+
+    def observe(self, change: Change) -> None:
+        """Learn from an event, a new one or one of the log."""
+        match change:
+            case _ if not self._auto:
+                pass
+            case Started(trial) | Reopened(trial):
+                self._trials[trial.number] = _Trial(trial.params)
+                self._count(trial.reopened)
+            case Reported(trial, event) if event.memo is None and "gpus" in event.measures:
+                self._hear(event, self._trials[trial.number])
+            case Interrupted(trial, event) | Ended(trial, event):
+                self._learn_structure(trial.number, event.facts)
+                self._out.pop(trial.number, None)
+                if isinstance(change, Ended):
+                    self._count(-1)
+                    self._fold(self._trials.pop(trial.number))
+            case _:
+                pass
+
+    def _count(self, more: int) -> None:
+        self._left = None if self._left is None else self._left + more
+
+    def hear(self, trial: int, progress: Progress) -> None:
+        """Hear of a step what no event says; before its events."""
+        if not self._auto:
+            return
+        self._learn_structure(trial, progress.facts)
+        if progress.crowded:
+            share = self._out.pop(trial, 1.0)
+            self._trials[trial].least = min(2 * share, 1.0)
+            self._say(f"trial {trial}: out of memory on {_part(share)}; it goes on with {_part(min(2 * share, 1.0))}")
+        elif progress.moves:
+            self._out.pop(trial, None)
+
+    def _learn_structure(self, trial: int, facts: Facts) -> None:
+        there = self._trials.get(trial)
+        if there is None or facts.structure is None or there.structure == facts.structure:
+            return
+        there.structure = facts.structure
+        self._epochs = deque(
+            (replace(epoch, structure=facts.structure) if epoch.trial == trial else epoch for epoch in self._epochs),
+            REMEMBERED,
+        )
+
+    def _hear(self, event: EpochReported, trial: _Trial) -> None:
+        gpus, measures = event.measures["gpus"], event.measures
+        self._memory_bytes = measures.get("gpu_memory_bytes", self._memory_bytes)
+        trial.peak_bytes = max(trial.peak_bytes, measures.get("gpu_memory_peak_bytes", 0.0))
+        is_warm = gpus in trial.seen or (event.epoch == 1 and measures.get("compile_s") == 0.0)
+        if is_warm and event.examples_per_s:
+            begun = event.time - event.time_s
+            epoch = Epoch(event.trial, trial.structure, gpus, begun, event.time, event.examples_per_s)
+            trial.begun = epoch = joined(trial.begun, epoch)
+            if epoch.ended - epoch.begun >= LEAST_S:
+                trial.begun = None
+                self._epochs.append(epoch)
+                self._decide()
+        trial.seen.add(gpus)
+
+    def _fold(self, trial: _Trial) -> None:
+        if trial.peak_bytes:
+            known = self._peaks.get(trial.structure, trial.peak_bytes)
+            self._peaks[trial.structure] = min(known, trial.peak_bytes)
+
+    def _known_peaks(self) -> dict[str, float]:
+        """By structure, of ended and of open trials."""
+        found = dict(self._peaks)
+        for trial in self._trials.values():
+            if trial.peak_bytes:
+                found[trial.structure] = min(found.get(trial.structure, trial.peak_bytes), trial.peak_bytes)
+        return found
+
+    def _decide(self) -> None:
+        """Measure the present level, and go on to another one if that is known now."""
+        before, now, peaks = self._decision, self._decision.trials, self._known_peaks()
+        if before.settled or self._memory_bytes is None or not peaks:
+            return
+        at_once = {trials: self._at_once(1 / trials) for trials in TRIALS}
+        enough = math.inf if self._left is None else self._left  # a level that is never full is never measured
+        tried = {trials: count for trials, count in at_once.items() if trials <= now or count <= enough}
+        if now not in self._speeds and (found := speeds(self._epochs, now, at_once[now])):
+            self._speeds[now] = found
+        most = max(fitting(peak, self._shares()) for peak in peaks.values())
+        levels = [Level(trials, at_once[trials], self._speeds.get(trials, {})) for trials in levels_to_try(tried, most)]
+        self._decision = decide(levels)
+        if self._decision != before:
+            self._epochs.clear()
+            for trial in self._trials.values():
+                trial.begun = None
+            if self._decision.compared or self._decision.trials != now:
+                self._say(described(self._decision, max(peaks.values()), self._memory_bytes))
+        if self._decision.trials != now:
+            self._tell(dict(self._moved()))
+
+    def _tell(self, wanted: Mapping[int, float]) -> None:
+        self._told = wanted
+        self._share_anew(wanted)
+
+    def _moved(self) -> Iterator[tuple[int, float]]:
+        """Running trials that are to have other shares than they have."""
+        for number, share in self._out.items():
+            if (wanted := self._share(self._trials[number])) != share:
+                yield number, wanted
+
+    def _share(self, trial: _Trial) -> float:
+        """As the level says, or more where its structure needs that."""
+        peak = self._peak(trial)
+        fit = self._decision.trials if peak is None else fitting(peak, self._shares())
+        return max(1 / min(self._decision.trials, fit), trial.least)
+
+    def _peak(self, trial: _Trial) -> float | None:
+        """Of its structure; of one that is not known yet, the highest there is."""
+        known = self._known_peaks()
+        own = [known[name] for name in known if name == trial.structure or (name and fits(trial.params, name))]
+        return max(own or known.values(), default=None)
+
+    def _shares(self) -> dict[int, float]:
+        whole = self._memory_bytes or 0.0
+        return {trials: replace(self._devices, gpus=1 / trials).memory_bytes(whole) for trials in TRIALS}
+
+
+def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
+    """A decision in words."""
+    peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
+    if decision.compared is None:
+        return f"{_trials(decision.trials)} from now on: {peak}"
+    before, after = decision.compared
+    told = f"{after.trials} trials a GPU computed {decision.gain:.2f} times as much as {before.trials}"
+    if not decision.settled:
+        return f"{told}; {_trials(decision.trials)} from now on, {peak}"
+    return f"{told}; it stays at {_trials(decision.trials)}, {peak}"
+
+
+def _trials(count: int) -> str:
+    return "one trial a GPU" if count == 1 else f"{count} trials a GPU"
+
+
+def _part(share: float) -> str:
+    return "a GPU of its own" if share >= 1 else f"1/{round(1 / share)} of a GPU"

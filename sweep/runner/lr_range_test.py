@@ -1,0 +1,118 @@
+"""A learning-rate range test: the loss while the rate of one update after the other rises, and what follows from it.
+
+Source: Smith, Cyclical Learning Rates for Training Neural Networks, 2015, section 3.3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+from sweep.contract import Assignment, Devices
+from sweep.errors import TrainableError, first_line
+from sweep.events import Params
+from sweep.loading import load
+from sweep.runner.trials import Terms
+from sweep.space.domains import configuration
+from sweep.spec import Spec
+
+LOWEST, HIGHEST, UPDATES = 1e-6, 10.0, 200
+MEMORY = 0.9  # of the smoothed loss: about the last ten updates
+DIVERGED = 4.0  # times the lowest smoothed loss
+FALLS = 1e-3  # of the largest loss: less is rounding
+CONFIGURATIONS = 2
+RATE = "learning_rate"
+
+
+class Tries(Protocol):
+    """What a trainable needs for it, beside the contract: `KerasTrainable` has it."""
+
+    def begin(self, assignment: Assignment) -> None:
+        """As of `sweep.contract.Trainable`."""
+
+    def try_rates(self, rates: Sequence[float]) -> Iterable[float]:
+        """One update at each rate, and the loss of its batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The losses of one configuration by rate, and the rates that they suggest; None where none stands out."""
+
+    params: Params  # without the learning rate
+    rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    smoothed: tuple[float, ...]
+    steepest: float | None  # where the smoothed loss falls fastest by the logarithm of the rate
+    diverged: float | None  # from where on it is `DIVERGED` times its lowest
+
+    @property
+    def tenth(self) -> float | None:
+        """A tenth of the rate at which it diverged."""
+        return None if self.diverged is None else self.diverged / 10
+
+
+def rising(lowest: float = LOWEST, highest: float = HIGHEST, updates: int = UPDATES) -> list[float]:
+    """Rates that grow by the same factor from one update to the next."""
+    return [lowest * (highest / lowest) ** (i / (updates - 1)) for i in range(updates)]
+
+
+def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence[Params]) -> list[Curve]:
+    """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
+    distinct = {configuration(_others(params)): params for params in reversed(sample)}
+    chosen = [params for params in sample if any(params is one for one in distinct.values())][:CONFIGURATIONS]
+    kind = load(spec.trainable, folders)
+    if not callable(getattr(kind, "try_rates", None)):
+        raise TrainableError(
+            f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
+            "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
+        )
+    trainable = cast(Tries, kind())
+    return [_tried(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
+
+
+def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
+    """What losses by rate, ascending, come to; takes no more of them once they diverge."""
+    rates, losses, smoothed = list[float](), list[float](), list[float]()
+    mean, lowest, diverged = 0.0, math.inf, None
+    for rate, loss in tried:
+        if math.isfinite(loss):
+            mean = MEMORY * mean + (1 - MEMORY) * loss
+            now = mean / (1 - MEMORY ** (len(losses) + 1))
+            rates.append(rate)
+            losses.append(loss)
+            smoothed.append(now)
+            lowest = min(lowest, now)
+        floor = min(smoothed[:1], default=0.0)
+        if not math.isfinite(loss) or now - lowest > (DIVERGED - 1) * max(abs(lowest), abs(floor) / 10):
+            diverged = rate
+            break
+    return Curve(params, tuple(rates), tuple(losses), tuple(smoothed), _steepest(rates, smoothed), diverged)
+
+
+def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
+    """The rate at which the smoothed loss falls fastest over five updates, before its lowest."""
+    if len(rates) < 10 or smoothed[0] - min(smoothed) < FALLS * max(abs(loss) for loss in smoothed):
+        return None
+    end = min(range(len(smoothed)), key=smoothed.__getitem__)
+    falls = [
+        ((smoothed[i + 2] - smoothed[i - 2]) / math.log(rates[i + 2] / rates[i - 2]), i)
+        for i in range(5, min(end, len(rates) - 2))  # the first few are hardly smoothed
+    ]
+    slope, place = min(falls, default=(0.0, 0))
+    return rates[place] if slope < 0 else None
+
+
+def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> Curve:
+    rates = rising()
+    try:
+        trainable.begin(Terms(spec).trial(number, dict(params), devices))
+        return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
+    except Exception as error:  # the border to the user's code
+        raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _others(params: Params) -> Params:
+    return {name: value for name, value in params.items() if name != RATE}

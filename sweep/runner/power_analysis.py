@@ -1,0 +1,110 @@
+"""What a sweep will be able to tell from luck, before it runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, variance
+
+from sweep.analysis import held_out, ranking, trials
+from sweep.errors import SweepError
+from sweep.spec import Spec
+from sweep.statistics import racing
+from sweep.statistics.verdicts import ALPHA, seeds_for
+from sweep.store.folder import ResultsFolder, folders
+
+LOOKED_AT = 20  # sweeps at most, the newest first
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an earlier sweep of the same trainable showed of the metric."""
+
+    sweep: str
+    level: float  # of its best configuration
+    spread: float | None  # standard deviation over seeds, all configurations together
+    examples: int  # that validated; 0 where not counted
+    loss_deviation: float | None = None  # of the validation's loss over examples, at that configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Detectable:
+    """The smallest differences of the (first) metric that can be told from luck."""
+
+    configurations: int | None
+    seeds: int  # trainings of each
+    needed: int  # the fewest that can tell so many configurations apart
+    confirmed: bool  # by fresh seeds, of finalists alone
+    by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
+    examples: held_out.HeldOut | None
+    examples_needed: int | None  # for what the seeds can tell, where there are fewer
+    known: Known | None
+
+
+def detectable(spec: Spec, configurations: int | None, known: Known | None) -> Detectable:
+    """What ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
+
+    Where finalists are confirmed, it is what their fresh seeds can tell.
+    """
+    seeds, count = spec.trials_each, configurations or 2
+    needed = seeds_for(count - 1)
+    if spec.confirm is not None and count > 1:
+        configurations = count = min(spec.confirm.finalists, count)
+        seeds, needed = spec.confirm.seeds, racing.FIRST
+    by_seeds = None
+    if known is not None and known.spread is not None and seeds >= needed and count > 1:
+        by_seeds = _told(known.spread, seeds, count)
+    examples = needed_examples = None
+    metric = spec.metrics[0].name if spec.metrics else ""
+    if known is not None:
+        examples = held_out.of_metric(metric, known.level, known.examples, known.loss_deviation)
+        if examples and by_seeds and by_seeds < examples.difference:
+            needed_examples = held_out.examples_for(by_seeds, examples.deviation)
+    return Detectable(
+        configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
+    )
+
+
+def earlier(results: Path, spec: Spec) -> Known | None:
+    """What the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
+    if not spec.metrics:
+        return None
+    logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
+    newest = None
+    for folder in sorted(logged, key=lambda folder: folder.log.stat().st_mtime, reverse=True)[:LOOKED_AT]:
+        try:
+            known = _known(folder, spec)
+        except SweepError:  # damaged, which is for those to say who read it for its own sake
+            continue
+        newest = newest or known
+        if known is not None and known.spread is not None:
+            return known
+    return newest
+
+
+def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
+    from sweep.store import reading
+
+    info = folder.read_info()
+    metric = spec.metrics[0].name
+    if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
+        return None
+    read = reading.read(folder, held_out.COLUMNS)
+    ranked = ranking.rank([trials.of_tables(folder, read)])
+    if not ranked.best:
+        return None
+    several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]
+    several = [values for values in several if len(values) > 1]
+    spread = math.sqrt(fmean(map(variance, several))) if several else None
+    best = ranked.best[0]
+    loss_deviation = held_out.deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, held_out.examples(read), loss_deviation)
+
+
+def _told(spread: float, seeds: int, configurations: int) -> float:
+    """The difference of two means with a p-value of 0.05 over all pairs, if equal seeds have nothing in common."""
+    from scipy.special import stdtrit
+
+    pairs = configurations * (configurations - 1) / 2
+    return float(stdtrit(seeds - 1, 1 - ALPHA / 2 / pairs)) * spread * math.sqrt(2 / seeds)

@@ -1,0 +1,231 @@
+"""The trials of a sweep as its coordinator starts and follows them.
+
+An `OpenTrial` has not ended for good. `Terms` says what the sweep file asks of each trial: how it is trained, and which
+reports end it. `AuxiliaryTrials` are not chosen by the searcher: the baseline before the search, and after it fresh
+seeds for those that could still be best. All of it follows from the events, so that a session that goes on starts what
+the one before would have started.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from sweep.analysis import race
+from sweep.analysis.race import Race, Rules, Run
+from sweep.backends.protocol import Order
+from sweep.contract import Assignment, Devices, Fold
+from sweep.errors import TrainableError, did_you_mean
+from sweep.events import EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.spec import Spec
+from sweep.spec.blocks import Confirm
+from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
+
+
+@dataclass
+class OpenTrial:
+    """How far one trial has come, and what was decided about it."""
+
+    state: TrialState
+    epochs: int
+    decisions: tuple[int, ...]  # epochs at which it can be pruned
+    verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
+    diverged: str | None = None
+    reached: str | None = None  # that it has the sweep's target, in words
+    interrupted: bool = False  # and no worker has had it since
+    restarts: int = 0  # in this session, of lost workers
+    lost_nodes: int = 0  # in this session
+    accumulate: int = 1  # parts of each batch that it is known to need, in this session
+    outgrown: bool = False  # its worker gives it back, to be trained in another process
+    moved: bool = False  # it was given back once
+    unwanted: bool = False  # somebody asked that it be stopped
+
+    @property
+    def started(self) -> TrialStarted:
+        return self.state.start
+
+    def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
+        """The end of this trial, now."""
+        return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
+
+    def dismissed(self, reason: str) -> TrialEnded:
+        """The end of this trial because somebody asked for it."""
+        return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
+
+    def overdue(self) -> TrialEnded | None:
+        """The end that its epochs have come to."""
+        if self.diverged:
+            return self.end(Status.DIVERGED, self.diverged, Facts())
+        if self.state.epoch >= self.epochs:
+            return self.end(Status.COMPLETED, "", Facts())
+        if self.reached:
+            return structs.replace(self.end(Status.COMPLETED, self.reached, Facts()), at_target=True)
+        if self.verdict:
+            return self.end(Status.PRUNED, self.verdict, Facts())
+        return None
+
+
+class Terms:
+    """The terms on which all trials of a sweep are trained."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec, self._objective = spec, spec.objectives[0]
+
+    def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
+        """A trial as a worker gets it."""
+        started, shares = trial.started, self._spec.resources.gpus == "auto"
+        assignment = self.assignment(started, devices, trial.accumulate)
+        if started.role is not Role.SEARCH:
+            return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
+        return Order(assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares)
+
+    def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
+        """Return a trial as a trainable gets it."""
+        spec = self._spec
+        return Assignment(
+            trial=started.trial,
+            params=started.params,
+            seed=started.seed,
+            epochs=spec.trial_epochs(started.params),
+            devices=devices,
+            training=spec.training,
+            data_seed=spec.data_seed,
+            objective=self._objective.name,
+            maximize=self._objective.goal == "maximize",
+            fold=fold(spec, started),
+            accumulate=accumulate,
+        )
+
+    def trial(self, number: int, params: Params, devices: Devices) -> Assignment:
+        """Return a trial that is no part of the sweep: with its first seed, and its first fold."""
+        return self.assignment(self.start(0, params, number), devices)
+
+    def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
+        """A trial that begins now.
+
+        ``place`` counts the trials of a search, or those of a configuration where it has another role; ``number`` is
+        the same unless given.
+        """
+        number = place if number is None else number
+        each = place % self._spec.trials_each if role is Role.SEARCH else place
+        repeat, fold = divmod(each, self._spec.folds or 1)
+        return TrialStarted(
+            trial=number,
+            trial_id=f"{self._spec.name}-{number:05d}",
+            params=params,
+            seed=self._spec.seed + repeat,
+            repeat=repeat,
+            fold=fold if self._spec.folds else None,
+            time=time.time(),
+            role=role,
+            index=place if role is Role.SEARCH and place != number else None,
+        )
+
+    def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
+        """A trial's end, or an interruption where it is a failure and has not been tried again often enough."""
+        most = self._spec.retries
+        if end.status is not Status.FAILED or retries >= most:
+            return end
+        reason = f"{end.reason}; tried again, {retries + 1} of {most}"
+        return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
+
+    def divergence(self, epoch: EpochReported) -> str | None:
+        """Why a trial has diverged with this epoch, if it has."""
+        return self._objective.diverged(epoch) or None
+
+    def reached(self, epoch: EpochReported) -> str | None:
+        """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""
+        return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
+
+    def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
+        """What ends the whole sweep: an epoch without an objective."""
+        for epoch in epochs:
+            for objective in self._spec.objectives:
+                if objective.name not in epoch.metrics:
+                    return TrainableError(
+                        f"{self._spec.trainable} reports no metric {objective.name!r}, which is the sweep's; "
+                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
+                    )
+        return None
+
+
+def fold(spec: Spec, started: TrialStarted) -> Fold | None:
+    """The part of the examples that a trial of a cross-validation leaves out; folds of one repeat are one cut."""
+    if spec.folds is None or started.fold is None:
+        return None
+    return Fold(started.fold, spec.folds, started.seed)
+
+
+class AuxiliaryTrials:
+    """What trials there are beside the search's, and how those of the search are numbered among them."""
+
+    def __init__(self, spec: Spec, terms: Terms, ledger: Ledger) -> None:
+        self._spec, self._terms, self._ledger = spec, terms, ledger
+        self._baseline = 0  # trials of it that have begun
+        self._confirmed = False
+        self._highest = -1
+        self._race: Race | None = None  # as it stands; None where trials began or ended since
+
+    def observe(self, change: Change) -> None:
+        """Count an event in."""
+        if isinstance(change, Started):
+            trial = change.trial
+            self._highest = max(self._highest, trial.number)
+            self._baseline += trial.role is Role.BASELINE
+            self._confirmed |= trial.role is Role.CONFIRM
+        if not isinstance(change, Session | Reported):
+            self._race = None
+
+    def has(self, trial: int) -> bool:
+        """Whether a trial is none of the search: then nothing ends it before its last epoch."""
+        return self._ledger.trials[trial].place is None
+
+    def searched(self, place: int, params: Params) -> TrialStarted:
+        """The trial of a place in the search, which begins now."""
+        number = self._highest + 1 if self._confirmed else place + self._spec.baseline_trials
+        return self._terms.start(place, params, number)
+
+    def baseline(self) -> TrialStarted | None:
+        """The next trial of the baseline; None when all have begun."""
+        if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
+            return None
+        number = self._highest + 1 if self._confirmed else self._baseline
+        return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
+
+    def confirmation(self) -> TrialStarted | None:
+        """The next trial of the race; None when it is over, or waits for those that run."""
+        wanted = self.race().wanted
+        if not wanted:
+            return None
+        params, repeat, fold = wanted[0]
+        place = repeat * (self._spec.folds or 1) + (fold or 0)
+        return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
+
+    def race(self) -> Race:
+        """How the race stands; none where the sweep file says nothing of one."""
+        if self._spec.confirm is None:
+            return Race()
+        if self._race is None:
+            self._race = race.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
+        return self._race
+
+
+def runs(ledger: Ledger, spec: Spec) -> list[Run]:
+    """The trials as far as a race looks at them."""
+    objective = spec.objectives[0]
+
+    def run(one: TrialState) -> Run:
+        loss = objective.loss(one.last)
+        last = math.nan if loss is None else loss
+        return Run(one.number, one.params, one.role, one.start.repeat, one.start.fold, one.status, last, one.epoch)
+
+    return [run(one) for one in ledger.trials.values()]
+
+
+def rules(spec: Spec, confirm: Confirm) -> Rules:
+    """What a sweep file says of the race after its search."""
+    return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.runner.connecting import StatusReporter
+from sweep.spec import parse
+
+FILE = """
+name: pulse
+trainable: a:B
+method: random
+metric: {name: loss, goal: minimize}
+parameters: {a: {min: 0.0, max: 1.0}}
+epochs: 2
+run_cap: 3
+"""
+
+
+def started(trial: int, now: float) -> TrialStarted:
+    return TrialStarted(trial=trial, trial_id="", params={"a": 0.5}, seed=0, repeat=0, time=now)
+
+
+def test_the_vitals_of_a_sweep() -> None:
+    now = time.time()
+    pulse = StatusReporter(parse(FILE, "f.yaml"))
+    assert (pulse().trials, pulse().best, pulse().left_s) == ({status.value: 0 for status in Status}, None, None)
+    pulse.on(SessionStarted(time=now - 60, resumed=False, version="1"))
+    pulse.on(started(0, now - 60))
+    pulse.forget_running()
+    assert pulse().trials[Status.INTERRUPTED] == 1
+    for event in (
+        SessionStarted(time=now - 10, resumed=True, version="1"),
+        EpochReported(trial=0, epoch=2, metrics={"loss": 0.25}, time=now, time_s=3.0),
+        TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=now),
+        started(1, now),
+    ):
+        pulse.on(event)
+    vitals = pulse()
+    assert {state: count for state, count in vitals.trials.items() if count} == {"completed": 1, "running": 1}
+    assert (vitals.total, vitals.finished, vitals.epochs) == (3, 1, 1)
+    assert (vitals.metric, vitals.goal, vitals.best, vitals.best_trials) == ("loss", "minimize", 0.25, (0,))
+    assert vitals.epochs_per_s == pytest.approx(0.1, rel=0.2)
+    assert vitals.left_s
+    assert vitals.left_s >= 12.0
+
+
+def test_the_vitals_cost_little() -> None:
+    pulse = StatusReporter(parse(FILE, "f.yaml"))
+    pulse.on(started(0, 1.0))
+    events = [
+        EpochReported(trial=0, epoch=epoch, metrics={"loss": 0.5}, time=1.0, time_s=1.0) for epoch in range(1, 1001)
+    ]
+    begin = time.thread_time()
+    for event in events:
+        pulse.on(event)
+        pulse()
+    assert (time.thread_time() - begin) / 1000 < 1e-3  # measured: 3e-5; once a second
