@@ -31,7 +31,7 @@ class Setting:
     devices: Devices  # of a trial
     most: int | None  # trials at once, where a bound was asked for
     imports: Sequence[str]  # modules that each worker imports first
-    vitals: Callable[[], SweepStatus] | None  # to be shown in Ray's dashboard
+    sweep_status: Callable[[], SweepStatus] | None  # to be shown in Ray's dashboard
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def backend(
             most=setting.most,
             reuse=options.reuse,
             notice=notice,
-            vitals=setting.vitals,
+            sweep_status=setting.sweep_status,
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
@@ -103,7 +103,7 @@ def most(spec: Spec, options: Options) -> int | None:
 
 
 class StatusReporter:
-    """Observes the events of a session in the driver's thread; called, it gives the vitals."""
+    """Observes the events of a session in the driver's thread; called, it gives the sweep_status."""
 
     def __init__(self, spec: Spec) -> None:
         self._standing = Standing(Outline.of(spec))

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -32,13 +31,13 @@ from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
 
-if TYPE_CHECKING:
-    pass
+UNWANTED = "stopped on request"
+MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """All of them; by default, nothing."""
+    """What a coordinator calls of the session around it; by default, nothing."""
 
     listen: Callable[[Change], None] = lambda change: None  # to each change, once it is logged
     stop: Callable[[], None] = lambda: None  # no more trials start, and the running ones are to end
@@ -51,10 +50,6 @@ class Hooks:
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # the checkpoint of a trial's epoch, for `Facts`
     memo: Memo | None = None  # what earlier sweeps have trained
     clock: Callable[[], float] = time.monotonic
-
-
-UNWANTED = "stopped on request"
-MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
 
 
 class Coordinator:

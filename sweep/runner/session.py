@@ -152,15 +152,15 @@ class Session:
             view = self.view(folder, terminal)
             try:
                 note_changes(folder, self.spec, self.training.source, job.import_folders, view.say)
-                pulse = None if self.options.inline else StatusReporter(self.spec)
+                reporter = None if self.options.inline else StatusReporter(self.spec)
                 with ending.of_session(view, job.stop_file), ExitStack() as connection:
                     try:
-                        found = connecting.backend(self.options, self._setting(job, pulse), view.say, ending.leave)
+                        found = connecting.backend(self.options, self._setting(job, reporter), view.say, ending.leave)
                         trains = connection.enter_context(found)
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
                     ending.check(self.before)
-                    return self._trained(job, view, trains, pulse)
+                    return self._trained(job, view, trains, reporter)
             except Exception as error:
                 if ending.lost:  # and what follows from that
                     raise StoppedAtOnce(ending.lost) from error
@@ -191,16 +191,16 @@ class Session:
             given=self.training.given,
         )
 
-    def _setting(self, job: Job, pulse: StatusReporter | None) -> connecting.Setting:
+    def _setting(self, job: Job, reporter: StatusReporter | None) -> connecting.Setting:
         return connecting.Setting(
             job=job,
             devices=planning.devices(self.spec, self.options.simulated_gpus),
             most=connecting.most(self.spec, self.options),
             imports=self.training.source.first_imports,
-            vitals=pulse,
+            sweep_status=reporter,
         )
 
-    def _trained(self, job: Job, view: View, backend: Backend, pulse: StatusReporter | None) -> Outcome:
+    def _trained(self, job: Job, view: View, backend: Backend, reporter: StatusReporter | None) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
         info = folder.read_info()
@@ -212,8 +212,8 @@ class Session:
         def listen(change: Change) -> None:
             keeper.on(change)
             view.on(change.event)
-            if pulse is not None:
-                pulse.on(change.event)
+            if reporter is not None:
+                reporter.on(change.event)
             answers.on(change)
 
         with Log(folder.log) as log:
@@ -237,13 +237,13 @@ class Session:
                 with naming(folder.log):
                     for event in store_log.read(folder.log):
                         keeper.on(coordinator.recall(event))
-                        if pulse is not None:
-                            pulse.on(event)
+                        if reporter is not None:
+                            reporter.on(event)
                         yield event
 
             view.replay(past())
-            if pulse is not None:
-                pulse.forget_running()
+            if reporter is not None:
+                reporter.forget_running()
             followers = ExitStack()
             try:
                 followers.enter_context(ConfigurationWriter(folder))

@@ -179,11 +179,11 @@ class Page:
 def publisher(page: Page, stopping: str | None = None) -> Any:
     from sweep.backends.ray_tune.callbacks import Publisher
 
-    vitals = SweepStatus(
+    sweep_status = SweepStatus(
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
     )
     driver: Any = SimpleNamespace(running=1, stopping=stopping)
-    made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: vitals, lambda: 2, page)  # type: ignore[arg-type]  # a page
+    made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: sweep_status, lambda: 2, page)  # type: ignore[arg-type]  # a page
     made._gauges = SimpleNamespace(set=lambda *given: None)  # type: ignore[assignment]  # the real ones are above
     return made
 

@@ -50,7 +50,7 @@ def test_what_is_not_known_is_not_set(records: list[tuple[str, float, dict[str, 
 
 
 def test_every_gauge_is_set_once_all_is_known(records: list[tuple[str, float, dict[str, str]]]) -> None:
-    vitals = SweepStatus(
+    status = SweepStatus(
         trials={"running": 0, "completed": 2},
         total=9,
         epochs=12,
@@ -61,7 +61,7 @@ def test_every_gauge_is_set_once_all_is_known(records: list[tuple[str, float, di
         best_trials=(1,),
         left_s=60.0,
     )
-    Gauges("s", "abc").set(vitals, 5, 4)
+    Gauges("s", "abc").set(status, 5, 4)
     assert {name for name, _, _ in records} == set(GAUGES)
     found = {name: value for name, value, _ in records}
     assert (found["sweep_best_objective"], found["sweep_utilization"], found["sweep_seconds_left"]) == (0.25, 1.0, 60.0)

@@ -38,13 +38,18 @@ def test_the_vitals_of_a_sweep() -> None:
         started(1, now),
     ):
         pulse.on(event)
-    vitals = pulse()
-    assert {state: count for state, count in vitals.trials.items() if count} == {"completed": 1, "running": 1}
-    assert (vitals.total, vitals.finished, vitals.epochs) == (3, 1, 1)
-    assert (vitals.metric, vitals.goal, vitals.best, vitals.best_trials) == ("loss", "minimize", 0.25, (0,))
-    assert vitals.epochs_per_s == pytest.approx(0.1, rel=0.2)
-    assert vitals.left_s
-    assert vitals.left_s >= 12.0
+    status = pulse()
+    assert {state: count for state, count in status.trials.items() if count} == {"completed": 1, "running": 1}
+    assert (status.total, status.finished, status.epochs) == (3, 1, 1)
+    assert (status.metric, status.goal, status.best, status.best_trials) == (
+        "loss",
+        "minimize",
+        0.25,
+        (0,),
+    )
+    assert status.epochs_per_s == pytest.approx(0.1, rel=0.2)
+    assert status.left_s
+    assert status.left_s >= 12.0
 
 
 def test_the_vitals_cost_little() -> None:

@@ -64,7 +64,7 @@ class RayTune:
     most: int | None = None  # trials at once
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
-    vitals: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
+    sweep_status: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _given: Any = field(init=False, repr=False)
@@ -98,8 +98,8 @@ def run(backend: RayTune, job: Job, driver: Driver) -> None:
         take_waiting_processes(notice)
     name_workers(job, notice)
     room = partial(backend.room, driver)
-    vitals, page = backend.vitals, backend.cluster.page
-    published = [Publisher(driver, job, vitals, room, page)] if vitals else []
+    sweep_status, page = backend.sweep_status, backend.cluster.page
+    published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
     always = {"job": job, "reuse": backend.reuse} | ({} if backend._given is None else {"given": backend._given})
     free: list[str] = []
     with worker_exits.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:

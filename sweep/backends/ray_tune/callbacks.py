@@ -10,8 +10,9 @@ from typing import Any
 import ray
 from ray.tune import Callback
 
-from sweep.backends.protocol import Driver, Job, Order, SweepStatus
+from sweep.backends.protocol import Driver, Job, SweepStatus
 from sweep.backends.ray_tune import dashboard, private
+from sweep.backends.ray_tune.adapters import _number
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
 
 
@@ -35,11 +36,6 @@ class DriverClock(Callback):
                 ray.kill(trial.temporary_state.ray_actor)  # Tune hears of it as of any lost worker
 
 
-def _number(trial: Any) -> int:
-    order: Order = trial.config["order"]
-    return order.assignment.trial
-
-
 EVERY_S = 1.0
 
 
@@ -50,11 +46,11 @@ class Publisher(Callback):
         self,
         driver: Driver,
         job: Job,
-        vitals: Callable[[], SweepStatus],
+        sweep_status: Callable[[], SweepStatus],
         room: Callable[[], int],
         page: JobPage | None,
     ) -> None:
-        self._driver, self._vitals, self._room, self._page = driver, vitals, room, page
+        self._driver, self._vitals, self._room, self._page = driver, sweep_status, room, page
         self._gauges = Gauges(job.sweep, job.session)
         self._next = 0.0
 
@@ -76,10 +72,10 @@ class Publisher(Callback):
             self._publish(dashboard.SUCCEEDED)
 
     def _publish(self, status: str, why: str = "") -> None:
-        vitals = self._vitals()
+        sweep_status = self._vitals()
         if status != dashboard.RUNNING:
-            vitals = replace(vitals, left_s=None)
-        self._gauges.set(vitals, self._driver.running, self._room())
+            sweep_status = replace(sweep_status, left_s=None)
+        self._gauges.set(sweep_status, self._driver.running, self._room())
         if self._page is not None:
-            line, words = dashboard.words(vitals)
+            line, words = dashboard.words(sweep_status)
             self._page.show(status, f"{why}; {line}" if why else line, words)

@@ -114,21 +114,21 @@ class JobPage:
         _put(self._key, record)
 
 
-def words(vitals: SweepStatus) -> tuple[str, dict[str, str]]:
+def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
     """A line about a sweep, and the same as metadata."""
-    of_total = f"{vitals.finished}" if vitals.total is None else f"{vitals.finished} of {vitals.total}"
+    of_total = f"{status.finished}" if status.total is None else f"{status.finished} of {status.total}"
     told = {
-        "objective": f"{vitals.metric}, {vitals.goal}",
-        "progress": f"{of_total} trials, {vitals.epochs} epochs",
-        "trials": ", ".join(f"{count} {state}" for state, count in vitals.trials.items() if count) or "none",
+        "objective": f"{status.metric}, {status.goal}",
+        "progress": f"{of_total} trials, {status.epochs} epochs",
+        "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count) or "none",
     }
     line = f"{of_total} trials"
-    if vitals.best is not None:
-        trials = ", ".join(map(str, vitals.best_trials))
-        told["best"] = f"{vitals.metric} {vitals.best:.6g} (trial{'s' * (len(vitals.best_trials) > 1)} {trials})"
+    if status.best is not None:
+        trials = ", ".join(map(str, status.best_trials))
+        told["best"] = f"{status.metric} {status.best:.6g} (trial{'s' * (len(status.best_trials) > 1)} {trials})"
         line += f"; best {told['best']}"
-    if vitals.left_s is not None:
-        told["left"] = f"about {vitals.left_s / 60:.0f} min" if vitals.left_s >= 90 else f"about {vitals.left_s:.0f} s"
+    if status.left_s is not None:
+        told["left"] = f"about {status.left_s / 60:.0f} min" if status.left_s >= 90 else f"about {status.left_s:.0f} s"
         line += f"; {told['left']} left"
     return line, told
 
@@ -203,15 +203,15 @@ class Gauges:
             for name, (description, more) in GAUGES.items()
         }
 
-    def set(self, vitals: SweepStatus, busy: int, slots: int) -> None:
+    def set(self, status: SweepStatus, busy: int, slots: int) -> None:
         """Show these numbers, ``slots`` of them are workers of which some are ``busy``."""
-        for state, count in vitals.trials.items():
+        for state, count in status.trials.items():
             self._set("sweep_trials", count, state=state)
-        self._set("sweep_trials_planned", vitals.total)
-        self._set("sweep_epochs_trained", vitals.epochs)
-        self._set("sweep_epochs_per_second", vitals.epochs_per_s)
-        self._set("sweep_best_objective", vitals.best, metric=plain(vitals.metric), goal=vitals.goal)
-        self._set("sweep_seconds_left", vitals.left_s)
+        self._set("sweep_trials_planned", status.total)
+        self._set("sweep_epochs_trained", status.epochs)
+        self._set("sweep_epochs_per_second", status.epochs_per_s)
+        self._set("sweep_best_objective", status.best, metric=plain(status.metric), goal=status.goal)
+        self._set("sweep_seconds_left", status.left_s)
         self._set("sweep_workers", slots)
         self._set("sweep_workers_busy", busy)
         self._set("sweep_utilization", min(busy / slots, 1.0) if slots else None)

@@ -320,7 +320,7 @@ class Attendance:
         self.found = threading.Event()  # there is one
         self._told: list[str] = []
         self._workers, self._start, self._start_s, self._cause = workers, start, start_s, cause
-        self._peers = {rank: _Peer(peer, peer.pulse.remote(), time.monotonic()) for rank, peer in peers.items()}
+        self._peers = {rank: _Peer(peer, peer.heartbeat.remote(), time.monotonic()) for rank, peer in peers.items()}
         self._busy, self._over = threading.Event(), threading.Event()
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
@@ -358,7 +358,7 @@ class Attendance:
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:
-                peer.call, peer.since, peer.patience_s = peer.actor.pulse.remote(), time.monotonic(), SILENT_S
+                peer.call, peer.since, peer.patience_s = peer.actor.heartbeat.remote(), time.monotonic(), SILENT_S
             return ""
         try:
             told = ray.get(peer.call, timeout=0)

@@ -130,7 +130,7 @@ class TrialRank:
 
         return told(come)[0]
 
-    def pulse(self) -> Told:
+    def heartbeat(self) -> Told:
         """A sign of life."""
         return Told()
 
