@@ -16,8 +16,7 @@ from sweep.analysis import trials
 from sweep.api import trainables
 from sweep.api.loaded import LoadedSweep, loaded
 from sweep.api.notebook import viewer
-from sweep.api.process import alone, kept_process
-from sweep.api.trainables import Given
+from sweep.api.trainables import Given, alone, kept_process
 from sweep.errors import (
     InputError,
     Interrupted,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import sysconfig
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep.api.process import kept_process
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable
 from sweep.inspection import HERE, Source, importable, inspect_given
@@ -110,3 +112,30 @@ def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: obj
             what = f"{given.target} is {kind}, and sweep knows no model of it"
             raise InputError.one(kept.where, what, f"what it saved is in {kept.checkpoint}")
         return make()
+
+
+_running = threading.Lock()
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Be the only sweep of this process, which has one Ray and one standard error; raises InputError for a second."""
+    if not _running.acquire(blocking=False):
+        raise InputError.one("sweep.run", "a sweep is running in this process", "wait for it, or use another process")
+    try:
+        yield
+    finally:
+        _running.release()
+
+
+@contextmanager
+def kept_process() -> Iterator[None]:
+    """Leave environment and search path as they were: the process goes on with other things."""
+    environment, path = dict(os.environ), list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)

@@ -7,7 +7,7 @@ import sys
 import click
 
 from sweep import interruption
-from sweep.cli import doctor, exporting, planning, replaying, results, running, status, winner
+from sweep.cli import doctor, exporting, planning, results, running, status, winner
 from sweep.errors import InputError, Interrupted, SweepError, printable
 
 WRONG_INPUT = 2
@@ -63,7 +63,7 @@ for _command in (
     winner.best,
     winner.retrain,
     running.confirm,
-    replaying.replay,
+    results.replay,
     results.report,
     exporting.dashboard,
     exporting.export,

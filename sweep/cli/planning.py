@@ -80,7 +80,8 @@ def plan(
             given = spec.resources
             aside = given.processes - given.workers
             room = connecting.room(address, planning.devices(spec, simulate_gpus), given.workers, aside)
-    planned = planning.plan(spec, simulate_gpus, timing, learn, folders, known=known, room=room)
+    basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room)
+    planned = planning.plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
         with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):

@@ -38,15 +38,13 @@ if TYPE_CHECKING:
     help="Some of keras, saved_model, onnx, checkpoint.",
 )
 @options.as_json
-def best(
-    sweep: str, results: Path, export: Path | None, trial: int | None, epoch: str, formats: str, as_json: bool
-) -> None:
+def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exporting: Any) -> None:
     """Show the best configuration, or the Pareto front of several objectives; export its model."""
     from sweep.analysis import ranking as rankings
     from sweep.analysis import trials, verdict
 
     folder = ResultsFolder.open(results, sweep)
-    which = _which(epoch)
+    which, target = _which(exporting["epoch"]), exporting["export"]
     ranking = rankings.rank([trials.read(folder)])
     if trial is None:
         rows = ranking.best
@@ -61,10 +59,11 @@ def best(
             known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"
             raise InputError.one(sweep, f"has no trial {trial}", known)
     winner: Winner | None = None
-    if export is not None:
+    if target is not None:
         from sweep.export import winner as winners
 
-        winner = winners.export(folder, export, trial, which, [one.strip() for one in formats.split(",") if one])
+        formats = [one.strip() for one in exporting["formats"].split(",") if one]
+        winner = winners.export(folder, target, trial, which, formats)
     answer = verdict.sentence(ranking, running=folder.is_running())
     _show(dataclasses.replace(ranking, rows=rows), answer, winner, as_json=as_json)
 

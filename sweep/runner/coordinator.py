@@ -20,11 +20,9 @@ from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
-from sweep.runner.limits import Limits
+from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.timeouts import Timeouts
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms
-from sweep.runner.upcoming import Upcoming
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms, Upcoming
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.spec import Spec

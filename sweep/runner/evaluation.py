@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from sweep.analysis import race
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, first_line, printable
-from sweep.events import Event, ModelTested, Role, Status
+from sweep.events import ModelTested, Role, Status
 from sweep.loading import load
 from sweep.runner import debug_log, restoring
 from sweep.runner.trials import rules, runs
 from sweep.space.domains import configuration
 from sweep.spec import Spec
-from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
 
 
-def due(events: Iterable[Event], spec: Spec) -> list[int]:
-    """The trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
+def due(ledger: Ledger, spec: Spec) -> list[int]:
+    """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
     if spec.confirm is None:
         return []
-    ledger = Ledger(keep_epochs=False)
-    for event in events:
-        ledger.observe(event)
     found = race.run(runs(ledger, spec), rules(spec, spec.confirm))
     if not found.over:
         return []
@@ -51,7 +47,10 @@ def evaluate(
     No more begin when it ``is_over``: another session tests the rest. What cannot be tested is said and changes
     nothing. Raises `StoreError` where the log cannot be written.
     """
-    trials = due(store_log.read(folder.log), spec) if folder.log.exists() else []
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(folder.log):
+        pass
+    trials = due(ledger, spec)
     trainable: Trainable | None = None
     count = 0
     if not trials or not _offers_test(folder, spec, given):

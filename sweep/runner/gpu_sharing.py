@@ -15,7 +15,7 @@ from itertools import pairwise
 from sweep.backends.protocol import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Params
-from sweep.runner.upcoming import fits
+from sweep.runner.trials import fits
 from sweep.store.ledger import Change, Ended, Interrupted, Reopened, Reported, Started
 
 TRIALS = (1, 2, 4, 8)

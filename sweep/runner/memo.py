@@ -26,7 +26,7 @@ from sweep.space.domains import key
 from sweep.space.objectives import objective
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder, folders
-from sweep.store.ledger import Ended, Ledger, Reported, Started, naming
+from sweep.store.ledger import Ended, Ledger, Reported, Started
 from sweep.store.sweep_info import SweepInfo
 
 _Key: TypeAlias = tuple[str, bool, int, tuple[int, object] | None]
@@ -201,24 +201,23 @@ class Memo:
         """Remember a sweep's completed trials; ``comparable`` if it has the same objective."""
         entries: dict[int, _Entry] = {}
         ledger, start = Ledger(keep_epochs=False), 0
-        with naming(folder.log):
-            for event, end in store_log.read_with_ends(folder.log):
-                start, begun = end, start
-                match ledger.observe(event):
-                    case Started(trial):
-                        entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
-                    case Reported(trial):
-                        entries[trial.number].epochs.append(begun)
-                    case Ended(trial, last) if trial.status is Status.COMPLETED and not last.at_target:
-                        entry = entries.pop(trial.number)
-                        length = trial.params.get("epochs", info.epochs)
-                        judged = trial.params.get("lr_schedule") == "plateau"
-                        whole = trial.reported == trial.epoch  # no repair has left out some
-                        if whole and isinstance(length, int) and (comparable or not judged):
-                            entry.end, entry.length = begun, length
-                            self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
-                    case _:
-                        pass
+        for change, end in ledger.follow(folder.log):
+            start, begun = end, start
+            match change:
+                case Started(trial):
+                    entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
+                case Reported(trial):
+                    entries[trial.number].epochs.append(begun)
+                case Ended(trial, last) if trial.status is Status.COMPLETED and not last.at_target:
+                    entry = entries.pop(trial.number)
+                    length = trial.params.get("epochs", info.epochs)
+                    judged = trial.params.get("lr_schedule") == "plateau"
+                    whole = trial.reported == trial.epoch  # no repair has left out some
+                    if whole and isinstance(length, int) and (comparable or not judged):
+                        entry.end, entry.length = begun, length
+                        self._entries.setdefault(_key(trial.start, info.folds), []).append(entry)
+                case _:
+                    pass
 
 
 def _key(started: TrialStarted, folds: object) -> _Key:

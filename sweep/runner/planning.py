@@ -145,23 +145,20 @@ def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
     return Devices(resources.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
 
 
-def plan(
-    spec: Spec,
-    simulated_gpus: int | None,
-    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None,
-    learn: Callable[[Searcher], None] = lambda searcher: None,
-    folders: Sequence[Path] = (),
-    *,
-    known: Known | None = None,
-    room: int | None = None,
-    sample: int = 5,
-) -> Plan:
-    """Price a sweep on this machine, or where there is ``room`` for so many trials at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What a plan rests on beside the sweep file."""
 
-    ``folders`` are where a searcher or scheduler of the user's own is found.
-    ``known`` is what an earlier sweep showed of the metric's noise.
-    ``timing`` gets the first configurations, ``learn`` the searcher before it suggests any.
-    """
+    timing: Callable[[Sequence[Params]], pricing.Timing | None] = lambda sample: None  # of the first configurations
+    learn: Callable[[Searcher], None] = lambda searcher: None  # gets the searcher before it suggests any
+    folders: Sequence[Path] = ()  # where a searcher or scheduler of the user's own is found
+    known: Known | None = None  # what an earlier sweep showed of the metric's noise
+    room: int | None = None  # trials at a time on a cluster; None: on this machine
+
+
+def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
+    """Price a sweep, by its first ``sample`` configurations."""
+    folders, room = basis.folders, basis.room
     share = devices(spec, simulated_gpus)
     gpus = local_gpus() if simulated_gpus is None else simulated_gpus
     rooms = [(os.cpu_count() or 1) / share.cpus / spec.resources.processes]
@@ -172,7 +169,7 @@ def plan(
     configurations = spec.trials()
     trials = spec.all_trials
     searcher = methods.searcher(spec, folders)
-    learn(searcher)
+    basis.learn(searcher)
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
@@ -187,7 +184,7 @@ def plan(
         decisions = methods.scheduler(spec, folders).decision_epochs(max(lengths))
         course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
-    measured = timing(first)
+    measured = basis.timing(first)
     priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
     return Plan(
         spec=spec,
@@ -206,7 +203,7 @@ def plan(
         confirming=pricing.confirming(spec, configurations, priced_at.epochs, max(lengths)),
         allowed=allowed,
         choosing_s=choosing_s,
-        telling=detectable(spec, configurations, known),
+        telling=detectable(spec, configurations, basis.known),
     )
 
 

@@ -20,9 +20,8 @@ from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
 from sweep.runner.trials import Terms
 from sweep.space.objectives import objective
-from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ledger, Reported, TrialState, naming
+from sweep.store.ledger import Ledger, Reported, TrialState
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
@@ -183,11 +182,9 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
     reports: dict[int, EpochReported] = {}
     if not folder.log.exists():
         raise StoreError(f"{folder.log}: is not there, and tells what the trials were")
-    with naming(folder.log):
-        for event in store_log.read(folder.log):
-            change = ledger.observe(event)
-            if isinstance(change, Reported) and change.event.trial == trial:
-                reports[change.event.epoch] = change.event
+    for change, _ in ledger.follow(folder.log):
+        if isinstance(change, Reported) and change.event.trial == trial:
+            reports[change.event.epoch] = change.event
     if trial not in ledger.trials:
         numbers = ledger.trials.keys()
         known = f"it has trials {min(numbers)} to {max(numbers)}" if numbers else "no trial was started yet"

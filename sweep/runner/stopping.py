@@ -12,9 +12,9 @@ from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce
 from sweep.runner.coordinator import UNWANTED, Coordinator
 from sweep.runner.options import View
-from sweep.store import log, requests
+from sweep.store import requests
 from sweep.store.folder import ResultsFolder
-from sweep.store.ledger import Ended, Interrupted, Ledger, naming
+from sweep.store.ledger import Ended, Interrupted, Ledger
 from sweep.store.requests import StopRequest
 
 _LOOK_S, _AGAIN_S = 0.1, 2.0
@@ -141,9 +141,9 @@ def stop(results: Path, sweep: str, trial: int | None, *, now: bool) -> str:
     ledger, offset = _position(folder, trial)
     with _asking(folder, request) as ask:
         while folder.is_running():
-            events, offset = log.read_from(folder.log, offset)
-            for event in events:
-                match ledger.observe(event):
+            for change, end_byte in ledger.follow(folder.log, offset):
+                offset = end_byte
+                match change:
                     case Interrupted(one, end) | Ended(one, end) if one.number == trial and not end.again:
                         return f"trial {trial} is {one.status.value}{f': {one.reason}' if one.reason else ''}"
                     case _:
@@ -173,10 +173,8 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
 def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     """The log and its end, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
     ledger, offset = Ledger(keep_epochs=False), 0
-    with naming(folder.log):
-        for event, end in log.read_with_ends(folder.log) if folder.log.exists() else ():
-            ledger.observe(event)
-            offset = end
+    for _, end in ledger.follow(folder.log):
+        offset = end
     last = max(ledger.trials, default=-1)
     if trial > last:
         raise InputError.one("--trial", f"there is no trial {trial} yet", f"trials so far: {last + 1}, from 0")

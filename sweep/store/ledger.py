@@ -29,6 +29,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
+from sweep.store import log
 from sweep.store.folder import ResultsFolder
 
 UNFINISHED = (Status.RUNNING, Status.INTERRUPTED)
@@ -152,6 +153,15 @@ class Ledger:
         self.trials: dict[int, TrialState] = {}
         self._keep_epochs = keep_epochs
 
+    def follow(self, path: Path, offset: int = 0) -> Iterator[tuple[Change, int]]:
+        """Observe what a log holds after byte ``offset``; yield each change and the byte at which its event ends.
+
+        Raises `StoreError` that names the log.
+        """
+        with naming(path):
+            for event, end in log.read_with_ends(path, offset) if path.exists() else ():
+                yield self.observe(event), end
+
     def observe(self, event: Event) -> Change:
         """Take in the next event of the log. Raises `OutOfOrder`, and then changes nothing."""
         if type(event) is EpochReported:  # nearly all events are
@@ -225,10 +235,10 @@ def ended(events: Iterable[Event]) -> list[TrialState]:
 
 
 @contextmanager
-def naming(log: Path) -> Iterator[None]:
+def naming(path: Path) -> Iterator[None]:
     """Let an `OutOfOrder` name the log whose events are observed, and the way out."""
     try:
         yield
     except OutOfOrder as error:
-        name = ResultsFolder(log.parent).address
-        raise StoreError(f"{log}: {error}; keep what can be read with: python -m sweep repair {name}") from error
+        name = ResultsFolder(path.parent).address
+        raise StoreError(f"{path}: {error}; keep what can be read with: python -m sweep repair {name}") from error

@@ -1,4 +1,4 @@
-"""What is set in Ray's metrics, with a list for its recorder; the real one is in test_callbacks.py."""
+"""What is set in Ray's metrics, with a list for its recorder; the real one is in test_tune_callbacks.py."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_a_trial_of_this_tune_has(use: Use) -> None:
 
 
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
-    from sweep.backends.ray_tune.callbacks import DriverClock
+    from sweep.backends.ray_tune.adapters import DriverClock
 
     order = SimpleNamespace(assignment=SimpleNamespace(trial=3))
     trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())

@@ -67,7 +67,7 @@ BEGUN = {  # the sweep goes on with resume
     "opening": "runner/coordinator.py:Coordinator.open",
     "the first line of the log": "store/log.py:Log.append",
     "the first ask": "runner/coordinator.py:Coordinator.next",
-    "the first draw": "runner/upcoming.py:Upcoming.choose",
+    "the first draw": "runner/trials.py:Upcoming.choose",
     "mid-epoch": "walk.py:Walk.epoch 2",
     "while an event is shown": "analysis/standing.py:Standing.observe 5",
     "while an event is logged": "store/log.py:Log.append 4",

@@ -18,7 +18,7 @@ TPE = "method: tpe\nmetric: {name: loss}\n"
 
 
 def planned(text: str, timing: Timing | None = None) -> Plan:
-    return planning.plan(parse(f"trainable: m:M\n{text}", "s.yaml"), None, lambda sample: timing)
+    return planning.plan(parse(f"trainable: m:M\n{text}", "s.yaml"), None, planning.Basis(timing=lambda sample: timing))
 
 
 def counts(plan: Plan, name: str) -> dict[str, int]:

@@ -16,16 +16,17 @@ from ray import tune
 from sweep.backends.protocol import Driver, Job, SweepStatus
 from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.adapters import (
+    DriverClock,
     DriverScheduler,
     DriverSearcher,
     DriverStopper,
+    Publisher,
     count_no_callbacks,
     name_workers,
     silence,
     survive_memory_kills,
     take_waiting_processes,
 )
-from sweep.backends.ray_tune.callbacks import DriverClock, Publisher
 from sweep.backends.ray_tune.cluster import Cluster
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.contract import Devices

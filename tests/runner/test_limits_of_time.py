@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.runner.timeouts import Timeouts
+from sweep.runner.limits import Timeouts
 from sweep.spec.blocks import Resources
 
 MINUTE, HOUR = 60.0, 3600.0

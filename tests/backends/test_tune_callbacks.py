@@ -177,7 +177,7 @@ class Page:
 
 
 def publisher(page: Page, stopping: str | None = None) -> Any:
-    from sweep.backends.ray_tune.callbacks import Publisher
+    from sweep.backends.ray_tune.adapters import Publisher
 
     sweep_status = SweepStatus(
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
