@@ -75,6 +75,11 @@ def test_options_are_those_of_the_command_line(project: Path, monkeypatch: pytes
     assert run(results="elsewhere").metrics["epoch"].max() == 3
 
 
+def test_an_option_that_there_is_not_is_refused_as_python_does() -> None:
+    with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'inlin'; did you mean 'inline'\?"):
+        sweep.run({}, inlin=True)  # type: ignore[call-arg]  # that is the point
+
+
 def test_values_of_numpy_and_python_are_values_of_a_file(project: Path) -> None:
     values = {"x": {"values": np.array([1.0, 2.0])}, "y": {"value": Path("a/b")}, "z": {"values": range(2)}}
 
