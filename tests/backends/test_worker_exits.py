@@ -80,10 +80,10 @@ def test_words_count_once(tmp_path: Path) -> None:
 )
 def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -> None:
     code = (
-        "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import last_words\n"
-        "from sweep.backends.worker import Job\n"
+        "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import worker_exits\n"
+        "from sweep.backends.protocol import Job\n"
         f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), 'loss', maximize=False)\n"
-        f"last_words.record(job)(3)\n{how}\n"
+        f"worker_exits.record(job)(3)\n{how}\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)
     assert worker_exits.cause(job(tmp_path), 3, SILENT).startswith(cause)
