@@ -70,7 +70,7 @@ class Coordinator:
         self._scheduler = scheduler
         self._log = log
         self._ledger = Ledger(keep_epochs=False)
-        self._beside = AuxiliaryTrials(spec, self._terms, self._ledger)
+        self._auxiliary = AuxiliaryTrials(spec, self._terms, self._ledger)
         self._limits = Limits(spec, spec.resources.trial_gpus)
         self._watch = Timeouts(spec.resources, hooks.clock)
         self._open: dict[int, OpenTrial] = {}
@@ -96,7 +96,7 @@ class Coordinator:
     @property
     def confirmed(self) -> str:
         """How the fresh seeds of finalists came to an end; empty where they did not."""
-        return self._beside.race().over if self._confirming else ""
+        return self._auxiliary.race().over if self._confirming else ""
 
     @property
     def room(self) -> int | None:
@@ -127,7 +127,7 @@ class Coordinator:
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
         self._emit([_again(trial) for trial in failed])
-        self._again.extend(sorted(trial for trial in self._open if self._beside.has(trial) or not confirming))
+        self._again.extend(sorted(trial for trial in self._open if self._auxiliary.has(trial) or not confirming))
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
 
@@ -253,7 +253,7 @@ class Coordinator:
 
     def close(self) -> None:
         """End the session: what has not ended is interrupted."""
-        there = [trial for trial in self._open if self._beside.has(trial) or not self._confirming]
+        there = [trial for trial in self._open if self._auxiliary.has(trial) or not self._confirming]
         finished = not self.stopping and not there and self._all_started
         reason = "finished" if finished else self.stopping or "the backend gave up"
         open_ends = [
@@ -287,17 +287,17 @@ class Coordinator:
 
     def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
-        started = self._beside.baseline() or self._searched(worker)
+        started = self._auxiliary.baseline() or self._searched(worker)
         self._all_started = started is None
-        searching = not self._confirming and any(not self._beside.has(trial) for trial in self._open)
+        searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
-            started = self._beside.confirmation()
+            started = self._auxiliary.confirmation()
         return self._open[started.trial] if started and self._emit([started]) else None
 
     def _searched(self, worker: str) -> TrialStarted | None:
         chosen = None if self._confirming else self._upcoming.choose(worker)
-        return None if chosen is None else self._beside.searched(*chosen)
+        return None if chosen is None else self._auxiliary.searched(*chosen)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
@@ -356,7 +356,7 @@ class Coordinator:
     def _learn(self, event: Event) -> Change:
         """Change all state by one event, whether it is new or replayed, and return what it means."""
         change = self._ledger.observe(event)
-        self._beside.observe(change)
+        self._auxiliary.observe(change)
         verdict, heard = None, searched(change)
         if heard and (isinstance(change, Session) or not change.trial.reopened):  # else they have had its end
             self._searcher.observe(heard)

@@ -144,7 +144,7 @@ class Start:
     lost: Callable[[], None] = lambda: None  # called from another thread when a local Ray dies
     meanwhile: Callable[[], None] = lambda: None  # called while a local Ray starts
     ahead: AbstractContextManager[None] | None = None  # within which a local Ray starts
-    about: Mapping[str, str] | None = None  # the metadata of this driver's job, see `job_page.pointer`
+    about: Mapping[str, str] | None = None  # the metadata of this driver's job, see `dashboard.pointer`
 
 
 @contextmanager
@@ -185,7 +185,7 @@ def connect(
 def _hushed(say: Callable[[str], None]) -> Iterator[None]:
     """Let what Ray says about lost workers, in colours and paragraphs, go where its other words go.
 
-    `last_words` says it in a line.
+    `worker_exits` says it in a line.
     """
     if not private.usable(private.WORDS, say):
         yield
