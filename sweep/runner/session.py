@@ -32,7 +32,7 @@ from sweep.runner.retention import CheckpointKeeper
 from sweep.runner.stopping import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store import provenance, requests, tables
+from sweep.store import provenance, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
@@ -147,7 +147,7 @@ class Session:
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(), debug_log.redirected(folder.debug_log) as terminal:
-            requests.clear(folder)
+            stopping.clear_requests(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce
 from sweep.runner.coordinator import UNWANTED, Coordinator
 from sweep.runner.options import View
-from sweep.store import requests
+from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
-from sweep.store.requests import StopRequest
 
 _LOOK_S, _AGAIN_S = 0.1, 2.0
 _LEAVING_S = 10.0  # more than a process takes to end, or to make a folder
@@ -99,7 +100,7 @@ class Ending:
 
     def obey(self, coordinator: Coordinator) -> None:
         """Do what other processes ask. Raises `StoppedAtOnce` where the session ends at once and this process not."""
-        for request in requests.take(self._folder):
+        for request in take_requests(self._folder):
             if request.trial is not None:
                 coordinator.stop_trial(request.trial, now=request.now)
             elif request.now:
@@ -160,14 +161,14 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
     def ask() -> None:
         nonlocal asked_at
         if asked_at is None or time.monotonic() - asked_at > _AGAIN_S:
-            requests.ask(folder, request)
+            leave_request(folder, request)
             asked_at = time.monotonic()
         time.sleep(_LOOK_S)
 
     try:
         yield ask
     finally:
-        requests.withdraw(folder, request)
+        withdraw_request(folder, request)
 
 
 def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
@@ -181,3 +182,59 @@ def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
     if trial in ledger.trials and ledger.trials[trial].ended is not None:
         raise InputError.one("--trial", f"trial {trial} has ended already: {ledger.trials[trial].status.value}")
     return ledger, offset
+
+
+_NAME = re.compile(r"stop(?:-trial-(\d+))?(-now)?")
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequest:
+    """End the sweep, or one trial of it: after the present epoch, or at once."""
+
+    trial: int | None = None  # None: all of the sweep
+    now: bool = False
+
+    @property
+    def file_name(self) -> str:
+        which = "" if self.trial is None else f"-trial-{self.trial}"
+        return f"stop{which}{'-now' if self.now else ''}"
+
+
+def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
+    """Leave a request for the process that runs the sweep. Raises `StoreError`."""
+    with storing(folder.requests):
+        folder.requests.mkdir(exist_ok=True)
+        (folder.requests / request.file_name).touch()
+
+
+def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
+    """Ask no more."""
+    with suppress(OSError):
+        (folder.requests / request.file_name).unlink()
+
+
+def take_requests(folder: ResultsFolder) -> list[StopRequest]:
+    """The requests that are there, no more of them afterwards."""
+    return [request for path in _files(folder) if (request := _taken(path))]
+
+
+def clear_requests(folder: ResultsFolder) -> None:
+    """Forget what was asked of a process that has ended."""
+    take_requests(folder)
+
+
+def _files(folder: ResultsFolder) -> list[Path]:
+    try:
+        return sorted(folder.requests.iterdir())
+    except OSError:  # nobody has asked for anything yet
+        return []
+
+
+def _taken(path: Path) -> StopRequest | None:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    with suppress(OSError):
+        path.unlink()
+        return StopRequest(int(match[1]) if match[1] else None, match[2] is not None)
+    return None
