@@ -59,23 +59,23 @@ class LoadedSweep:
         return {folder.name: dict(folder.read_info().content) for folder in self.folders}
 
     def ranking(self) -> Ranking:
-        """All configurations, the best first, with the statistics of their repeats.
+        """Return all configurations, the best first, with the statistics of their repeats.
 
         Raises `InputError` for several sweeps with different objectives.
         """
         return rank(self.sweeps)
 
     def configurations(self) -> Frame:
-        """The ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
+        """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
         return frames.configurations(self.ranking())
 
     def best(self, n: int = 1) -> Frame:
-        """The trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
+        """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
         ranked = [(row.rank, row.trials) for row in self.ranking().rows[:n]]
         return frames.best(self.trials, self.sweeps, ranked)
 
     def curves(self, metric: str | None = None) -> Frame:
-        """A metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
+        """Return a metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
 
         Columns of several sweeps are pairs of sweep and trial. Raises `InputError` that names the metrics there are.
         """
@@ -85,7 +85,7 @@ class LoadedSweep:
         return frames.curves(self.trials, self.metrics, metric)
 
     def study(self) -> Study:
-        """The sweep as a study of Optuna, in memory: for its plots, importances and samplers.
+        """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.
 
         Raises `InputError` for several sweeps.
         """
@@ -97,7 +97,7 @@ class LoadedSweep:
     def model(
         self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
     ) -> Any:
-        """The Keras model of a trial that kept a checkpoint, with its weights; by default of the best one.
+        """Return the Keras model of a trial that kept a checkpoint, with its weights; by default of the best one.
 
         ``trainable`` is the class itself where that was defined in a notebook or script which is not this one; what
         was run here knows it. Raises `InputError` where there is no such checkpoint, or for several sweeps.
@@ -182,14 +182,14 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
 
 
 def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
-    """What is in these folders."""
+    """Return what is in these folders."""
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
     return LoadedSweep(tuple(folders), frames.trials(tables), frames.metrics(tables), tuple(needed))
 
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
-    """What a study is made of beside the trials; all else is in the frames."""
+    """Return what a study is made of beside the trials; all else is in the frames."""
     wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])}
     return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
 

@@ -46,7 +46,7 @@ class Drawing(Protocol):
 
 
 def is_here() -> bool:
-    """Whether this process is a notebook's kernel."""
+    """Return whether this process is a notebook's kernel."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython
@@ -55,7 +55,7 @@ def is_here() -> bool:
 
 
 def display() -> Callable[[str], None]:
-    """A new place in the output of the present cell, and how to put HTML there in place of what it shows."""
+    """Return a new place in the output of the present cell, and how to put HTML there in place of what it shows."""
     from IPython.display import HTML
     from IPython.display import display as show
 
@@ -142,7 +142,7 @@ def viewer(spec: Spec, notes: Sequence[str], how: Options) -> MakeView:
 
 
 def drawing(spec: Spec) -> Drawing:
-    """What counts a sweep's events and is drawn elsewhere."""
+    """Return what counts a sweep's events and is drawn elsewhere."""
     return _live(spec, quiet=True)
 
 

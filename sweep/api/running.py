@@ -216,7 +216,7 @@ def _gone_on(reopened: Reopened, trainable: object, how: Options) -> LoadedSweep
 def _read(
     what: str | Path | Mapping[str, Any], given: Given | None, changes: Sequence[str]
 ) -> tuple[Spec, str, str, tuple[Path, ...]]:
-    """The sweep, its text, where it stands, and where its modules are looked for."""
+    """Return the sweep, its text, where it stands, and where its modules are looked for."""
     if isinstance(what, str | Path):
         path = Path(what)
         named = [] if given is None else [f"trainable={json.dumps(given.target)}"]
@@ -294,7 +294,7 @@ def _rehearsal(gpus: int | None) -> list[str]:
 
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
-    """What a session found, with what it trained; raises where it has not come to its end."""
+    """Return what a session found, with what it trained; raises where it has not come to its end."""
     called = folder.name if folder.path.parent == Path("results") else str(folder.path)
     again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
     with kept_process():

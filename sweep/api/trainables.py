@@ -38,7 +38,7 @@ class Given:
 
 
 def taken(trainable: object) -> Given:
-    """A class, a function or ``"module:Name"``. Raises InputError for what cannot be trained."""
+    """Return a class, a function or ``"module:Name"``. Raises InputError for what cannot be trained."""
     if isinstance(trainable, str):
         return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
@@ -54,7 +54,7 @@ def taken(trainable: object) -> Given:
 
 
 def again(target: str) -> Given:
-    """What a sweep was run with that goes on; found again in the notebook or script that defined it.
+    """Return what a sweep was run with that goes on; found again in the notebook or script that defined it.
 
     Raises InputError where it is not there.
     """
@@ -69,7 +69,7 @@ def again(target: str) -> Given:
 
 
 def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> Source:
-    """Its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
+    """Return its source, checked as the command line does: InputError for a parameter that surely nothing reads."""
     if given.itself is None:
         return planning.check(spec, where, folders)
     source = inspect_given(given.target, given.itself, folders, planning.own_optimizers(spec))
@@ -78,7 +78,7 @@ def source_of(given: Given, spec: Spec, where: str, folders: Sequence[Path]) -> 
 
 
 def _folder(module: str) -> Path | None:
-    """The folder in which a worker finds a module; None: it is installed; `Path()`: in none."""
+    """Return the folder in which a worker finds a module; None: it is installed; `Path()`: in none."""
     file = getattr(sys.modules[module], "__file__", None)
     if file is None:
         return Path()
@@ -92,7 +92,7 @@ def _folder(module: str) -> Path | None:
 
 
 def model(folder: ResultsFolder, trial: int | None, epoch: Which, trainable: object) -> Any:
-    """The model of a trial, or of the best one, as it was after an epoch; warns of what may make it another one.
+    """Return the model of a trial, or of the best one, as it was after an epoch; warns of what may make it another one.
 
     Raises `InputError` where there is no such checkpoint, or the trainable makes no model.
     """

@@ -45,17 +45,17 @@ class Manifest:
 
 
 def of_trial(results_folder: Path, trial: int) -> Path:
-    """The folder of one trial's checkpoints."""
+    """Return the folder of one trial's checkpoints."""
     return results_folder / "checkpoints" / f"{trial:05d}"
 
 
 def newest_first(results_folder: Path, trial: int) -> list[Path]:
-    """A trial's checkpoints."""
+    """Return a trial's checkpoints."""
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
 def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
-    """The checkpoint of a trial's epoch, relative to the results folder; None where there is none."""
+    """Return the checkpoint of a trial's epoch, relative to the results folder; None where there is none."""
     path = of_trial(results_folder, trial) / f"epoch-{epoch:06d}"
     return str(path.relative_to(results_folder)) if path.is_dir() else None
 
@@ -97,7 +97,7 @@ def _removed_if_it_fails(folder: Path) -> Iterator[None]:
 
 
 def verify(checkpoint: Path) -> Manifest:
-    """Its manifest, after a look at every byte. Raises `Damaged`."""
+    """Return its manifest, after a look at every byte. Raises `Damaged`."""
     try:
         about = json.loads((checkpoint / MANIFEST).read_bytes())
         found = _files(checkpoint)
@@ -137,7 +137,7 @@ def clean(results_folder: Path) -> None:
 
 
 def size(folder: Path) -> int:
-    """The bytes of all files of a trial's checkpoints."""
+    """Return the bytes of all files of a trial's checkpoints."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):  # deleted by its writer just now
@@ -219,7 +219,7 @@ class Saver:
     _writing: Future[float] | None = None
 
     def is_due(self, losses: Sequence[float]) -> bool:
-        """Whether it is time for one, or the last of these epochs is the best so far and saving it is cheap."""
+        """Return whether it is time for one, or the last of these epochs is the best so far and saving it is cheap."""
         since_s = time.monotonic() - self._at
         before, self.best = self.best, min([self.best, *losses])
         better = losses[-1] == self.best < before
@@ -268,6 +268,6 @@ def _timed(write: Callable[[], Path], began: float) -> float:
 
 
 def is_disk_fault(error: BaseException) -> bool:
-    """Whether an error says that a disk is full, broken or not to be written to."""
+    """Return whether an error says that a disk is full, broken or not to be written to."""
     known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
     return known or "No space left on device" in str(error)

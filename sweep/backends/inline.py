@@ -51,7 +51,7 @@ class Inline:
                 worker.close()
 
     def at_once(self, gpus: float) -> int:
-        """One, whatever its devices."""
+        """Return one: this process trains one trial after the other."""
         return 1
 
     def _train(self, driver: Driver, worker: Worker, order: Order) -> None:

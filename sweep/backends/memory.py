@@ -23,7 +23,7 @@ _CGROUPS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memor
 
 
 def used() -> int:
-    """Bytes of this process alone that are in memory now, without files and what it shares with others.
+    """Return bytes of this process alone that are in memory now, without files and what it shares with others.
 
     Where the system does not tell, the most that there ever were, of all kinds.
     """
@@ -35,7 +35,7 @@ def used() -> int:
 
 
 def part(workers: int) -> int:
-    """Bytes that one of so many workers on this machine may have."""
+    """Return bytes that one of so many workers on this machine may have."""
     return int(BOUND * _total() / workers)
 
 
@@ -45,7 +45,7 @@ def _total() -> int:
 
 
 def is_short(error: BaseException) -> bool:
-    """Whether an error says that a device or the machine has no more memory."""
+    """Return whether an error says that a device or the machine has no more memory."""
     if is_disk_fault(error):
         return False
     return isinstance(error, OutOfMemory | MemoryError) or type(error).__name__ in _NAMES

@@ -47,7 +47,10 @@ class Job:
         return self.servers + bool(self.servers)
 
     def shares(self, devices: Devices) -> tuple[Devices, ...]:
-        """What each process of a trial is given, rank 0 first: with servers it trains nothing, as they do not."""
+        """Return what each process of a trial is given, rank 0 first.
+
+        With servers it trains nothing, as they do not.
+        """
         if not self.servers:
             return (devices,) * self.workers
         without = replace(devices, gpus=0.0, simulated=False)
@@ -118,7 +121,10 @@ class Driver(Protocol):
         """The reason why no more trials are given out and the running ones end early."""
 
     def next(self, worker: str = "") -> Order | None:
-        """The next trial, for the worker of this name; None when there is none to start, unless a worker is lost."""
+        """Return the next trial, for the worker of this name.
+
+        None when there is none to start, unless a worker is lost.
+        """
 
     def begun(self, trial: int) -> None:
         """Hear that a worker begins a trial: from now on its time counts."""
@@ -179,7 +185,7 @@ def write_shares(job: Job, wanted: Mapping[int, float]) -> None:
 
 
 def wanted_elsewhere(job: Job, order: Order, epoch: EpochReported) -> bool:
-    """Whether a trial is told another share than it has, and is worth moving after this epoch."""
+    """Return whether a trial is told another share than it has, and is worth moving after this epoch."""
     given = order.assignment
     if not order.shares or (given.epochs - epoch.epoch) * epoch.time_s < MOVE_S:
         return False

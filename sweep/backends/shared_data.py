@@ -10,12 +10,12 @@ from pathlib import Path
 
 
 def name(results_folder: Path) -> str:
-    """A new name for a session of the sweep in this folder; nobody can guess it."""
+    """Return a new name for a session of the sweep in this folder; nobody can guess it."""
     return f"{prefix(results_folder)}{uuid.uuid4().hex}"
 
 
 def prefix(results_folder: Path) -> str:
-    """What the names of all sessions of a sweep begin with, as its driver sees the folder."""
+    """Return what the names of all sessions of a sweep begin with, as its driver sees the folder."""
     digest = hashlib.sha256(str(results_folder.resolve()).encode()).hexdigest()
     return f"sweep-data-{digest[:16]}-"
 

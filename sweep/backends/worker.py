@@ -162,7 +162,7 @@ class Worker:
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
     def _full(self) -> str | None:
-        """Why there is no room for another trial."""
+        """Return why there is no room for another trial."""
         used, most = memory.used(), self._memory_bytes
         if most is None or used <= most:
             return None
@@ -321,7 +321,7 @@ class Worker:
         return Status.COMPLETED, reason, None
 
     def _done(self, trial: _Trial, epochs: list[EpochReported]) -> bool:
-        """Whether a trial has all its epochs, or needs no more."""
+        """Return whether a trial has all its epochs, or needs no more."""
         return trial.done >= trial.epochs or self._reached(trial, epochs) is not None
 
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
@@ -330,7 +330,7 @@ class Worker:
         return self._objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
-        """The first loss or objective that is not finite, as a reason."""
+        """Return the first loss or objective that is not finite, as a reason."""
         return next(filter(None, map(self._objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
@@ -390,7 +390,7 @@ class UnreadParameters:
         self.now: set[str] = set()  # those of the present trial
 
     def watched(self, params: Params) -> Params:
-        """The parameters as a trainable gets them: they tell what is read."""
+        """Return the parameters as a trainable gets them: they tell what is read."""
         self.now = set()
         return Watched(params, self.now)
 

@@ -156,7 +156,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
 
 
 def _with_rule(spec: Spec, text: str) -> Spec:
-    """The sweep under a rule as it is written on a command line. Raises `InputError` that names the option."""
+    """Return the sweep under a rule as it is written on a command line. Raises `InputError` that names the option."""
     from sweep.spec import parse
 
     try:

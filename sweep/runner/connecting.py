@@ -73,7 +73,9 @@ def backend(
 
 
 def room(address: str, devices: Devices, workers: int, aside: int) -> int:
-    """How many trials run at once on the cluster at an address; raises InputError where none fits or nobody answers.
+    """Return how many trials run at once on the cluster at an address.
+
+    Raises InputError where none fits or nobody answers.
 
     ``aside``: processes of a trial beside its workers, see `Cluster.fits`.
     """

@@ -132,7 +132,7 @@ class Coordinator:
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
-        """The next trial for a free worker; None when there is none left to start."""
+        """Return the next trial for a free worker; None when there is none left to start."""
         while not self._is_stopping():
             trial = self._open[self._again.popleft()] if self._again else self._start(worker)
             if trial is None:
@@ -202,7 +202,7 @@ class Coordinator:
         return trial in self._out
 
     def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
-        """A trial's worker is gone; whether another one takes the trial over, as it does a few times.
+        """Hear that a trial's worker is gone; return whether another one takes the trial over, as it does a few times.
 
         A lost node is rarely the trial's fault, and does not count as one of these.
         """
@@ -410,12 +410,12 @@ class Coordinator:
             self._again.append(trial)
 
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """The end that a killed driver could not write any more, with what is known of the trial."""
+        """Return the end that a killed driver could not write any more, with what is known of the trial."""
         end = trial.overdue()
         facts = structs.replace(trial.state.facts, checkpoint=self._hooks.kept(trial.state.number, trial.state.epoch))
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
 
 
 def _again(trial: int) -> TrialEnded:
-    """What lets a trial that has failed go on."""
+    """Return what lets a trial that has failed go on."""
     return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)

@@ -87,7 +87,7 @@ def evaluate(
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
+    """Return whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
     try:
         kind = load(spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # the border to the user's code

@@ -84,12 +84,12 @@ def check_imports(source: Source) -> None:
 
 
 def _is_bound(name: str, source: Source) -> bool:
-    """Whether the parameter means to `KerasTrainable` what its name says, whatever the author's methods make of it."""
+    """Return whether a parameter means to `KerasTrainable` what its name says, whatever the author makes of it."""
     return name in standard.FRAME or (standard.is_standard(name) and not source.author_reads(name))
 
 
 def _outside(domain: Domain, bounds: standard.Bounds) -> str | None:
-    """What of a domain lies outside of some bounds, in words; None: nothing."""
+    """Return what of a domain lies outside of some bounds, in words; None: nothing."""
     match domain:
         case Tied():
             return None

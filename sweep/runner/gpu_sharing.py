@@ -69,7 +69,7 @@ def decide(levels: Sequence[Level]) -> Decision:
 
 
 def gain(before: Level, after: Level) -> float:
-    """How many times as much is computed, trials of the same structure compared where both levels had such."""
+    """Return how many times as much is computed, trials of the same structure compared where both levels had such."""
     alike = before.speeds.keys() & after.speeds.keys()
     if alike:
         speed = math.exp(math.fsum(math.log(after.speeds[name] / before.speeds[name]) for name in alike) / len(alike))
@@ -79,7 +79,7 @@ def gain(before: Level, after: Level) -> float:
 
 
 def fitting(peak_bytes: float, shares_bytes: Mapping[int, float]) -> int:
-    """The most trials a GPU that each have such a peak; ``shares_bytes`` is what one of so many may have."""
+    """Return the most trials a GPU that each have such a peak; ``shares_bytes`` is what one of so many may have."""
     fits = [trials for trials, share in shares_bytes.items() if peak_bytes * HEADROOM <= share]
     return max(fits, default=min(shares_bytes))
 
@@ -120,7 +120,7 @@ def joined(before: Epoch | None, after: Epoch) -> Epoch:
 
 
 def speeds(epochs: Sequence[Epoch], trials: int, at_once: int) -> dict[str, float]:
-    """The speed of one of so many trials a GPU, by structure, from epochs in which the GPUs were full.
+    """Return the speed of one of so many trials a GPU, by structure, from epochs in which the GPUs were full.
 
     Empty until as many epochs are known as trials run at once, and some seconds of each. Epochs that warm up are not to
     be among them.
@@ -209,7 +209,7 @@ class Sharing:
         return self._at_once(1 / self._decision.trials)
 
     def devices(self, trial: int, params: Params) -> Devices:
-        """What a trial is to have that a worker is about to get."""
+        """Return what a trial is to have that a worker is about to get."""
         if not self._auto:
             return self._devices
         share = self._out[trial] = self._share(self._trials.setdefault(trial, _Trial(params)))
@@ -339,7 +339,7 @@ class Sharing:
 
 
 def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str:
-    """A decision in words."""
+    """Return a decision in words."""
     peak = f"a trial takes {peak_bytes / 1e9:.2g} of {memory_bytes / 1e9:.3g} GB"
     if decision.compared is None:
         return f"{_trials(decision.trials)} from now on: {peak}"

@@ -190,7 +190,7 @@ class Timeouts:
         return sum(now - trial.since for trial in self._running.values())
 
     def is_due(self) -> bool:
-        """Whether it is time for a look; one that comes late is not the trials' fault."""
+        """Return whether it is time for a look; one that comes late is not the trials' fault."""
         late = self._clock() - self._looked
         if late < LOOK_S:
             return False
@@ -238,7 +238,7 @@ class Timeouts:
             self._spent_s[number] = trial.spent_s + self._clock() - trial.since
 
     def overdue(self) -> Iterator[tuple[int, str]]:
-        """The trials that have taken too long, each with the reason to end it."""
+        """Yield the trials that have taken too long, each with the reason to end it."""
         now = self._clock()
         for number, trial in list(self._running.items()):
             waited_s = now - trial.since

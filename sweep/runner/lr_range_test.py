@@ -34,7 +34,7 @@ class Tries(Protocol):
         """As of `sweep.contract.Trainable`."""
 
     def try_rates(self, rates: Sequence[float]) -> Iterable[float]:
-        """One update at each rate, and the loss of its batch."""
+        """Make one update at each rate, and yield the loss of its batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
-    """What losses by rate, ascending, come to; takes no more of them once they diverge."""
+    """Return what losses by rate, ascending, come to; takes no more of them once they diverge."""
     rates, losses, smoothed = list[float](), list[float](), list[float]()
     mean, lowest, diverged = 0.0, math.inf, None
     for rate, loss in tried:
@@ -93,7 +93,7 @@ def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
 
 
 def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None:
-    """The rate at which the smoothed loss falls fastest over five updates, before its lowest."""
+    """Return the rate at which the smoothed loss falls fastest over five updates, before its lowest."""
     if len(rates) < 10 or smoothed[0] - min(smoothed) < FALLS * max(abs(loss) for loss in smoothed):
         return None
     end = min(range(len(smoothed)), key=smoothed.__getitem__)

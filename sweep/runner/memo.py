@@ -71,7 +71,7 @@ class _Entry:
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """The one that it ended with, if that is still there."""
+        """Return the one that it ended with, if that is still there."""
         kept = self.log.parent / (end.facts.checkpoint or "")
         return kept if end.facts.checkpoint and kept.is_dir() else None
 
@@ -103,7 +103,7 @@ class Memo:
                 notice(f"{other.path} answers no trials: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
-        """The epochs of a trial like this one, which has ``done`` some; or the first of them and a checkpoint."""
+        """Return the epochs of a trial like this one, which has ``done`` some, or the first ones and a checkpoint."""
         hindrances: list[tuple[_Entry, str]] = []  # the longest shorter trial's first
         entries = self._entries.get(_key(started, self._folds), [])
         for entry in sorted(entries, key=lambda entry: (entry.length != epochs, entry.length > epochs, -entry.length)):
@@ -166,7 +166,7 @@ class Memo:
         checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
-        """Why a trial does not answer one of so many epochs."""
+        """Return why a trial does not answer one of so many epochs."""
         if entry.length == epochs:
             return None
         if entry.length > epochs:
@@ -221,7 +221,7 @@ class Memo:
 
 
 def _key(started: TrialStarted, folds: object) -> _Key:
-    """The same for trials that differ in their number of epochs alone; folds are those of as many."""
+    """Return the same for trials that differ in their number of epochs alone; folds are those of as many."""
     rest = {name: value for name, value in started.params.items() if name != "epochs"}
     fold = None if started.fold is None else (started.fold, folds)
     return key(rest), "epochs" in started.params, started.seed, fold

@@ -37,7 +37,7 @@ def check(spec: Spec, folders: Sequence[Path]) -> None:
 
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
-    """The searcher of a sweep's method. Raises `InputError` where that cannot be had."""
+    """Return the searcher of a sweep's method. Raises `InputError` where that cannot be had."""
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.contract.Searcher"
@@ -47,7 +47,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
 
 
 def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
-    """The scheduler of a sweep's rule. Raises `InputError` where that cannot be had."""
+    """Return the scheduler of a sweep's rule. Raises `InputError` where that cannot be had."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
         contract = "sweep.schedulers.contract.Scheduler"
@@ -57,7 +57,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
 
 
 def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[Given, Made]:
-    """The factory, whose failures are the user's to mend."""
+    """Return the factory, whose failures are the user's to mend."""
 
     def made(*given: Given.args, **named: Given.kwargs) -> Made:
         try:
@@ -72,7 +72,10 @@ def _made(where: str, target: str, factory: Callable[Given, Made]) -> Callable[G
 
 
 def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
-    """What sweep.json says of each earlier sweep, by name or path. Raises InputError for all that are missing."""
+    """Return what sweep.json says of each earlier sweep, by name or path.
+
+    Raises InputError for all that are missing.
+    """
     problems: list[Problem] = []
     taken: list[EarlierSweep] = []
     for number, sweep in enumerate(sweeps):

@@ -62,13 +62,13 @@ class Plan:
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
-    """Where a trainable is looked for: the current folder, then the sweep file's."""
+    """Return where a trainable is looked for: the current folder, then the sweep file's."""
     folders = [Path.cwd(), spec_path.resolve().parent]
     return tuple(dict.fromkeys(folders))
 
 
 def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True) -> Source:
-    """The trainable's source; raises InputError if it is missing, or surely cannot train as the file says.
+    """Return the trainable's source; raises InputError if it is missing, or surely cannot train as the file says.
 
     ``here``: the trials run on this machine, so that what it cannot import is a mistake.
     """
@@ -81,7 +81,7 @@ def check(spec: Spec, where: str, folders: Sequence[Path], *, here: bool = True)
 
 
 def own_optimizers(spec: Spec) -> tuple[str, ...]:
-    """The values of the parameter ``optimizer`` that are ``module:Name``."""
+    """Return the values of the parameter ``optimizer`` that are ``module:Name``."""
     domains = [parameter.domain for parameter in spec.space.parameters if parameter.name == "optimizer"]
     values = [value for domain in domains for value in choices(domain) or ()]
     return tuple(value for value in values if isinstance(value, str) and ":" in value)
@@ -129,17 +129,17 @@ def check_inline(spec: Spec, where: str) -> None:
 
 
 def not_seen_read(spec: Spec, source: Source) -> tuple[str, ...]:
-    """The parameters of which the source alone does not show that they are read."""
+    """Return the parameters of which the source alone does not show that they are read."""
     return tuple(name for name in spec.space.names if name not in READ_BY_SWEEP and not source.reads_parameter(name))
 
 
 def varying(spec: Spec) -> tuple[str, ...]:
-    """The parameters that are not the same in all trials."""
+    """Return the parameters that are not the same in all trials."""
     return tuple(one.name for one in spec.space.parameters if not isinstance(one.domain, Constant))
 
 
 def devices(spec: Spec, simulated_gpus: int | None) -> Devices:
-    """What each trial is given."""
+    """Return what each trial is given."""
     resources = spec.resources
     gpus = resources.most_gpus
     return Devices(resources.cpus, gpus, simulated=simulated_gpus is not None and gpus > 0)
@@ -310,7 +310,10 @@ def _by_range(numbers: Sequence[float], *, log: bool) -> Iterator[Bin]:
 
 
 def _logarithmic(parameter: Parameter, numbers: Sequence[float]) -> bool:
-    """Whether a logarithmic scale shows it best: where it was drawn on one, and a computed value of wide range."""
+    """Return whether a logarithmic scale shows it best.
+
+    It does where the value was drawn on one, and for a computed value of wide range.
+    """
     match parameter.domain:
         case LogUniform() | LogNormal() | IntUniform(log=True):
             return min(numbers) > 0

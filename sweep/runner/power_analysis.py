@@ -43,7 +43,7 @@ class Detectable:
 
 
 def detectable(spec: Spec, configurations: int | None, known: Known | None) -> Detectable:
-    """What ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
+    """Return what ``configurations`` with the repeats of a sweep file can tell, by what is known of its trainable.
 
     Where finalists are confirmed, it is what their fresh seeds can tell.
     """
@@ -67,7 +67,7 @@ def detectable(spec: Spec, configurations: int | None, known: Known | None) -> D
 
 
 def earlier(results: Path, spec: Spec) -> Known | None:
-    """What the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
+    """Return what the most recent sweep of the same trainable and metric showed, if possible one with repeats."""
     if not spec.metrics:
         return None
     logged = [folder for folder in folders(results) if folder.log.exists() and folder.info.exists()]
@@ -103,7 +103,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
 
 
 def _told(spread: float, seeds: int, configurations: int) -> float:
-    """The difference of two means with a p-value of 0.05 over all pairs, if equal seeds have nothing in common."""
+    """Return the difference of two means with p = 0.05 over all pairs, if equal seeds have nothing in common."""
     from scipy.special import stdtrit
 
     pairs = configurations * (configurations - 1) / 2

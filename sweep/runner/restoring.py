@@ -64,7 +64,7 @@ class Restored:
 
 
 def restore(folder: ResultsFolder, trial: int | None = None, epoch: Which = "last") -> Restored:
-    """The trainable of a trial, or of the best one, with its checkpoint restored.
+    """Return the trainable of a trial, or of the best one, with its checkpoint restored.
 
     The class is imported and begins the trial as a worker would. The ``last`` epoch is the one that scores are of.
     Raises `InputError` where there is no such trial or no such checkpoint, or the trainable cannot be had any more.
@@ -73,7 +73,7 @@ def restore(folder: ResultsFolder, trial: int | None = None, epoch: Which = "las
 
 
 def winner(folder: ResultsFolder) -> int:
-    """The trial to take of the best configuration: of those of its repeats that kept a checkpoint the best one."""
+    """Return the best of the best configuration's repeats that kept a checkpoint."""
     completed = best_configuration(folder)
     for one in completed:
         if checkpoints.newest_first(folder.path, one.trial):
@@ -82,7 +82,10 @@ def winner(folder: ResultsFolder) -> int:
 
 
 def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
-    """The completed trials of the best configuration, the best one first; raises `InputError` without a single best."""
+    """Return the completed trials of the best configuration, the best one first.
+
+    Raises `InputError` without a single best.
+    """
     found = ranking.rank([trials.read(folder)])
     if not found.best:
         raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
@@ -102,7 +105,10 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
 
 
 def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
-    """A trial's checkpoint and what is known of it. Raises `InputError` where there is none, or it is damaged."""
+    """Return a trial's checkpoint and what is known of it.
+
+    Raises `InputError` where there is none, or it is damaged.
+    """
     state, reports = history(folder, trial)
     kept = {_number(path): path for path in checkpoints.newest_first(folder.path, trial)}
     if not kept:
@@ -171,13 +177,13 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
 
 
 def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
-    """The trials that kept a checkpoint."""
+    """Return the trials that kept a checkpoint."""
     found = (path.parent.name for path in folder.checkpoints.glob("[0-9]*/epoch-*"))
     return tuple(sorted({int(name) for name in found if name.isdecimal()}))
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:
-    """What the log tells of a trial, and its epochs. Raises `InputError`."""
+    """Return what the log tells of a trial, and its epochs. Raises `InputError`."""
     ledger = Ledger(keep_epochs=False)
     reports: dict[int, EpochReported] = {}
     if not folder.log.exists():
@@ -226,7 +232,7 @@ def _listed(numbers: Sequence[int]) -> str:
 
 
 def _change(before: Mapping[str, object], source: Source) -> str:
-    """What of the code is not as it was, in words."""
+    """Return what of the code is not as it was, in words."""
     match before:
         case {"sha256": str(digest), "packages": dict(packages)}:
             if digest != source.digest():
@@ -241,7 +247,7 @@ def _change(before: Mapping[str, object], source: Source) -> str:
 
 
 def _assignment(kept: Kept) -> tuple[Assignment, str]:
-    """The trial as its worker had it; on the CPU, with a note, where this machine has too few GPUs."""
+    """Return the trial as its worker had it; on the CPU, with a note, where this machine has too few GPUs."""
     sweep = kept.sweep
     devices, training = planning.devices(sweep.spec, sweep.simulated_gpus), dict(sweep.spec.training)
     note = ""

@@ -31,7 +31,7 @@ class Reopened:
 
 
 def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopened:
-    """A sweep with changes to `CHANGEABLE` keys.
+    """Return a sweep with changes to `CHANGEABLE` keys.
 
     Raises InputError if there is no such sweep or a change is none of these, StoreError if its sweep.json
     is damaged.
@@ -48,7 +48,7 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
 def reopen_to_confirm(
     results: Path, sweep: str, seeds: int | None = None, finalists: int | None = None, budget: str | None = None
 ) -> Reopened:
-    """A sweep whose ``confirm`` says this, and where nothing is said what its file does, or the defaults.
+    """Return a sweep whose ``confirm`` says this, and where nothing is said what its file does, or the defaults.
 
     ``budget``: a share of the search's epochs such as ``20%``, or ``none`` for no bound. Raises as `reopen`.
     """

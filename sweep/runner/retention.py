@@ -34,7 +34,7 @@ class CheckpointKeeper:
         self._full = False
 
     def to_beat(self) -> float | None:
-        """The objective that a trial must beat so that its checkpoint is kept; None: there is room."""
+        """Return the objective that a trial must beat so that its checkpoint is kept; None: there is room."""
         return self._objective.of_loss(self._kept[-1].loss) if self._full else None
 
     def on(self, change: Change) -> None:

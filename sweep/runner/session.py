@@ -130,7 +130,7 @@ class Session:
         return self.training.spec
 
     def run(self) -> Outcome:
-        """A session, one more for the fresh seeds where a limit has ended the search, and the test of who is left."""
+        """Train, once more for the fresh seeds where a limit has ended the search, and test those that are left."""
         outcome = self._drive()
         if self.spec.confirm is not None and not self._is_over(outcome):
             if outcome.stopped and not self.options.confirming:
@@ -141,7 +141,7 @@ class Session:
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
-        """Whether nothing more is to begin: what is left is for another command."""
+        """Return whether nothing more is to begin: what is left is for another command."""
         return outcome.interrupted or self.ending.asked
 
     def _drive(self) -> Outcome:
@@ -233,7 +233,7 @@ class Session:
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
 
             def past() -> Iterator[Event]:
-                """What is in the log, event by event: a long sweep has millions."""
+                """Yield what is in the log, event by event: a long sweep has millions."""
                 with naming(folder.log):
                     for event in store_log.read(folder.log):
                         keeper.on(coordinator.recall(event))
@@ -297,7 +297,7 @@ class _Answers:
 
 
 def _closed(followers: ExitStack) -> str | None:
-    """Why the tables could not be brought up to date: they are derived from the log, and no loss."""
+    """Return why the tables could not be brought up to date: they are derived from the log, and no loss."""
     try:
         followers.close()
     except StoreError as error:
@@ -314,7 +314,7 @@ def _clean(folder: Path) -> None:
 
 
 def describe_source(source: Source) -> dict[str, object]:
-    """What sweep.json says of a trainable's code."""
+    """Return what sweep.json says of a trainable's code."""
     return {
         "trainable": source.trainable,
         "modules": sorted(source.files),

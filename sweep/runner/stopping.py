@@ -172,7 +172,7 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
 
 
 def _position(folder: ResultsFolder, trial: int) -> tuple[Ledger, int]:
-    """The log and its end, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
+    """Return the log and its end, in which the trial has begun and not ended. Raises `InputError` if it is not so."""
     ledger, offset = Ledger(keep_epochs=False), 0
     for _, end in ledger.follow(folder.log):
         offset = end
@@ -214,7 +214,7 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:
-    """The requests that are there, no more of them afterwards."""
+    """Return the requests that are there, no more of them afterwards."""
     return [request for path in _files(folder) if (request := _taken(path))]
 
 

@@ -54,15 +54,15 @@ class OpenTrial:
         return self.state.start
 
     def end(self, status: Status, reason: str, facts: Facts) -> TrialEnded:
-        """The end of this trial, now."""
+        """Return the end of this trial, now."""
         return TrialEnded(trial=self.started.trial, status=status, reason=reason, time=time.time(), facts=facts)
 
     def dismissed(self, reason: str) -> TrialEnded:
-        """The end of this trial because somebody asked for it."""
+        """Return the end of this trial because somebody asked for it."""
         return structs.replace(self.end(Status.PRUNED, reason, Facts()), asked=True)
 
     def overdue(self) -> TrialEnded | None:
-        """The end that its epochs have come to."""
+        """Return the end that its epochs have come to."""
         if self.diverged:
             return self.end(Status.DIVERGED, self.diverged, Facts())
         if self.state.epoch >= self.epochs:
@@ -81,7 +81,7 @@ class Terms:
         self._spec, self._objective = spec, spec.objectives[0]
 
     def order(self, trial: OpenTrial, devices: Devices, to_beat: float | None, known_data: str | None) -> Order:
-        """A trial as a worker gets it."""
+        """Return a trial as a worker gets it."""
         started, shares = trial.started, self._spec.resources.gpus == "auto"
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
@@ -110,7 +110,7 @@ class Terms:
         return self.assignment(self.start(0, params, number), devices)
 
     def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
-        """A trial that begins now.
+        """Return a trial that begins now.
 
         ``place`` counts the trials of a search, or those of a configuration where it has another role; ``number`` is
         the same unless given.
@@ -131,7 +131,7 @@ class Terms:
         )
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
-        """A trial's end, or an interruption where it is a failure and has not been tried again often enough."""
+        """Return a trial's end, or an interruption where it is a failure and has not been tried again often enough."""
         most = self._spec.retries
         if end.status is not Status.FAILED or retries >= most:
             return end
@@ -139,7 +139,7 @@ class Terms:
         return structs.replace(end, status=Status.INTERRUPTED, again=True, reason=reason)
 
     def divergence(self, epoch: EpochReported) -> str | None:
-        """Why a trial has diverged with this epoch, if it has."""
+        """Return why a trial has diverged with this epoch, if it has."""
         return self._objective.diverged(epoch) or None
 
     def reached(self, epoch: EpochReported) -> str | None:
@@ -147,7 +147,7 @@ class Terms:
         return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
 
     def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
-        """What ends the whole sweep: an epoch without an objective."""
+        """Return what ends the whole sweep: an epoch without an objective."""
         for epoch in epochs:
             for objective in self._spec.objectives:
                 if objective.name not in epoch.metrics:
@@ -159,7 +159,10 @@ class Terms:
 
 
 def fold(spec: Spec, started: TrialStarted) -> Fold | None:
-    """The part of the examples that a trial of a cross-validation leaves out; folds of one repeat are one cut."""
+    """Return the part of the examples that a trial of a cross-validation leaves out.
+
+    Folds of one repeat are one cut.
+    """
     if spec.folds is None or started.fold is None:
         return None
     return Fold(started.fold, spec.folds, started.seed)
@@ -186,23 +189,23 @@ class AuxiliaryTrials:
             self._race = None
 
     def has(self, trial: int) -> bool:
-        """Whether a trial is none of the search: then nothing ends it before its last epoch."""
+        """Return whether a trial is none of the search: then nothing ends it before its last epoch."""
         return self._ledger.trials[trial].place is None
 
     def searched(self, place: int, params: Params) -> TrialStarted:
-        """The trial of a place in the search, which begins now."""
+        """Return the trial of a place in the search, which begins now."""
         number = self._highest + 1 if self._confirmed else place + self._spec.baseline_trials
         return self._terms.start(place, params, number)
 
     def baseline(self) -> TrialStarted | None:
-        """The next trial of the baseline; None when all have begun."""
+        """Return the next trial of the baseline; None when all have begun."""
         if self._spec.baseline is None or self._baseline >= self._spec.baseline_trials:
             return None
         number = self._highest + 1 if self._confirmed else self._baseline
         return self._terms.start(self._baseline, self._spec.baseline, number, Role.BASELINE)
 
     def confirmation(self) -> TrialStarted | None:
-        """The next trial of the race; None when it is over, or waits for those that run."""
+        """Return the next trial of the race; None when it is over, or waits for those that run."""
         wanted = self.race().wanted
         if not wanted:
             return None
@@ -211,7 +214,7 @@ class AuxiliaryTrials:
         return self._terms.start(place, params, self._highest + 1, Role.CONFIRM)
 
     def race(self) -> Race:
-        """How the race stands; none where the sweep file says nothing of one."""
+        """Return how the race stands; none where the sweep file says nothing of one."""
         if self._spec.confirm is None:
             return Race()
         if self._race is None:
@@ -220,7 +223,7 @@ class AuxiliaryTrials:
 
 
 def runs(ledger: Ledger, spec: Spec) -> list[Run]:
-    """The trials as far as a race looks at them."""
+    """Return the trials as far as a race looks at them."""
     objective = spec.objectives[0]
 
     def run(one: TrialState) -> Run:
@@ -232,7 +235,7 @@ def runs(ledger: Ledger, spec: Spec) -> list[Run]:
 
 
 def rules(spec: Spec, confirm: Confirm) -> Rules:
-    """What a sweep file says of the race after its search."""
+    """Return what a sweep file says of the race after its search."""
     return Rules(confirm.seeds, confirm.finalists, confirm.share(), spec.repeats, spec.folds)
 
 
@@ -289,7 +292,7 @@ class Upcoming:
         self._held.pop(worker, None)
 
     def choose(self, worker: str) -> tuple[int, Params] | None:
-        """The next trial for a worker; None when there is none to start, and there will be none."""
+        """Return the next trial for a worker; None when there is none to start, and there will be none."""
         first = next(self._next(), None)
         if first is None or not self._held or not self._searcher.foresees:
             return first
@@ -304,7 +307,7 @@ class Upcoming:
         return unheld or first
 
     def _next(self) -> Iterator[tuple[int, Params]]:
-        """The next trials that have not started, as far as one may look ahead."""
+        """Yield the next trials that have not started, as far as one may look ahead."""
         for trial in count(self._first):
             if (self._cap is not None and trial >= self._cap) or trial > self._first + LOOK_AHEAD:
                 return
@@ -327,7 +330,7 @@ class Upcoming:
 
 
 def fits(params: Params, structure: str) -> bool:
-    """Whether a trial would be built as that structure was."""
+    """Return whether a trial would be built as that structure was."""
     return Hyperparameters(params).agree(_reads(structure))
 
 

@@ -15,7 +15,10 @@ _PROCESS = secrets.token_hex(4)
 
 
 def process() -> str:
-    """A name for this process in a folder that several machines share: ids of processes are each machine's own."""
+    """Return a name for this process in a folder that several machines share.
+
+    Ids of processes are each machine's own.
+    """
     return f"{os.getpid()}-{_PROCESS}"
 
 
@@ -52,7 +55,7 @@ def settle(folder: Path) -> None:
 
 
 def _room(path: Path) -> str:
-    """What is free on the disk of ``path``, as the end of a message."""
+    """Return what is free on the disk of ``path``, as the end of a message."""
     disk = path.absolute()
     while not disk.is_mount() and disk != disk.parent:
         disk = disk.parent

@@ -119,7 +119,7 @@ class ResultsFolder:
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
-        """The folder of an existing sweep, by its name or its path. Raises `InputError` if there is none."""
+        """Return the folder of an existing sweep, by its name or its path. Raises `InputError` if there is none."""
         given = Path(name_or_path)
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
             if (path / "sweep.json").is_file():
@@ -174,7 +174,7 @@ class ResultsFolder:
             os.close(file)
 
     def is_running(self) -> bool:
-        """Whether a living process holds the lock."""
+        """Return whether a living process holds the lock."""
         if fcntl is None:
             return False
         try:
@@ -245,7 +245,7 @@ def _check_free(folder: ResultsFolder) -> None:
 
 
 def _summary(folder: ResultsFolder) -> str:
-    """What a taken folder holds, cheaply: how many trials, and when it last ran."""
+    """Return what a taken folder holds, cheaply: how many trials, and when it last ran."""
     last = folder.log if folder.log.exists() else folder.info
     when = datetime.fromtimestamp(last.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
     trials = 0

@@ -79,18 +79,18 @@ class Log:
 
 
 def read(path: Path) -> Iterator[Event]:
-    """All events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
+    """Yield all events of a log in their order, one at a time. Raises `StoreError` naming file and line."""
     for event, _ in _scan(path, 0):
         yield event
 
 
 def read_with_ends(path: Path, offset: int = 0) -> Iterator[tuple[Event, int]]:
-    """The events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
+    """Yield the events of a log after byte ``offset``, each with the byte at which it ends and the next one begins."""
     yield from _scan(path, offset)
 
 
 def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
-    """The events that begin at these bytes. Raises `StoreError`."""
+    """Return the events that begin at these bytes. Raises `StoreError`."""
     events = []
     with storing(path), path.open("rb") as file:
         for start in starts:
@@ -100,7 +100,7 @@ def read_at(path: Path, starts: Iterable[int]) -> list[Event]:
 
 
 def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list[Event], int]:
-    """The events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
+    """Return the events after byte ``offset`` and the offset to go on from; at most about ``max_bytes`` a call."""
     events = []
     end = offset
     for event, end in _scan(path, offset):
@@ -111,7 +111,7 @@ def read_from(path: Path, offset: int, max_bytes: int = 1_000_000) -> tuple[list
 
 
 def mark(path: Path, end: int) -> str:
-    """A short digest of what stands before byte ``end``: another log of the same length has another one."""
+    """Return a short digest of what stands before byte ``end``: another log of the same length has another one."""
     with storing(path), path.open("rb") as file:
         file.seek(max(end - MARKED_BYTES, 0))
         return hashlib.blake2b(file.read(min(end, MARKED_BYTES)), digest_size=8).hexdigest()
@@ -154,7 +154,7 @@ def _blocks(file: int, size: int) -> Iterator[bytes]:
 
 
 def _good_bytes(file: int) -> int:
-    """Where a torn last record of the log begins, else its size. Raises `StoreError` for a foreign record."""
+    """Return where a torn last record of the log begins, else its size. Raises `StoreError` for a foreign record."""
     if os.fstat(file).st_size == 0:
         return 0
     with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:

@@ -38,7 +38,7 @@ def cpus() -> int:
 
 
 def version(package: str) -> str | None:
-    """The installed version of a package; None where it is not installed."""
+    """Return the installed version of a package; None where it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -76,7 +76,7 @@ def _git(folder: Path) -> dict[str, object] | None:
 
 
 def _run(*command: str) -> str | None:
-    """The output of a program; None where it is missing, fails or hangs."""
+    """Return the output of a program; None where it is missing, fails or hangs."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True, errors="replace")
     except (OSError, subprocess.SubprocessError):

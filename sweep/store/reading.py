@@ -28,7 +28,7 @@ from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables
 
 
 def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
-    """The tables of a sweep as its log stands now; writes nothing.
+    """Return the tables of a sweep as its log stands now; writes nothing.
 
     ``metrics`` are the columns wanted of that table, as far as it has them; None: all. Files that were made of another
     log are not looked at. Raises `StoreError`.
@@ -73,7 +73,7 @@ def _opened(folder: ResultsFolder, stack: ExitStack) -> list[pq.ParquetFile]:
 
 
 def _written(files: Sequence[pq.ParquetFile]) -> History | None:
-    """What both files say of the log that they were made of; None if they do not agree, or are not ours."""
+    """Return what both files say of the log that they were made of; None if they do not agree, or are not ours."""
     try:
         trials, metrics = ((file.schema_arrow.metadata or {})[METADATA] for file in files)
         return History(**json.loads(trials)) if trials == metrics else None
@@ -82,7 +82,7 @@ def _written(files: Sequence[pq.ParquetFile]) -> History | None:
 
 
 def _is_of(history: History, path: Path) -> bool:
-    """Whether tables were made of the whole log, as it is; where it is gone, they are all there is."""
+    """Return whether tables were made of the whole log, as it is; where it is gone, they are all there is."""
     if not path.exists():
         return True
     same = path.stat().st_size == history.log_bytes
@@ -104,7 +104,7 @@ _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
-    """A column of numbers; ``missing`` for null, and all of it where the table has no such column."""
+    """Return a column of numbers; ``missing`` for null, and all of it where the table has no such column."""
     if name not in table.column_names:
         return np.full(table.num_rows, missing)
     column = table[name].combine_chunks()
@@ -129,13 +129,13 @@ _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 
 
 def is_behind(history: History, path: Path) -> bool:
-    """Whether tables were made of the beginning of a log, and tell what it takes to go on."""
+    """Return whether tables were made of the beginning of a log, and tell what it takes to go on."""
     known = history.mark is not None and history.unfinished is not None and path.exists()
     return known and path.stat().st_size > history.log_bytes and log.mark(path, history.log_bytes) == history.mark
 
 
 def caught_up(folder: ResultsFolder, stored: Tables, names: Sequence[str] | None = None) -> Tables | None:
-    """The tables as the log stands now; None where only the whole log can tell.
+    """Return the tables as the log stands now; None where only the whole log can tell.
 
     ``names`` are the columns of ``stored.metrics``, as far as there are such: none, or some with ``trial``; None: all.
     """
@@ -183,7 +183,7 @@ def _lines(path: Path, start: int, end: int) -> Iterator[tuple[int, bytes]]:
 def _merged(
     old: pa.Table, new: pa.Table, replaced: npt.NDArray[np.int64], group: Callable[[str], int]
 ) -> pa.Table | None:
-    """All rows of trials that are not replaced, and the new ones, by the number of their trial."""
+    """Return all rows of trials that are not replaced, and the new ones, by the number of their trial."""
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
     kept = old.slice(0, count) if keep[:count].all() else old.filter(pa.array(keep))
@@ -196,7 +196,10 @@ def _merged(
 
 
 def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
-    """One table below the other, with the columns of both; None where a column has no type for all of its values."""
+    """Return one table below the other, with the columns of both.
+
+    Return None where a column has no type for all of its values.
+    """
     names = list(dict.fromkeys([*first.column_names, *second.column_names]))
     fields, columns = [], []
     for name in sorted(names, key=group):
@@ -220,7 +223,7 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
-    """The type of a column that two tables have; None where their values have none in common."""
+    """Return the type of a column that two tables have; None where their values have none in common."""
     if not fields:
         return pa.field(name, pa.null())
     kinds = {field.type for field in fields}
@@ -231,7 +234,7 @@ def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:
 
 
 def _trial_group(name: str) -> int:
-    """Where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
+    """Return where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
     prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
     group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
     return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ENERGY else group

@@ -74,7 +74,7 @@ def _read(log: Path, content: bytes) -> tuple[list[bytes], list[str]]:
 
 
 def _parts(line: bytes) -> Iterator[tuple[bytes, Event | None]]:
-    """The records of a line and what is none; zeros may have joined several lines."""
+    """Yield the records of a line and what is none; zeros may have joined several lines."""
     try:
         yield line, decode(line)
     except NotJson:
@@ -96,7 +96,7 @@ def _flaw(ledger: Ledger, event: Event) -> str | None:
 
 
 def _gap(ledger: Ledger, event: Event | None) -> str | None:
-    """The epochs that are missing before an event."""
+    """Return the epochs that are missing before an event."""
     if not isinstance(event, EpochReported) or event.trial not in ledger.trials:
         return None
     first, last = ledger.trials[event.trial].epoch + 1, event.epoch - 1
@@ -104,7 +104,7 @@ def _gap(ledger: Ledger, event: Event | None) -> str | None:
 
 
 def _missing(ledger: Ledger) -> list[str]:
-    """The trials that must have been there; a resumed sweep trains them."""
+    """Return the trials that must have been there; a resumed sweep trains them."""
     known = range(max(ledger.trials, default=-1) + 1)
     return [f"trial {trial} is missing, `resume` trains it" for trial in known if trial not in ledger.trials]
 

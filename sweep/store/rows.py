@@ -66,7 +66,7 @@ class Objects(Generic[T]):
         return self._values[row] if row < len(self._values) else None
 
     def filled(self, rows: int) -> list[T | None]:
-        """The first ``rows`` rows."""
+        """Return the first ``rows`` rows."""
         return self._values[:rows] + [None] * (rows - len(self._values))
 
 
@@ -84,7 +84,7 @@ EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 
 
 def maximizes(metric: str, objectives: Objectives) -> bool | None:
-    """Whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
+    """Return whether higher values of a metric are better: as the sweep says, else by its name; None: unknown."""
     for name, goal in objectives:
         if name == metric:
             return goal == "maximize"
@@ -208,7 +208,7 @@ class TrialRows:
             best.set(row, value)
 
     def train_s(self, row: int) -> float:
-        """Seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""
+        """Return seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""
         measured = self.floats["train_s"].get(row)
         return (self._trained.get(row) or 0.0) if measured is None else measured
 

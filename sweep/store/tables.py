@@ -82,7 +82,7 @@ class TableBuilder:
 
     @classmethod
     def of(cls, folder: ResultsFolder) -> TableBuilder:
-        """A builder for the sweep in ``folder``, which has observed nothing yet."""
+        """Return a builder for the sweep in ``folder``, which has observed nothing yet."""
         info = folder.read_info()
         return cls(info.name, info.objectives, info.co2_g_per_kwh)
 
@@ -123,7 +123,7 @@ class TableBuilder:
         self._trials.pauses_s = pauses_s
 
     def history(self) -> History:
-        """How the log has gone so far."""
+        """Return how the log has gone so far."""
         active_s = (self._last or 0.0) - (self._started or 0.0) - self._trials.pauses_s
         trials = self._ledger.trials
         unfinished = [(number, place) for number, place in self._begun.items() if trials[number].status in UNFINISHED]
@@ -131,7 +131,7 @@ class TableBuilder:
         return History(self._log_bytes, *times, pauses=tuple(self._pauses), unfinished=unfinished)
 
     def trials(self) -> pa.Table:
-        """One row per trial, by number."""
+        """Return one row per trial, by number."""
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
@@ -197,7 +197,7 @@ class TableBuilder:
         return columns
 
     def metrics(self) -> pa.Table:
-        """One row per trial and epoch, sorted by both."""
+        """Return one row per trial and epoch, sorted by both."""
         rows, count = self._epochs, self._epochs.count
         trial_row, _ = rows.trial_row.filled(count)
         epoch, _ = rows.epoch.filled(count)
@@ -280,7 +280,7 @@ def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
 
 
 def _params(values: Sequence[object]) -> tuple[pa.Array, bool]:
-    """A typed column of one parameter, and whether it is JSON text because no one type holds its values."""
+    """Return a typed column of one parameter, and whether it is JSON text because no one type holds its values."""
     kinds = frozenset(type(value) for value in values if value is not None)
     kind = _PARAM_TYPES.get(kinds)
     exact = 2**53 if float in kinds else 2**63 - 1

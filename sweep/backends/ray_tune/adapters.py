@@ -46,7 +46,7 @@ class DriverSearcher(_NotSaved, Searcher):
         self._free, self._always = free, always
 
     def suggest(self, trial_id: str) -> Any:
-        """A config that holds the order; FINISHED when there will be none, None to be asked again later.
+        """Return a config that holds the order; FINISHED when there will be none, None to be asked again later.
 
         While a trial runs, it may come again: its worker may be lost.
         """
@@ -84,7 +84,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._usable: dict[private.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
-        """The trial for the next free worker: the youngest, unless the oldest has long waited for room.
+        """Return the trial for the next free worker: the youngest, unless the oldest has long waited for room.
 
         Tune ends the worker that starts for an older one if that takes a free one instead, so that with
         trials shorter than a start only the first worker would ever run. A worker that starts is therefore
@@ -133,7 +133,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
     def _may(self, use: private.Use, controller: Any) -> bool:
-        """Whether a controller has the names of a use; said once if not."""
+        """Return whether a controller has the names of a use; said once if not."""
         if use not in self._usable:
             self._usable[use] = private.usable(use, self._notice, controller)
         return self._usable[use]
@@ -263,7 +263,7 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
 
 
 def _has_room(controller: Any, trial: Any) -> bool:
-    """Whether the trial's own worker has got its resources and starts."""
+    """Return whether the trial's own worker has got its resources and starts."""
     worker = controller._trial_to_actor.get(trial)
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 

@@ -62,7 +62,7 @@ class Cluster:
     page: JobPage | None = None  # of this driver's job in the dashboard
 
     def fits(self, devices: Devices, workers: int = 1, aside: int = 0) -> int:
-        """How many trials run at once on the machines that are there, or that an autoscaler brings for those that wait.
+        """Return how many trials run at once on the machines that are there or that an autoscaler will bring.
 
         As many wait as run, or as fit on one machine to come: each wait makes the cluster grow, and is begun blindly.
         A trial's ``workers`` may be on several machines, each with these devices, and so may as many processes
@@ -106,7 +106,7 @@ class Cluster:
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
     def room(self, devices: Devices, most: int | None, workers: int = 1, aside: int = 0) -> Callable[[], int]:
-        """How many trials are to run at once, now: as machines come and go, at most ``most``, never none.
+        """Return how many trials are to run at once, now: as machines come and go, at most ``most``, never none.
 
         Raises InputError as `require`. A local Ray is this machine and stays as it is.
         """
@@ -205,7 +205,10 @@ def _to_debug_log(data: dict[str, Any], *rest: object, **more: object) -> None:
 
 
 def _connected(address: str | None, simulated_gpus: int | None) -> AbstractContextManager[None]:
-    """The Ray that this process has started or joined itself, which stays as it is; raises InputError for another."""
+    """Return the Ray that this process has started or joined itself, which stays as it is.
+
+    Raises InputError for another.
+    """
     present = ray.get_runtime_context().gcs_address
     if address not in (None, "auto", "local", present):
         what = f"this process is connected to another Ray, at {present}"
@@ -275,7 +278,7 @@ def _described(about: Mapping[str, str] | None) -> JobConfig | None:
 
 
 def _is_client(address: str | None) -> bool:
-    """Whether an address is that of Ray's client, which cannot do all that a driver can."""
+    """Return whether an address is that of Ray's client, which cannot do all that a driver can."""
     return address is not None and "://" in address
 
 

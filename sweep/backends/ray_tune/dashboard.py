@@ -36,7 +36,10 @@ RUNNING, SUCCEEDED, STOPPED, FAILED = "RUNNING", "SUCCEEDED", "STOPPED", "FAILED
 
 
 def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, str]:
-    """The metadata with which this driver must connect for its page to be found; none where it cannot have one."""
+    """Return the metadata with which this driver must connect for its page to be found.
+
+    None where it cannot have one.
+    """
     if not private.usable(private.JOB_PAGE, say):
         return {}
     return {POINTER: f"sweep-{re.sub(r'[^A-Za-z0-9_.-]', '-', sweep)[:60]}-{session[:6]}", "sweep": sweep}
@@ -115,7 +118,7 @@ class JobPage:
 
 
 def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
-    """A line about a sweep, and the same as metadata."""
+    """Return a line about a sweep, and the same as metadata."""
     of_total = f"{status.finished}" if status.total is None else f"{status.finished} of {status.total}"
     told = {
         "objective": f"{status.metric}, {status.goal}",
@@ -165,7 +168,7 @@ def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
 
 
 def _submitted() -> str | None:
-    """The name of the job as which this process was submitted, if it was."""
+    """Return the name of the job as which this process was submitted, if it was."""
     try:
         config = json.loads(os.environ.get(SUBMITTED, "{}"))
     except ValueError:
@@ -222,5 +225,5 @@ class Gauges:
 
 
 def plain(text: str) -> str:
-    """A tag's value: Ray takes nothing but ASCII, and raises at the rest."""
+    """Return a tag's value: Ray takes nothing but ASCII, and raises at the rest."""
     return text.encode("ascii", "backslashreplace").decode()

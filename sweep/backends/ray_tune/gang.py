@@ -50,7 +50,7 @@ class Gang:
         self._trial = 0
 
     def told(self) -> tuple[str, ...]:
-        """What has happened to peers since the last call, in lines."""
+        """Return what has happened to peers since the last call, in lines."""
         told = () if self._attendance is None else self._attendance.told()
         return tuple(f"trial {self._trial}: {line}" for line in told)
 
@@ -179,7 +179,9 @@ class Gang:
         return met[0]
 
     def _together(self, method: str, given: Any, mine: Callable[[], Any], patience_s: float) -> list[Any]:
-        """The values of a call on all ranks, rank 0 first; ``given`` are its arguments, a tuple, or a list of one each.
+        """Return the values of a call on all ranks, rank 0 first.
+
+        ``given`` are its arguments: a tuple, or a list of one for each rank.
 
         Peers may end so much later than this rank. Raises what has failed on one of them, and WorkerLost where one is
         gone.
@@ -229,7 +231,7 @@ class Gang:
         raise RuntimeError(f"ranks must compute the same, and {difference}")
 
     def _answers(self, calls: Sequence[Any], patience_s: float) -> tuple[dict[int, Told], dict[int, str]]:
-        """What peers have told, and why those are lost that have not, by rank."""
+        """Return what peers have told, and why those are lost that have not, by rank."""
         if calls:
             ray.wait([*calls], num_returns=len(calls), timeout=patience_s)
         answers: dict[int, Told] = {}
@@ -325,7 +327,7 @@ class Attendance:
         threading.Thread(target=self._watch, name="sweep-attendance", daemon=True).start()
 
     def told(self) -> tuple[str, ...]:
-        """What has happened since the last call, in lines."""
+        """Return what has happened since the last call, in lines."""
         told, self._told = tuple(self._told), []
         return told
 
@@ -354,7 +356,7 @@ class Attendance:
             os._exit(STUCK)
 
     def _look(self, peer: _Peer) -> str:
-        """Why a peer is lost; nothing while it lives."""
+        """Return why a peer is lost; nothing while it lives."""
         waited = time.monotonic() - peer.since
         if peer.call is None:
             if waited > PULSE_S:

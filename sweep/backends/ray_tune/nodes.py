@@ -32,13 +32,13 @@ class Node:
     address: str = ""
 
     def fits(self, devices: Devices) -> int:
-        """How many trials run on it at once; a trial never spans two machines."""
+        """Return how many trials run on it at once; a trial never spans two machines."""
         rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
         return math.floor(min(rooms) + 1e-9)
 
 
 def alive() -> tuple[Node, ...]:
-    """The machines that are there now."""
+    """Return the machines that are there now."""
     found = (node for node in ray.nodes() if node["Alive"])
     return tuple(
         Node(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0), node["NodeID"], node["NodeName"])
@@ -99,7 +99,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
 
 
 def _answer(probe: str, text: str, node: str) -> str | None:
-    """What is wrong with the results folder, as seen from a machine."""
+    """Return what is wrong with the results folder, as seen from a machine."""
     path = Path(probe)
     try:
         if path.read_text() != text:
@@ -113,7 +113,7 @@ def _answer(probe: str, text: str, node: str) -> str | None:
 
 
 def _on_each(nodes: Iterable[Node], function: Callable[..., Any], *given: str) -> list[tuple[Node, Any]]:
-    """What a function gives on each machine, or what is wrong with the machine as a text."""
+    """Return what a function gives on each machine, or what is wrong with the machine as a text."""
     calls = [(node, _call(node, function, given)) for node in nodes]
     ray.wait([call for _, call in calls], num_returns=len(calls), timeout=PATIENCE_S) if calls else None
     return [(node, _got(call)) for node, call in calls]

@@ -30,7 +30,7 @@ class Rank:
     """Holds a port on its node, and lets TensorFlow use it in a process of its own, which may abort or hang."""
 
     def hold(self) -> str:
-        """The address that the other one finds this node at."""
+        """Return the address that the other one finds this node at."""
         host = ray.util.get_node_ip_address()
         self._held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -38,7 +38,7 @@ class Rank:
         return f"{f'[{host}]' if ':' in host else host}:{self._held.getsockname()[1]}"
 
     def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
-        """How the program ended, None where it did not in time, and what it wrote."""
+        """Return how the program ended, None where it did not in time, and what it wrote."""
         command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank), *(["--gpu"] if gpus else [])]
         environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **({} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"})}
         try:
@@ -50,7 +50,7 @@ class Rank:
 
 
 def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
-    """What came of it on both nodes."""
+    """Return what came of it on both nodes."""
     gpus = int(one.gpus >= 1 and other.gpus >= 1)
     ranks = [
         ray.remote(Rank)

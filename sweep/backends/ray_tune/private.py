@@ -103,12 +103,12 @@ OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 
 def missing(use: Use, owner: object = None) -> list[str]:
-    """The names of a use that this Ray does not have."""
+    """Return the names of a use that this Ray does not have."""
     return [name for name in use.names if not _is_there(name, owner)]
 
 
 def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
-    """Whether all names are there; else says what that costs."""
+    """Return whether all names are there; else says what that costs."""
     absent = missing(use, owner)
     if absent:
         say(f"Ray {ray.__version__} has no {', '.join(absent).replace(':', '.').lstrip('.')}: {use.loss}")
@@ -116,7 +116,7 @@ def usable(use: Use, say: Callable[[str], None], owner: object = None) -> bool:
 
 
 def module(name: str) -> Any:
-    """A module of Ray that is not for everyone, without a type."""
+    """Return a module of Ray that is not for everyone, without a type."""
     return import_module(name)
 
 

@@ -65,7 +65,7 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
 
 
 def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
-    """The trainable of this process, a port of its own, which is held with the socket, and the address of that.
+    """Return the trainable of this process, a port of its own, which is held with the socket, and the address of that.
 
     ``before``: the address of the process that this one replaces. Raises TypeError for a trainable that trains in one
     process alone, OSError where the address cannot be had.
@@ -131,7 +131,7 @@ class TrialRank:
         return told(come)[0]
 
     def heartbeat(self) -> Told:
-        """A sign of life."""
+        """Return a sign of life."""
         return Told()
 
     def begin(self, assignment: Assignment) -> Told:

@@ -178,7 +178,7 @@ def protect(folder: Path | None = None) -> None:
 
 
 def dashboard(url: str) -> str:
-    """The line that tells where the dashboard is, and how to come in."""
+    """Return the line that tells where the dashboard is, and how to come in."""
     line = f"Ray dashboard: http://{url}"
     if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
         return line

@@ -35,7 +35,10 @@ class TrialWorker(tune.Trainable):
 
     @classmethod
     def default_resource_request(cls, config: dict[str, Any]) -> tune.PlacementGroupFactory | None:
-        """What the processes of an order's trial are given; Tune takes a worker for another one if that is equal."""
+        """Return what the processes of an order's trial are given.
+
+        Tune takes a worker for another one if that is equal.
+        """
         if "order" not in config:  # Tune asks for the experiment as well
             return None
         job: Job = config["job"]
@@ -107,12 +110,12 @@ class TrialWorker(tune.Trainable):
         return {"progress": dataclasses.replace(progress, worker=self._id, notices=notices)}
 
     def __repr__(self) -> str:
-        """The name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
+        """Return the name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""
         return getattr(self, "_name", type(self).__name__)
 
 
 def _whole(job: Job, config: dict[str, Any]) -> Job:
-    """The job with the class or function that `backend.hand_over` has put aside."""
+    """Return the job with the class or function that `backend.hand_over` has put aside."""
     if "given" not in config:
         return job
     make_importable(job.import_folders)  # what it imports may lie there
@@ -120,7 +123,7 @@ def _whole(job: Job, config: dict[str, Any]) -> Job:
 
 
 def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
-    """How many trials run at once on a node with these resources, of the ``room`` that there are on all nodes."""
+    """Return how many trials run at once on a node with these resources, of the ``room`` on all nodes."""
     rooms = [node.get(name, 0.0) / asked for name, asked in (("CPU", devices.cpus), ("GPU", devices.gpus)) if asked]
     return max(min(room, *map(int, rooms)), 1)
 

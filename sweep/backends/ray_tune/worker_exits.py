@@ -35,7 +35,7 @@ _files: list[int] = []  # that of this process
 
 
 def folder(job: Job) -> Path:
-    """Where the workers of a sweep leave them."""
+    """Return where the workers of a sweep leave them."""
     return job.results_folder / "workers"
 
 
@@ -79,7 +79,7 @@ def no_longer_than(seconds: float) -> Iterator[None]:
 
 
 def cause(job: Job, trial: int, error: str) -> str:
-    """How the worker of a trial was lost, in a few words; ``error`` is what Ray knows, at times next to nothing."""
+    """Return how the worker of a trial was lost, in a few words; ``error`` is what Ray knows, often nothing."""
     error = printable(error)
     if of_gang := re.search(r"WorkerLost: (.+)", error):
         return of_gang[1]
@@ -98,7 +98,7 @@ def cause(job: Job, trial: int, error: str) -> str:
 
 
 def _taken(job: Job, trial: int) -> str:
-    """What workers whose last trial was this one have written after it began; it is taken away."""
+    """Return what workers whose last trial was this one have written after it began; it is taken away."""
     words = ""
     with suppress(OSError):
         for path in folder(job).iterdir():
