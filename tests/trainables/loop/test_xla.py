@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from small import Small, assignment, interrupted, metrics, train
+from trainables.loop.compiled import asked, reason
 
 from sweep.contract import Devices
 from trainables.devices.placement import Placement, place
-from trainables.loop import compiled
-from trainables.loop.compiled import asked, reason
+from trainables.loop import xla
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
@@ -62,7 +62,7 @@ class TextsBefore(Dropping):
 @pytest.fixture
 def may(monkeypatch: pytest.MonkeyPatch) -> None:
     """What auto means on a GPU."""
-    monkeypatch.setattr(compiled, "asked", lambda training, placement: "may")
+    monkeypatch.setattr(xla, "asked", lambda training, placement: "may")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_nothing_is_lost_where_memory_is(may: None, monkeypatch: pytest.MonkeyPa
     def compile_none(*given: Any) -> None:
         raise error
 
-    monkeypatch.setattr(compiled.Xla, "compile", compile_none)
+    monkeypatch.setattr(xla.Xla, "compile", compile_none)
     with pytest.raises(tf.errors.ResourceExhaustedError):
         train(Small(), assignment())
 

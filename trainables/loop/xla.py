@@ -8,6 +8,7 @@ the model has no kernel (rotations, the shares of mixup), that is computed outsi
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from trainables.data.words import gather
 from trainables.devices.placement import Placement
 from trainables.loop import batches
 from trainables.loop.intake import Taken
+from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
 from trainables.numbers.draws import Draws
 from trainables.numbers.rows import on_host
@@ -49,12 +51,18 @@ def asked(training: Mapping[str, object], placement: Placement) -> Asked:
     return "may" if option == "auto" and placement.on_gpu and not same_bits else ""
 
 
+Update: TypeAlias = Callable[..., Any]
+"""As `Graph.update`."""
+OneBatch: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor], Any]
+"""Compiles for a batch of (tensors, rows, seed) by training it."""
+
+
 @dataclass(frozen=True)
 class Way:
-    """One way of having updates compiled: what it puts into a graph."""
+    """One way of having updates compiled."""
 
     name: str
-    into: Callable[[Graph], Callable[..., Any]]  # gives what compiles one batch, from (tensors, rows, seed)
+    of: Callable[[Graph], tuple[Update, OneBatch]]
 
 
 class Xla:
@@ -65,7 +73,9 @@ class Xla:
         self._graph, self._ways = graph, iter(_ways(graph) if asked else [])
         self._known: set[tuple[int, int]] = set()  # batches that are compiled
         self._way: Way | None = None
-        self._one: Callable[..., Any] | None = None
+        self.update: Update = graph.update
+        """That of the graph, or what compiles it."""
+        self._one: OneBatch | None = None
         if asked:
             self._next()
 
@@ -108,17 +118,19 @@ class Xla:
     def begin_anew(self) -> None:
         """Know of no batch, for what is trained has changed."""
         self._known.clear()
-        if self._way is not None:
-            self._one = self._way.into(self._graph)
+        self._compose()
+
+    def _compose(self) -> None:
+        self._graph.begin_anew()
+        self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
 
     def _next(self) -> None:
         self._known.clear()
-        self._graph.seeds = random_layers.Seeds()
-        self._graph.step, self._graph.own = self._graph.update, self._graph.own_gradients
         self._way = next(self._ways, None)
+        self._compose()
         if self._way is not None:
-            self._one = self._way.into(self._graph)
-        elif self.wanted == "must":
+            return
+        if self.wanted == "must":
             raise Refused(
                 f"training.jit_compile is true, but updates cannot go through XLA: "
                 f"{self.reason or _hindrance(self._graph)}; with auto, such trials train without it"
@@ -155,7 +167,7 @@ def _hindrance(graph: Graph) -> str:
     """What is known beforehand to keep updates from XLA."""
     if spans_processes(graph.strategy):
         return "the trial has several processes"
-    own = type(graph).update is not Graph.update
+    own = not isinstance(graph.step, CompiledStep)
     several = graph.strategy.num_replicas_in_sync > 1
     return "there are several replicas, and a train_step() of one's own" if several and own else ""
 
@@ -179,7 +191,7 @@ def _all(batch: Any) -> tf.Tensor:
 
 
 def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
-    generators = random_layers.generators_of(graph.networks)
+    generators = random_layers.generators_of(graph.step.networks)
 
     def traced(seeds: list[Any], *given: Any) -> Any:
         states = {id(generator): state for generator, state in zip(generators, seeds, strict=True)}
@@ -199,20 +211,19 @@ def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
     return call
 
 
-def _whole(graph: Graph) -> Callable[..., Any]:
+def _whole(graph: Graph) -> tuple[Update, OneBatch]:
     """All of an update of one replica."""
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
-    def step(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         batch = graph.strategy.run(_batch, args=(tensors, rows))
         with _on(graph):
             return function(batch, rate, seed, number)
 
-    graph.step = step
-    return _as_one_update(step)
+    return update, _as_one_batch(update)
 
 
-def _without_intake(graph: Graph) -> Callable[..., Any]:
+def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     """All but what is done to the examples before the model sees them."""
     known: list[Any] = []  # of the present trace, beside tensors
 
@@ -223,39 +234,36 @@ def _without_intake(graph: Graph) -> Callable[..., Any]:
         known[:] = [taken.draws, taken.mixes]
         return taken.tensors
 
-    def update(given: Any, *rest: Any) -> Any:
-        return graph.update(Taken(given, *known), _all(given[0]), *rest)
+    function = _jit(graph, lambda given, *rest: graph.update(Taken(given, *known), _all(given[0]), *rest))
 
-    function = _jit(graph, update)
-
-    def step(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         taken = graph.strategy.run(take, args=(tensors, rows, seed, number))
         with _on(graph):
             return function(taken, rate, seed, number)
 
-    graph.step = step
-    return _as_one_update(step)
+    return update, _as_one_batch(update)
 
 
-def _own(graph: Graph) -> Callable[..., Any]:
+def _own(graph: Graph) -> tuple[Update, OneBatch]:
     """The gradients of each replica."""
     once, twice = (
-        _jit(graph, lambda batch, *rest, again=again: graph.own_gradients(batch, _all(batch), *rest, again=again))
+        _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))
         for again in (False, True)
     )
 
-    def own(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, again: bool = False) -> Any:
+    def forward(
+        tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False
+    ) -> Any:
         return (twice if again else once)(_batch(tensors, rows), seed, number)
 
     def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
         def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
             for again in (False, True) if graph.recipe.sharpness else (False,):
-                own(tensors, rows, seed, seed, again=again)
+                forward(tensors, rows, seed, seed, again=again)
 
         graph.strategy.run(on_each, args=(tensors, rows, seed))
 
-    graph.own = own
-    return one
+    return functools.partial(graph.update, forward=forward), one
 
 
 def _on(graph: Graph) -> Any:
@@ -263,5 +271,5 @@ def _on(graph: Graph) -> Any:
     return tf.device(graph.strategy.extended.worker_devices[0])
 
 
-def _as_one_update(step: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda tensors, rows, seed: step(tensors, rows, tf.constant(0.0), seed, seed)
+def _as_one_batch(update: Update) -> OneBatch:
+    return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)
