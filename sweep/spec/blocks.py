@@ -93,9 +93,7 @@ class Training(Block):
     cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
         "auto", description="How replicas add up their gradients."
     )
-    loop: Literal["own", "fit"] = Field(
-        "own", description="The training loop; fit: Model.fit, for models with their own train_step."
-    )
+    loop: Literal["own", "fit"] = Field("own", description="The training loop; fit: Model.fit, for Keras's callbacks.")
     patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
     all_data: bool = Field(
         False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from small import Small, assignment, interrupted, metrics, train
-from trainables.loop.compiled import asked, reason
 
 from sweep.contract import Devices
 from trainables.devices.placement import Placement, place
 from trainables.loop import xla
+from trainables.loop.xla import asked, reason
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
