@@ -41,7 +41,7 @@ from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.state import attributes, checkpoint, origins, owned, weights
+from trainables.state import attributes, checkpoint, fitted, origins, owned, weights
 
 _OWN = frozenset({"_programs", "_data", "_example_read", "_hp", "_setting", "_spans", "_trial", "memory"}) | {
     "live", "first_example", "_some_targets", "_targets_read", "target_traits", "validates",
@@ -311,6 +311,7 @@ class KerasTrainable(Joining, Author):
         self.live = Live(hp)
         self._example_read = self._targets_read = False
         with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
+            copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
@@ -322,6 +323,7 @@ class KerasTrainable(Joining, Author):
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
+        own |= copies
         example = key.example if self._example_read else None
         targets = key.targets if self._targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
@@ -337,6 +339,13 @@ class KerasTrainable(Joining, Author):
             self._programs.add(structure, built, share)
         return structure, built
 
+    def _copy_fitted(self) -> dict[str, object]:
+        """Give this object copies of the layers that `data` has fitted, for the program that is being made."""
+        copies = fitted.copies(self._data.bare)
+        for name, value in copies.items():
+            setattr(self, name, value)
+        return copies
+
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
         """Let a used program begin this trial; false where only a new one can.
 
@@ -347,6 +356,7 @@ class KerasTrainable(Joining, Author):
         record = origins.Record(seed)
         attributes.put(self, _OWN, self._data.bare)
         with origins.recording(record, to_copy=not program.parts.follows(program.state)):
+            self._copy_fitted()
             return program.begin_as(building.make(self, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:

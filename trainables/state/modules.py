@@ -101,7 +101,7 @@ def _kinds(author: object) -> list[type]:
 def is_author_s(name: str, file: str | None, tops: set[str]) -> bool:
     """Whether a module is the author's: in a package of the trainable's (``tops``), or where nothing is installed.
 
-    Modules of tests (`test_...`, `conftest`) are not, for no trainable keeps data in another's: pytest imports hundreds.
+    Modules of tests (`test_...`, `conftest`) are not, of which pytest imports hundreds, but for the trainable's own.
     """
     if file is None:
         return False
