@@ -24,7 +24,7 @@ from trainables.devices import compile_cache, determinism, parameter_server, pre
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, rate_finder, saving, testing, xla
+from trainables.loop import building, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
 from trainables.loop.hooks import EpochHook, checked_memory
@@ -292,6 +292,7 @@ class KerasTrainable(Joining, Author):
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
         compiles = xla.asked(assignment.training, placement)
+        eager.check(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, data[0].changes_shape, data[1] is not None, self.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)

@@ -15,7 +15,7 @@ from trainables.data.chunks import BatchSplit, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
-from trainables.loop import steering
+from trainables.loop import eager, steering
 from trainables.loop.cache import Structure
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
@@ -148,7 +148,7 @@ class Trial:
         train_s = time.perf_counter() - began
         metrics, loss_std = trained.metrics, math.nan
         if self.held_out is not None and trained.finite:
-            with self.placement.strategy.scope():
+            with self.placement.strategy.scope(), eager.run(self.assignment.training):
                 found, loss_std = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
             metrics = metrics | {f"val_{name}": value for name, value in found.items()}
         time_s = time.perf_counter() - began
@@ -252,7 +252,8 @@ class Trial:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
-            return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
+            with eager.run(self.assignment.training):
+                return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")

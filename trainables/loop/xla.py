@@ -48,7 +48,8 @@ def asked(training: Mapping[str, object], placement: Placement) -> Asked:
     if option is True:
         return "must"
     same_bits = training.get("deterministic") is True  # which nobody promises of what XLA compiles
-    return "may" if option == "auto" and placement.on_gpu and not same_bits else ""
+    by_itself = option == "auto" and placement.on_gpu and training.get("run_eagerly") is not True
+    return "may" if by_itself and not same_bits else ""
 
 
 Update: TypeAlias = Callable[..., Any]
