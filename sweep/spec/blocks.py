@@ -76,7 +76,7 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
-LATER = ("all_data", "data_seed", "deterministic", "servers", "co2_g_per_kwh")
+LATER = ("all_data", "data_seed", "deterministic", "run_eagerly", "servers", "co2_g_per_kwh")
 
 
 class Training(Block):
@@ -108,6 +108,9 @@ class Training(Block):
         "auto",
         description="Updates compiled by XLA; auto: on GPUs, where they can be. true: on CPUs too, and trials whose "
         "updates cannot be compiled fail.",
+    )
+    run_eagerly: bool = Field(
+        False, description="Train op by op, so that breakpoints and prints in the trainable see values; slow."
     )
 
     def described(self) -> dict[str, Value]:
