@@ -224,6 +224,9 @@ class _Resolution:
         if training.jit_compile is True and training.deterministic:
             what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
             self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+        if training.run_eagerly and training.jit_compile is True:
+            what = "true, and run_eagerly runs each operation by itself"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
