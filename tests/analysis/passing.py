@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sweep.analysis.outline import Outline, shares
 from sweep.analysis.standing import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.build import build
+from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective
 from sweep.space.termination import EarlyTermination, decision_epochs
 

@@ -15,7 +15,7 @@ from sweep.errors import TrainableError
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import Spec, parse

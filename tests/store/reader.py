@@ -17,7 +17,7 @@ from sweep.render.picture import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.resuming import reopen
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.space.termination import Asha
 from sweep.spec import Spec
