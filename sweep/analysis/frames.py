@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from sweep.analysis.configurations import columns
-from sweep.analysis.ranking import Ranking
+from sweep.analysis.ranking import Ranking, columns
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, did_you_mean
 from sweep.store.tables import Tables

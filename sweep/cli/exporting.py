@@ -49,9 +49,9 @@ def export(format: str, sweep: str, results: Path, output: Path | None, tracking
 
 
 def _csv(folder: ResultsFolder, target: Path) -> str:
-    from sweep.export import csv_files
+    from sweep.export import runs
 
-    return "\n".join(f"csv      {path}" for path in csv_files.export(folder, target))
+    return "\n".join(f"csv      {path}" for path in runs.export_csv(folder, target))
 
 
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:

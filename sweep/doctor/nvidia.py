@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweep.doctor.commands import MISSING, Run
+from sweep.doctor.probe import MISSING, Run
 
 FIELDS = (
     "index",

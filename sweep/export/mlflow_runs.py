@@ -18,7 +18,7 @@ from typing import Any
 
 from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
-from sweep.export import extras
+from sweep.export import runs
 from sweep.export.runs import Exported, Run, allowed
 from sweep.space.domains import key
 from sweep.store.disk import storing
@@ -63,7 +63,7 @@ def export(sweep: Exported, uri: str) -> Done:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow about its own libraries
-        library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
+        library = runs.extra("mlflow.tracking", "mlflow-skinny", "mlflow")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         try:
@@ -85,7 +85,7 @@ class _Export:
         self._client = client
         self._experiment = experiment
         self._sweep = sweep
-        self._entities = extras.load("mlflow.entities", "mlflow-skinny", "mlflow")
+        self._entities = runs.extra("mlflow.entities", "mlflow-skinny", "mlflow")
         names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
         self._params = _safe(names)
         measured = sweep.tables.metrics.column_names

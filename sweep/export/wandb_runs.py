@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep.events import Status
-from sweep.export import extras
+from sweep.export import runs
 from sweep.export.runs import Exported, Run
 from sweep.store.disk import replacing, storing
 
@@ -36,7 +36,7 @@ def export(sweep: Exported, target: Path) -> int:
     Raises `StoreError` for a disk that cannot be written.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
-    records: Any = extras.load("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    records: Any = runs.extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
     with storing(target):
         found = target.glob(f"offline-run-*-{sweep.identity}-*")
         earlier = {path.name.split("-", 3)[3]: path for path in found}  # by the id
@@ -93,7 +93,7 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
         number += 1
         return known.Record(num=number, **content)
 
-    version = known.VersionInfo(producer=extras.version("wandb"), min_consumer=_READABLE_FROM)
+    version = known.VersionInfo(producer=runs.version_of("wandb"), min_consumer=_READABLE_FROM)
     yield numbered(header=known.HeaderRecord(version_info=version))
     yield numbered(run=_run(known, sweep, run, identity))
     for epoch in run.epochs:

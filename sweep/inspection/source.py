@@ -14,12 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import certain, definitions, methods, reading
+from sweep.inspection import certain, definitions, reading
 from sweep.inspection.certain import Place
 from sweep.inspection.definitions import Definitions
-from sweep.inspection.distributions import Distribution, Distributions
-from sweep.inspection.finding import Search
-from sweep.inspection.imports import imports, obscure
+from sweep.inspection.packages import Distribution, Distributions, Search, imports, obscure
 from sweep.inspection.reading import Reading
 
 OURS = ("trainables", "sweep")
@@ -80,7 +78,7 @@ class Source:
 
     def derives_from(self, base: str) -> bool:
         """Whether the trainable is ``module:Name``, or for sure a class that derives from it."""
-        return methods.derives(self.trainable, base, self.trees)
+        return certain.derives(self.trainable, base, self.trees)
 
     def reads_surely(self) -> tuple[Place, ...]:
         """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
@@ -102,12 +100,12 @@ class Source:
 
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Those of the methods that the trainable has for sure not; all of them where it is a function."""
-        return methods.lacks(self.trainable, names, self.trees)
+        return certain.lacks(self.trainable, names, self.trees)
 
     @property
     def is_function(self) -> bool:
         """Whether the trainable is a function for sure."""
-        return methods.is_function(self.trainable, self.trees)
+        return certain.is_function(self.trainable, self.trees)
 
     @property
     def first_imports(self) -> tuple[str, ...]:

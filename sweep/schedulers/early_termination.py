@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from heapq import heappop, heappush
 
 import numpy as np
@@ -87,7 +88,6 @@ class AshaScheduler:
         self._objective = objective
         self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in termination.brackets(rule, epochs)]
         self._shares = _shares(rule, epochs)
-        self._brackets: dict[int, int] = {}
         self._stopped: set[int] = set()
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
@@ -111,10 +111,7 @@ class AshaScheduler:
         """Return the bracket of a trial: drawn by its number alone, one with more rungs more often."""
         if len(self._rungs) == 1:
             return 0
-        if trial not in self._brackets:
-            draws = np.random.RandomState(trial % 2**32)
-            self._brackets[trial] = int(draws.choice(len(self._rungs), p=self._shares))
-        return self._brackets[trial]
+        return _bracket(trial, self._shares)
 
 
 class _Rung:
@@ -133,12 +130,17 @@ class _Rung:
         return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
 
 
-def _shares(rule: Asha, epochs: int) -> list[float]:
+@lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask for the same trials again
+def _bracket(trial: int, shares: tuple[float, ...]) -> int:
+    return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
+
+
+def _shares(rule: Asha, epochs: int) -> tuple[float, ...]:
     """Return the probability of each bracket; a rung at the last epoch counts here, though nothing is decided at it."""
     last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # lest log(243) / log(3) = 4.9999...
     rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
     weights = [math.exp(max(int(rungs - bracket + 1), 0)) for bracket in range(rule.brackets)]
-    return [weight / sum(weights) for weight in weights]
+    return tuple(weight / sum(weights) for weight in weights)
 
 
 class HyperbandScheduler:

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
-from sweep.searchers import optuna_domains, optuna_samplers, optuna_storage
+from sweep.searchers import optuna_samplers, optuna_storage
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.searchers.optuna_samplers import Method
 from sweep.searchers.optuna_storage import ToldTrials, quiet
@@ -120,7 +120,7 @@ class OptunaSearcher:
         for _ in range(_GP_ATTEMPTS if self._method == "gp" else _SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
-                yield partial(optuna_domains.draw, trial)
+                yield partial(optuna_samplers.draw, trial)
             finally:
                 self._storage.forget(trial.number)
                 self._storage.notes = notes
@@ -135,7 +135,7 @@ class OptunaSearcher:
                 self._bad.add(place)
         self._stale.clear()
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        sampler = optuna_samplers.build(self._method, self._space, seed, objectives=len(self._objectives))
+        sampler = optuna_samplers.build_sampler(self._method, self._space, seed, objectives=len(self._objectives))
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
     def _point(self, event: TrialStarted) -> _Point | None:
@@ -223,8 +223,8 @@ class _Point:
     notes: dict[str, Any] = field(default_factory=dict)  # of the sampler, about this trial
 
     def add(self, parameter: Parameter, value: Value) -> None:
-        self.distributions[parameter.name] = optuna_domains.distribution(parameter.domain)
-        self.params[parameter.name] = optuna_domains.encode(parameter.domain, value)
+        self.distributions[parameter.name] = optuna_samplers.distribution(parameter.domain)
+        self.params[parameter.name] = optuna_samplers.encode(parameter.domain, value)
 
 
 class _Range:

@@ -1,14 +1,14 @@
 """The search space: parameters in file order, when they apply, and what must hold between them.
 
-A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose
-condition does not hold. The space knows how to complete a point, check it and enumerate all points;
-how a single value is chosen is the business of searchers.
+A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose condition does
+not hold. The space completes points, checks them and enumerates all of them; how a single value is chosen is left to
+searchers. Configurations to start with, given in part or whole, are completed to points of the space.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -307,3 +307,35 @@ def _distance(constraint: Expression, params: Params) -> float:
         return constraint.distance(params)
     except UndefinedError:
         return 10.0  # farther than any comparison
+
+
+def completed(
+    space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
+) -> list[Params]:
+    """The points that ``starts`` become, without repeats.
+
+    ``complete`` finds a point of what a start leaves of the space, given its place and the keys of those before it.
+    """
+    points: list[Params] = []
+    tried: set[str] = set()
+    for place, start in enumerate(starts):
+        point = complete(space.fixed(start), place, tried)
+        if point is not None and key(point) not in tried:
+            points.append(point)
+            tried.add(key(point))
+    return points
+
+
+def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
+    """``starts``, completed by what comes first in the grid."""
+    return completed(
+        space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
+    )
+
+
+def beside_grid(space: Space, points: Iterable[Params]) -> int:
+    """How many of these points the space's grid does not have."""
+    values = {
+        parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
+    }
+    return sum(any(key(point[name]) not in values[name] for name in point.keys() & values.keys()) for point in points)

@@ -13,12 +13,11 @@ from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
 from sweep.space.space import Condition, Parameter
-from sweep.spec import conditions, distributions
+from sweep.spec import distributions, parameter_block
 from sweep.spec.blocks import Block
-from sweep.spec.conditions import When
 from sweep.spec.distributions import KeyMistake
 from sweep.spec.document import Document, KeyPath, flow, show
-from sweep.spec.parameter_block import HINTS, ParameterBlock
+from sweep.spec.parameter_block import HINTS, ParameterBlock, When
 from sweep.spec.validation import validate
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
@@ -105,7 +104,7 @@ def to_dict(parameter: Parameter) -> dict[str, Value]:
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
     if parameter.when is not None:
-        block["when"] = conditions.to_dict(parameter.when)
+        block["when"] = parameter_block.condition_to_dict(parameter.when)
     return block
 
 
@@ -161,7 +160,7 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
     tests = {name: (*entry.path, "when", name) for name in when}
     for name in sorted(tests.keys() & entry.tests.keys()):
         document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
-    own = conditions.build(when)
+    own = parameter_block.condition_of(when)
     outer = entry.condition.tests if entry.condition else ()
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
@@ -182,7 +181,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
     for name, test in entry.condition.tests if entry.condition else ():
         domain = entries[name].domain if name in entries else None
         if domain is not None:
-            conditions.check_possible(test, domain, entry.tests[name], document)
+            parameter_block.check_possible(test, domain, entry.tests[name], document)
 
 
 def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:

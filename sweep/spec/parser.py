@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
+from sweep.spec import configurations, overrides, parameter_server, parameters, sweep_file
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
@@ -63,7 +63,7 @@ def of_mapping(
     given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
 ) -> Spec:
     """The sweep that Python's own values describe, by the same rules; raises InputError with every mistake."""
-    document = python_values.document(given, source)
+    document = overrides.document_of(given, source)
     document.check()
     return _resolved(document, assignments, environment)
 
@@ -102,10 +102,10 @@ class _Resolution:
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
-        served.check(file, entries, document)
+        parameter_server.check(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
-        expressions = constraints.read(texts, names, ("constraints",), document)
+        expressions = configurations.read_constraints(texts, names, ("constraints",), document)
         space = None
         if names and document.found == before:
             found = tuple(entry.parameter for entry in entries if entry.parameter)
@@ -278,7 +278,7 @@ class _Resolution:
         if file.method == "cmaes":
             document.mistake(("method",), "cmaes has one objective, and metrics are several", "use nsga2 or tpe")
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, stopping.NoTermination | None)),
+            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
@@ -299,10 +299,10 @@ class _Resolution:
         if file.method == "cmaes" and not any(map(_moves, space.parameters)):
             what = "cmaes moves numbers that are always present, and no parameter is one"
             document.mistake(("method",), what, "use tpe")
-        constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
         if document.found == before:
-            self.starts = starting_points.read(file.start_with, space, ("start_with",), document)
-            self.baseline = baseline.read(file.baseline, space, ("baseline",), document, self.notes)
+            self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
+            self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         if file.method is None or grid or document.found > before:
             return
         budget = file.budget
@@ -319,10 +319,10 @@ class _Resolution:
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
         before = document.found
-        rule = stopping.build(file.early_terminate, ("early_terminate",), document)
+        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
         if document.found == before and "epochs" not in self.wrong:
-            stopping.check_acts(rule, epochs, ("early_terminate",), document)
+            sweep_file.check_acts(rule, epochs, ("early_terminate",), document)
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from sweep.analysis.outline import Outline, shares
-from sweep.analysis.standing import Standing
+from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sweep.analysis import held_out, worth
-from sweep.analysis.configurations import columns
-from sweep.analysis.ranking import rank
+from sweep.analysis.ranking import columns, rank
 from sweep.analysis.trials import of_tables
 from sweep.events import Status
 from sweep.store import reading

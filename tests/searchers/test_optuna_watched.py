@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from sweep.events import Value
-from sweep.searchers.optuna_watched import WatchedStudies
+from sweep.searchers.optuna_storage import WatchedStudies
 
 
 class Shown:

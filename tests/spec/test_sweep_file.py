@@ -1,0 +1,62 @@
+"""`early_terminate:` as the rule that schedulers get, and whether it ever acts."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter
+
+from sweep.events import Value
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.spec import sweep_file
+from sweep.spec.document import Document
+from sweep.spec.sweep_file import EarlyTerminate
+
+BLOCKS: TypeAdapter[EarlyTerminate] = TypeAdapter(EarlyTerminate)
+PATH = ("early_terminate",)
+
+
+@pytest.mark.parametrize(
+    ("block", "rule"),
+    [
+        ({"type": "none"}, NoTermination()),
+        ({"type": "asha"}, Asha(1, None, 3.0, 1)),
+        ({"type": "asha", "min_iter": 2, "max_iter": 20, "eta": 4, "brackets": 2}, Asha(2, 20, 4.0, 2)),
+        ({"type": "median", "min_iter": 5, "min_trials": 4}, Median(5, 4)),
+        ({"type": "hyperband", "min_iter": 3}, Hyperband(min_iter=3)),
+        ({"type": "hyperband", "max_iter": 27, "s": 2}, Hyperband(max_iter=27, s=2)),
+        ({"type": "hyperband", "min_iter": 3, "strict": True}, Hyperband(min_iter=3, strict=True)),
+        # W&B accepts these two and goes by its own precedence.
+        ({"type": "hyperband", "min_iter": 3, "eta": 2, "s": 3}, Hyperband(min_iter=3, eta=2.0)),
+        ({"type": "hyperband", "min_iter": 5, "max_iter": 50, "s": 2}, Hyperband(max_iter=50, s=2)),
+    ],
+)
+def test_rules(block: dict[str, Value], rule: EarlyTermination) -> None:
+    document = Document("s.yaml")
+    assert sweep_file.build_rule(BLOCKS.validate_python(block), PATH, document) == rule
+    assert not document.mistakes
+    assert sweep_file.build_rule(BLOCKS.validate_python(sweep_file.rule_to_dict(rule)), PATH, document) == rule
+
+
+def test_no_block_is_no_rule() -> None:
+    assert sweep_file.build_rule(None, PATH, Document("s.yaml")) == NoTermination()
+
+
+@pytest.mark.parametrize(
+    ("rule", "epochs", "acts"),
+    [
+        (NoTermination(), 1, True),  # asked to do nothing, it does that
+        (Asha(min_iter=9), 10, True),
+        (Asha(min_iter=10), 10, False),
+        (Asha(brackets=3), 10, True),
+        (Asha(brackets=4), 10, False),
+        (Median(grace=1), 2, True),
+        (Median(grace=1), 1, False),
+        (Hyperband(min_iter=3), 4, True),
+        (Hyperband(max_iter=81, s=2), 9, False),
+        (Hyperband(max_iter=81, s=2), 10, True),
+    ],
+)
+def test_a_rule_that_never_acts_is_noted(rule: EarlyTermination, epochs: int, acts: bool) -> None:
+    document = Document("s.yaml")
+    sweep_file.check_acts(rule, epochs, PATH, document)
+    assert (not document.mistakes) is acts
