@@ -77,6 +77,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
 
 
+def plural(noun: str, count: int) -> str:
+    """Return the noun as it stands after a number: ``epoch`` after 1, ``epochs`` after others."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def shortened(text: str, length: int = 300) -> str:
     """A text of at most so many characters: one that is longer ends after a word, in ``...``."""
     if len(text) <= length:

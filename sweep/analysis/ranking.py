@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
+from sweep.errors import plural
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
@@ -55,7 +56,7 @@ def judge(
     """
     reasons = {row: _unfit(trials, objectives) for row, trials in rows.items()}
     fit = {row: [trial for trial in rows[row] if trial.status is Status.COMPLETED] for row in rows if not reasons[row]}
-    goals = [goal == "maximize" for _, goal in objectives]
+    goals = [objective(*one).maximize for one in objectives]
     tables = [{row: by_seed(trials, metric) for row, trials in fit.items()} for metric, _ in objectives]
     front = [row for row in rows if row in best]
     found: dict[int, Compared] = {}
@@ -76,7 +77,7 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
         return FRONT if tested else ""
     if not tested:
         return ""
-    comparisons = f"{len(tested)} comparison{'s' * (len(tested) > 1)}"
+    comparisons = f"{len(tested)} {plural('comparison', len(tested))}"
     drawn = next((one.p_error for one in tested if one.p_error), None)
     count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
     return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import Ranked, Ranking
-from sweep.errors import printable
+from sweep.errors import plural, printable
 from sweep.events import Role, Value
 from sweep.space.objectives import objective
 from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
@@ -49,11 +49,11 @@ def _standing_of_finalists(found: Confirmation, named: str) -> str:
         return f"No finalist is left{why}."
     broken = sum(row.reason == BROKEN for row in found.rows)
     if broken:
-        named_so = f"{broken} finalist{'s' * (broken > 1)} did not complete with a fresh seed"
+        named_so = f"{broken} {plural('finalist', broken)} did not complete with a fresh seed"
         why = f"{why}; {named_so}"
     told = len(found.rows) - 1 - broken
     if found.decided and told:
-        return f"Best is {named}, told apart from {told} other finalist{'s' * (told > 1)}{why}."
+        return f"Best is {named}, told apart from {told} other {plural('finalist', told)}{why}."
     if found.decided:
         return f"Left is {named}{why}."
     many = f"{len(left)} of {len(found.rows)} finalists could be the best"
@@ -161,7 +161,7 @@ def words(row: Ranked, ranking: Ranking) -> str:
             return "worse"
         case Verdict.BEST:
             ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
-            return f"best, {ties} tie{'s' * (ties > 1)}" if ties and row.front is None else "best"
+            return f"best, {ties} {plural('tie', ties)}" if ties and row.front is None else "best"
         case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
             return f"{TOO_FEW} ({row.more} more would tell)"
         case Verdict.UNDECIDED:
@@ -176,7 +176,7 @@ def _front(ranking: Ranking) -> str:
         return alone + _behind(ranking)
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
-        best = (max if goal == "maximize" else min)(rows, key=lambda row: row.scores[at].mean)
+        best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
         ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
@@ -236,7 +236,7 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     score, next_score = best.scores[0], follower.scores[0]
     equal = sum(row.scores[0].mean == score.mean for row in others)
     if equal:
-        told = f"{equal} other configuration{'s' * (equal > 1)} reached the same score"
+        told = f"{equal} other {plural('configuration', equal)} reached the same score"
     else:
         told = f"The next, {_named(follower, ranking)}, is {abs(score.mean - next_score.mean):.2g} behind"
     needed = seeds_for(len(others))

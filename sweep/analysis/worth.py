@@ -14,6 +14,7 @@ from msgspec import structs
 
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.events import Role, Status
+from sweep.space.objectives import objective
 from sweep.statistics.orderings import Correlation, Floats, correlation, course
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ class Worth:
 
 def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
     """The worth of one sweep of a ranking; None with fewer than three completed configurations, or no objective."""
-    rows = [one for row in ranking.rows if row.sweep == sweep and (one := _searched(row)) is not None]
+    rows = [left for row in ranking.rows if row.sweep == sweep and (left := _searched(row)) is not None]
     done = [row for row in rows if row.completed and row.scores]
     if len(done) < LEAST or not ranking.objectives:
         return None
     metric, goal = ranking.objectives[0]
-    maximize = goal == "maximize"
+    one = objective(metric, goal)
     if ranking.confirmed is not None:  # its order is not that of the search
-        done = sorted(done, key=lambda row: -row.scores[0].mean if maximize else row.scores[0].mean)
+        done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
     epochs = looked_at(max(row.epochs for row in done))
     rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
     scores = np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
@@ -91,14 +92,16 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
     budgets = []
     for unit, cost in costs.items():
         if sum(cost) > 0:
-            run = course(scores, cost, maximize=maximize)
+            run = course(scores, cost, maximize=one.maximize)
             columns = (run.budgets, run.found, run.expected, run.low, run.high)
             budgets.append(Found(unit, *(tuple(column.tolist()) for column in columns)))
     ends = {row.rank: at for at, row in enumerate(rows)}
     complete = np.array([ends[row.rank] for row in done])
     # Without an epoch before the last one the first is looked at for the control alone.
-    rungs = tuple(_rung(*one, scores, complete, maximize=maximize) for one in zip(epochs, means.T, strict=False))
-    control = _control(rows, scores, means[:, 0], complete, maximize=maximize)
+    rungs = tuple(
+        _rung(*looked, scores, complete, maximize=one.maximize) for looked in zip(epochs, means.T, strict=False)
+    )
+    control = _control(rows, scores, means[:, 0], complete, maximize=one.maximize)
     return Worth(sweep, metric, goal, tuple(budgets), control, rungs)
 
 

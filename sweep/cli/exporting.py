@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, printable
+from sweep.errors import InputError, plural, printable
 
 if TYPE_CHECKING:
     from sweep.store.folder import ResultsFolder
@@ -85,4 +85,4 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 
 
 def _trials(count: int) -> str:
-    return f"{count} trial{'s' * (count != 1)}"
+    return f"{count} {plural('trial', count)}"

@@ -161,13 +161,13 @@ class _Epochs:
 
 
 def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
-    """Write both files; returns them. Raises `StoreError`."""
+    """Write ``trials.csv`` and ``metrics.csv``; return both paths. Raises `StoreError`."""
     tables = reading.read(folder)
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     written = []
     for name, table in (("trials.csv", tables.trials), ("metrics.csv", tables.metrics)):
-        with replacing(target / name) as aside, aside.open("w", encoding="utf-8", newline="") as file:
-            file.writelines(csv_lines.lines(table))
+        with replacing(target / name) as aside:
+            csv_lines.write(table, aside)
         written.append(target / name)
     return written

@@ -5,16 +5,19 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.machinery import EXTENSION_SUFFIXES
+from importlib.machinery import ModuleSpec, PathFinder
+from importlib.metadata import PathDistribution
 from pathlib import Path
+from typing import Any
 
-SUFFIXES = (".py", *EXTENSION_SUFFIXES)
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
 _STDLIB = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
 _STDLIB |= {path / "lib-dynload" for path in _STDLIB}
 
@@ -35,80 +38,89 @@ class Search:
         self.folders = tuple(folders)
         self.entries = tuple(dict.fromkeys((*self.folders, *(Path(entry or ".") for entry in sys.path))))
         self._tops: dict[str, Place | None] = {}
+        PathFinder.invalidate_caches()  # files may be younger than what it remembers of their folder
 
     def top(self, name: str) -> Place | None:
-        """The place of a name without dots; None where there is none."""
+        """Return the place of a name without dots; None where there is none."""
         if name not in self._tops:
             self._tops[name] = self._by_path(name) or self._by_hook(name)
         return self._tops[name]
 
     def find(self, module: str) -> Path | None:
-        """The file of a module; None where there is none."""
+        """Return the file of a module; None where there is none."""
         top, *rest = module.split(".")
         place = self.top(top)
         if place is None or not rest:
             return place.file if place else None
-        for folder in place.folders:
-            base = folder.joinpath(*rest)
-            for path in _files(base):
-                if path.is_file():
-                    return path
-        return None
+        file, folders = place.file, place.folders
+        for part in rest:  # by its last part alone, for which nobody looks for parents that were not imported
+            spec = PathFinder.find_spec(part, list(map(str, folders)))
+            if spec is None:
+                return None
+            file, folders = _file(spec), _folders(spec)
+        return file
 
     def is_standard(self, name: str) -> bool:
-        """Whether a top-level name is the standard library's, and nothing hides it."""
+        """Return whether a top-level name is the standard library's, and nothing hides it."""
         place = self.top(name)
         return name in sys.stdlib_module_names and (place is None or place.entry is None or place.entry in _STDLIB)
 
     def _by_path(self, name: str) -> Place | None:
-        portions = []
-        for entry in self.entries:
-            for path in _files(entry / name):
-                if path.is_file():
-                    return Place(entry, path, (path.parent,) if path.stem == "__init__" else ())
-            if (entry / name).is_dir():
-                portions.append(entry / name)
-        return Place(portions[0].parent, None, tuple(portions)) if portions else None
+        spec = PathFinder.find_spec(name, list(map(str, self.entries)))
+        if spec is None:
+            return None
+        file, folders = _file(spec), _folders(spec)
+        inside = folders[0] if folders else file
+        return None if inside is None else Place(inside.parent, file, folders)
 
     def _by_hook(self, name: str) -> Place | None:
         """By the hook of an editable installation: asked for a top-level name, it imports nothing."""
         for finder in sys.meta_path:
             spec = finder.find_spec(name, None)
             if spec is not None and spec.loader is not None:
-                file = Path(spec.origin) if spec.origin else None
-                folders = tuple(map(Path, spec.submodule_search_locations or ()))
-                return Place(None, file if file is not None and file.is_file() else None, folders)
+                return Place(None, _file(spec), _folders(spec))
         return None
 
 
-def _files(base: Path) -> Iterator[Path]:
-    """The files that a module may be, in the order in which Python looks for them."""
-    yield base / "__init__.py"
-    for suffix in SUFFIXES:
-        yield base.with_name(base.name + suffix)
+def _file(spec: ModuleSpec) -> Path | None:
+    file = Path(spec.origin) if spec.has_location and spec.origin else None
+    return file if file is not None and file.is_file() else None
+
+
+def _folders(spec: ModuleSpec) -> tuple[Path, ...]:
+    return tuple(map(Path, spec.submodule_search_locations or ()))
 
 
 class Distribution:
-    """An installed one, by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
+    """An installed distribution, by its folder ``<name>-<version>.dist-info`` or ``.egg-info``."""
 
     def __init__(self, info: Path) -> None:
-        name, _, rest = info.stem.partition("-")
-        self.name, self.version = _normalized(name), rest.split("-")[0]
-        self._info = info
+        name, _, rest = info.stem.partition("-")  # reading the metadata of all takes half a second
+        self.name, self.version = canonicalize_name(name), rest.split("-")[0]
+        self._info = PathDistribution(info)
 
     @cached_property
     def record(self) -> str:
         """The list of its files, each with its hash; empty where the installer kept none."""
-        return _text(self._info / "RECORD")
+        return self._info.read_text("RECORD") or ""
 
     def lists(self, file: str) -> bool:
-        """Whether a file, relative to where packages are installed, is of it."""
+        """Return whether a file, relative to where packages are installed, is of it."""
         return self.record.startswith(f"{file},") or f"\n{file}," in self.record
+
+    @cached_property
+    def _origin(self) -> Mapping[str, Any] | None:
+        """Where it was installed from, if not from an index."""
+        text = self._info.read_text("direct_url.json")
+        try:
+            return None if text is None else dict(json.loads(text))
+        except (TypeError, ValueError):
+            return {}
 
     @property
     def identity(self) -> str:
         """Its version; where it was installed from elsewhere than an index, with a hash of all its files."""
-        if not (self._info / "direct_url.json").exists():
+        if self._origin is None:
             return self.version
         files = sorted(line for line in self.record.splitlines() if "sha256=" in line)
         return f"{self.version} {hashlib.sha256(chr(10).join(files).encode()).hexdigest()[:16]}"
@@ -116,21 +128,18 @@ class Distribution:
     @property
     def is_editable(self) -> bool:
         """Whether it is a folder that somebody works on, so that its version says nothing."""
-        try:
-            about = json.loads(_text(self._info / "direct_url.json") or "{}")
-        except ValueError:
-            return False
-        return bool(about.get("dir_info", {}).get("editable"))
+        return bool((self._origin or {}).get("dir_info", {}).get("editable"))
 
     @property
     def requirements(self) -> Iterator[str]:
-        """Names of the distributions that it needs, without those of extras."""
-        for line in (_text(self._info / "METADATA") or _text(self._info / "PKG-INFO")).splitlines():
-            if not line.strip():
-                return  # the description follows
-            found = re.match(r"Requires-Dist: *([A-Za-z0-9._-]+)", line)
-            if found and "extra ==" not in line:
-                yield _normalized(found[1])
+        """Names of the distributions that it needs here, without those of extras."""
+        for line in self._info.requires or ():
+            try:
+                needed = Requirement(line)
+            except InvalidRequirement:  # of old packages, which pip passes over as well
+                continue
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                yield canonicalize_name(needed.name)
 
 
 class Distributions:
@@ -146,7 +155,7 @@ class Distributions:
     def owner(self, entry: Path, file: Path) -> Distribution | None:
         """The distribution of a file; None where no installer put it there: its content is all that is known."""
         found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
-        alike = [one for one in found if one.name == _normalized(name.split("/")[0].partition(".")[0])]
+        alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
         rest = (one for one in found if one not in alike)
         listing = next((one for group in (alike, rest) for one in group if one.lists(name)), None)
         # Some systems keep no lists: there a package is known by its name.
@@ -169,17 +178,6 @@ def _installed(entry: Path) -> Iterator[Distribution]:
         yield from (
             Distribution(path) for path in sorted(entry.iterdir()) if path.suffix in (".dist-info", ".egg-info")
         )
-
-
-def _normalized(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 _LOADERS = frozenset({"spec_from_file_location", "SourceFileLoader", "run_path", "run_module"})

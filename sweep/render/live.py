@@ -21,10 +21,10 @@ from rich.text import Text
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.progress import Ended, Standing
-from sweep.errors import printable
+from sweep.errors import plural, printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render.formatting import STYLES, duration, score, settings
-from sweep.render.progress import Frame, count_of_epochs, picture
+from sweep.render.progress import Frame, picture
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
@@ -271,10 +271,10 @@ class LiveView:
 
     def _line(self, ended: Ended) -> str:
         total, best, done = self._standing.total, self._standing.best, self._standing.finished
-        after = "" if ended.status is Status.COMPLETED else f" after {count_of_epochs(ended.epochs)}"
+        after = "" if ended.status is Status.COMPLETED else f" after {ended.epochs} {plural('epoch', ended.epochs)}"
         took = f" in {duration(ended.took_s)}"
         told = "" if ended.value is None else f"{self._outline.metric} {score(ended.value)}"
-        whose = "" if best is None else f"trial{'s' * (len(best.trials) > 1)} {', '.join(map(str, best.trials))}"
+        whose = "" if best is None else f"{plural('trial', len(best.trials))} {', '.join(map(str, best.trials))}"
         best_so_far = "" if best is None else f"(best {score(best.value)}, {whose})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""

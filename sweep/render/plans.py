@@ -9,6 +9,7 @@ from dataclasses import asdict
 from rich.cells import cell_len
 from rich.console import Console
 
+from sweep.errors import plural
 from sweep.events import Value
 from sweep.render.formatting import duration, score, setting, settings
 from sweep.render.tables import configurations_grid, show
@@ -166,7 +167,7 @@ def _workers(spec: Spec, each: str) -> str:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"
-        named = f"{workers} worker{'s' * (workers > 1)} of {each}, {servers} server{'s' * (servers > 1)}"
+        named = f"{workers} {plural('worker', workers)} of {each}, {servers} {plural('server', servers)}"
         return f"{named} and a coordinator of {cpus}"
     return each if workers == 1 else f"{workers} workers of {each}"
 
@@ -235,7 +236,7 @@ def _baseline(plan: Plan) -> str:
     spec = plan.spec
     if spec.baseline is None:
         return ""
-    times = f"{spec.baseline_trials} trial{'s' * (spec.baseline_trials > 1)} of its own"
+    times = f"{spec.baseline_trials} {plural('trial', spec.baseline_trials)} of its own"
     return f"{settings(spec.baseline, spec.baseline)}: {times}"
 
 

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from sweep.analysis.progress import Ended, Failure, Open, Standing
-from sweep.errors import printable
+from sweep.errors import plural, printable
 from sweep.events import Status
 from sweep.render.formatting import STYLES, duration, figure, score, settings
 
@@ -243,18 +243,13 @@ def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part
 
 def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
     value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
-    after = f" after {count_of_epochs(ended.epochs)} in {duration(ended.took_s)}"
+    after = f" after {ended.epochs} {plural('epoch', ended.epochs)} in {duration(ended.took_s)}"
     parameters = settings(ended.params, standing.outline.varying)
     return [
         (f"trial {ended.trial} ", "dim"),
         (ended.status.value, STYLES.get(ended.status, "")),
         (f"{after}{value}{GAP}{parameters}", "dim"),
     ]
-
-
-def count_of_epochs(count: int) -> str:
-    """``1 epoch``, ``2 epochs``."""
-    return "1 epoch" if count == 1 else f"{count} epochs"
 
 
 def _value(value: float | None) -> str:

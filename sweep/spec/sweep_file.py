@@ -7,6 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
+from sweep.errors import plural
 from sweep.events import Value
 from sweep.space import termination
 from sweep.space.termination import EarlyTermination
@@ -85,7 +86,7 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
     acting = termination.brackets(rule, epochs)
     key = "max_iter" if isinstance(rule, termination.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
-        what = f"can never stop a trial of {epochs} epoch{'s' * (epochs > 1)}"
+        what = f"can never stop a trial of {epochs} {plural('epoch', epochs)}"
         document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])

@@ -19,7 +19,7 @@ from sweep.analysis import held_out, verdict, worth
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.report_data import POINTS, Account, importance
 from sweep.analysis.worth import Worth
-from sweep.errors import printable
+from sweep.errors import plural, printable
 from sweep.events import Status, Value
 from sweep.render.formatting import duration, moment, setting, settings
 from sweep.render.summaries import efficiency_lines as worth_lines
@@ -361,7 +361,7 @@ def _utilisation(accounts: Sequence[Account]) -> Iterator[str]:
         line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
             of = f"{one.sweep.folder.name}: " if len(accounts) > 1 else ""
-            lanes = f"{len(line.lanes)} lane{'s' * (len(line.lanes) > 1)}"
+            lanes = f"{len(line.lanes)} {plural('lane', len(line.lanes))}"
             idle = f"{duration(line.idle_s)} idle ({line.idle_s / total:.0%})"
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
