@@ -87,7 +87,7 @@ class Race:
 
 
 def run(runs: Iterable[Run], rules: Rules) -> Race:
-    """The race as these trials tell it; the search must have ended."""
+    """Return the race as these trials tell it; the search must have ended."""
     runs = list(runs)
     allowed = (
         math.inf
@@ -112,7 +112,7 @@ Candidates: TypeAlias = list[tuple[Racer, list[float]]]
 
 
 def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
-    """All configurations of which every repeat of the search completed."""
+    """Return all configurations of which every repeat of the search completed."""
     groups: dict[Key, list[Run]] = {}
     for one in runs:
         if one.role is not Role.CONFIRM:
@@ -128,7 +128,7 @@ def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
 
 
 def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
-    """The best configurations of the search, and the baseline.
+    """Return the best configurations of the search, and the baseline.
 
     Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
     seeds, there are fewer.
@@ -145,7 +145,7 @@ def finalists(found: Candidates, rules: Rules, allowed: float, without: Collecti
 
 
 def _repeats(group: Sequence[Run], rules: Rules) -> list[float] | None:
-    """The losses of a configuration by repeat, the mean over its folds; None unless all of them completed."""
+    """Return the losses of a configuration by repeat, the mean over its folds; None unless all of them completed."""
     whole = {(one.repeat, one.fold): one.loss for one in group if _counts(one)}
     folds = range(rules.folds) if rules.folds else (None,)
     places = [[(repeat, fold) for fold in folds] for repeat in range(rules.repeats)]
@@ -159,7 +159,7 @@ def _counts(one: Run) -> bool:
 
 
 def _not_told(found: Candidates) -> Candidates:
-    """Those that the repeats of the search do not tell from the best of them."""
+    """Return those that the repeats of the search do not tell from the best of them."""
     if len(found) < 2 or len(found[0][1]) < racing.FIRST:
         return found
     looked = racing.look([losses for _, losses in found], racing.FIRST)
@@ -230,7 +230,7 @@ def _raced(
 
 
 def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
-    """Those that go on, and those that are told apart now."""
+    """Return those that go on, and those that are told apart now."""
     if len(left) < 2:
         return list(left), []
     looked = racing.look([racer.losses for racer in left], seeds)
@@ -246,7 +246,7 @@ def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]
 
 
 def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
-    """Those that are left, the leader first, each with its difference to that."""
+    """Return those that are left, the leader first, each with its difference to that."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
     looked = racing.look([racer.losses for racer in left], seeds)
@@ -306,7 +306,7 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """What a sweep's trials confirm; None where no fresh seed was ever asked for."""
+    """Return what a sweep's trials confirm; None where no fresh seed was ever asked for."""
     rules = _rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
@@ -353,7 +353,7 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first
 
 
 def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
-    """The verdict and, where there is none, why."""
+    """Return the verdict and, where there is none, why."""
     if racer.out:
         return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
     if racer.key == raced.racers[0].key and any(one.out and one.behind is not None for one in raced.racers):

@@ -43,7 +43,7 @@ class Outline:
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
-        """That of a sweep file."""
+        """Return that of a sweep file."""
         from sweep.space.domains import Constant
 
         configurations = spec.trials()
@@ -71,7 +71,7 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """The epochs that a trial with these parameters trains."""
+        """Return the epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)
         return epochs if isinstance(epochs, int) else self.epochs
 

@@ -137,7 +137,7 @@ class Follower:
         return min(self._offset / size, 1.0) if size else 1.0
 
     def more(self) -> list[Event] | None:
-        """The next events, about a megabyte of them at most; none before the log is there.
+        """Return the next events, about a megabyte of them at most; none before the log is there.
 
         None instead where the log is another one than was read so far (repaired, cut, written anew): what was read is
         to be forgotten, and the next call begins at its beginning. Raises `StoreError` for a damaged one.
@@ -228,7 +228,7 @@ class Standing:
         return self.open[trial.number]
 
     def active_s(self, now: float) -> float:
-        """Seconds of all sessions, without the pauses between them."""
+        """Return seconds of all sessions, without the pauses between them."""
         if self.session is None:
             return 0.0
         end = now if self.over is None or self.last is None else self.last
@@ -241,7 +241,7 @@ class Standing:
         return count / max(now - since, 1.0)
 
     def rungs(self) -> list[Rung]:
-        """Where trials can be or were pruned, ascending."""
+        """Return where trials can be or were pruned, ascending."""
         epochs = sorted({*self.outline.decisions, *self._pruned})
         return [Rung(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
 
@@ -285,7 +285,7 @@ class Standing:
         return max(min(bounds), 0.0) if bounds else None
 
     def usage(self) -> Mapping[str, float]:
-        """What running trials last measured, those of which it is known: sums, and the mean of shares."""
+        """Return what running trials last measured, those of which it is known: sums, and the mean of shares."""
         found: dict[str, list[float]] = {}
         for trial in self.running.values():
             for name, value in trial.measures.items():
@@ -392,6 +392,6 @@ class Standing:
 
 
 def _kind(reason: str) -> str:
-    """``ValueError`` of ``ValueError: no such a``."""
+    """Return ``ValueError`` of ``ValueError: no such a``."""
     head, colon, _ = reason.partition(":")
     return shortened(" ".join(head.split()), 40) if colon else "failed"

@@ -37,7 +37,7 @@ FRONT = (
 
 
 def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
-    """The finite scores of trials by seed and fold; of several trainings with one seed their mean."""
+    """Return the finite scores of trials by seed and fold; of several trainings with one seed their mean."""
     found: dict[Hashable, list[float]] = {}
     for trial in trials:
         value = trial.metrics.get(metric, math.nan)
@@ -49,7 +49,7 @@ def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
 def judge(
     rows: Mapping[int, Sequence[Trial]], objectives: Objectives, best: Collection[int], folds: int
 ) -> dict[int, Compared]:
-    """The verdict on each of the rows, by their number.
+    """Return the verdict on each of the rows, by their number.
 
     A configuration that diverged with some of its seeds is compared with none: the seeds that are left would flatter
     it. Nor is one of which no trial completed.
@@ -71,7 +71,7 @@ def judge(
 
 
 def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
-    """How those verdicts were reached that were; empty where there is none."""
+    """Return how those verdicts were reached that were; empty where there is none."""
     tested = [one for one in judged if one.p is not None]
     if several:
         return FRONT if tested else ""
@@ -84,7 +84,7 @@ def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
 
 
 def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
-    """Why the trials of a configuration are not compared; empty where they are."""
+    """Return why the trials of a configuration are not compared; empty where they are."""
     diverged = sum(
         trial.status is Status.DIVERGED
         or (
@@ -245,7 +245,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
 
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
-    """The verdicts of the race; on the others there is none."""
+    """Return the verdicts of the race; on the others there is none."""
     raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
@@ -259,7 +259,7 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
-    """The number of the front, from 1, of each point of (points, objectives), all to be minimised.
+    """Return the number of the front, from 1, of each point of (points, objectives), all to be minimised.
 
     Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015):
     in lexicographic order no point is dominated by a later one.
@@ -315,7 +315,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
 
 
 def _counts(trial: Trial, objectives: Objectives) -> bool:
-    """Whether a trial has completed, with numbers to show for it."""
+    """Return whether a trial has completed, with numbers to show for it."""
     finite = all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
     return trial.status is Status.COMPLETED and finite
 
@@ -325,7 +325,7 @@ def _losses(row: Ranked) -> list[float]:
 
 
 def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:
-    """The fronts of the completed configurations, by the identity of their row."""
+    """Return the fronts of the completed configurations, by the identity of their row."""
     if len(objectives) < 2:
         return {}
     completed = [row for row in rows if row.completed == 1 and row.scores]
@@ -355,7 +355,7 @@ class Columns:
 
 
 def columns(ranking: Ranking) -> Columns:
-    """The rows of a ranking by column, as results/README.md lists them."""
+    """Return the rows of a ranking by column, as results/README.md lists them."""
     rows = ranking.rows
     params = dict.fromkeys(name for row in rows for name in row.params)
     numbers: dict[str, Sequence[float | None]] = {}

@@ -21,7 +21,7 @@ class Survival:
     steps: tuple[tuple[int, float], ...]
 
     def after(self, epoch: int) -> float:
-        """The share that goes on after an epoch; epoch 0 is the start."""
+        """Return the share that goes on after an epoch; epoch 0 is the start."""
         share = 1.0
         for step, value in self.steps:
             if step > epoch:
@@ -34,7 +34,7 @@ class Survival:
         return self.after(of - 1) / self.after(done) if of > done else 1.0
 
     def epochs(self, done: int, of: int) -> float:
-        """How many more epochs a trial trains that has gone on after ``done``, of ``of`` at most; the mean."""
+        """Return how many more epochs a trial trains that has gone on after ``done``, of ``of`` at most; the mean."""
         if of <= done:
             return 0.0
         start = self.after(done)
@@ -69,7 +69,7 @@ def survival(reached: Mapping[int, int], lost: Mapping[int, int], prior: Mapping
 
 
 def seconds(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
-    """How long workers take for the rest of the trials that they have, and then for those that wait.
+    """Return how long workers take for the rest of the trials that they have, and then for those that wait.
 
     ``there`` are the seconds left of the first, ``each_s`` those of one that waits. Each free worker takes the next.
     """

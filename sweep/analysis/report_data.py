@@ -46,14 +46,14 @@ class Costs:
 
 
 def costs_of(folder: ResultsFolder) -> Costs:
-    """The costs of a sweep as its log stands now. Raises `StoreError`."""
+    """Return the costs of a sweep as its log stands now. Raises `StoreError`."""
     from sweep.store import reading
 
     return costs_of_tables(folder.name, reading.read(folder, COLUMNS))
 
 
 def costs_of_tables(sweep: str, read: Tables) -> Costs:
-    """The costs of a sweep of which the tables have been read."""
+    """Return the costs of a sweep of which the tables have been read."""
     from sweep.store import values
 
     measured = [name for name in read.trials.column_names if name.startswith("overhead.")]
@@ -97,7 +97,7 @@ class Curves:
 
 
 def curves_of(metrics: pa.Table, trials: Sequence[int], objectives: Sequence[str], points: int = POINTS) -> Curves:
-    """The curves of ``trials``, in this order; of each objective all, or at most ``points`` of all together.
+    """Return the curves of ``trials``, in this order; of each objective all, or at most ``points`` of all together.
 
     The first, the last and the best epoch of the first objective are kept whatever the others.
     """
@@ -146,7 +146,7 @@ def _ordered(metrics: pa.Table, trials: Sequence[int]) -> tuple[npt.NDArray[np.i
 def _thinned(
     row: npt.NDArray[np.int64], values: npt.NDArray[np.float64], trials: int, most: int
 ) -> npt.NDArray[np.bool_]:
-    """Which rows to keep so that about ``most`` stay of each trial: evenly spaced, and its extremes."""
+    """Return which rows to keep so that about ``most`` stay of each trial: evenly spaced, and its extremes."""
     starts = np.searchsorted(row, np.arange(trials + 1))
     length = np.diff(starts)[row]
     place = np.arange(len(row)) - starts[row]
@@ -185,7 +185,7 @@ class Timeline:
 
 
 def timeline_of(path: Path, read: Tables) -> Timeline:
-    """The lanes of a sweep of which the tables have been read."""
+    """Return the lanes of a sweep of which the tables have been read."""
     from sweep.store import values
 
     columns = values.columns(read.trials, ("node", "devices", "status"))
@@ -214,13 +214,13 @@ def timeline_of(path: Path, read: Tables) -> Timeline:
 
 
 def _seconds(read: Tables, name: str) -> list[float | None]:
-    """A column of timestamps: ten thousand datetimes take a second."""
+    """Return a column of timestamps: ten thousand datetimes take a second."""
     micros: list[int | None] = read.trials[name].cast("int64").to_pylist()
     return [None if one is None else one / 1e6 for one in micros]
 
 
 def _placed(trials: Sequence[tuple[float, float, int]]) -> Iterator[tuple[int, float, float, int]]:
-    """The first lane that is free for each trial, by the time of their start."""
+    """Yield the first lane that is free for each trial, by the time of their start."""
     free: list[float] = []
     for begin, end, row in trials:
         lane = next((at for at, until in enumerate(free) if until <= begin + SLACK_S), len(free))
@@ -239,7 +239,7 @@ def _without(pauses: Sequence[tuple[float, float]], begin: float, end: float) ->
 
 
 def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
-    """When nobody drove the sweep: before each session but the first, as the log tells where these begin."""
+    """Return when nobody drove the sweep: before each session but the first, as the log tells where these begin."""
     if not path.is_file():
         return ()
     found = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def of(folder: ResultsFolder) -> Study:
-    """The study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
+    """Return the study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
@@ -55,7 +55,7 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
 
 
 def objectives(folder: ResultsFolder) -> Objectives:
-    """The objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
+    """Return the objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
     found = folder.objectives()
     if not found:
         raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
@@ -63,7 +63,7 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def space_of(folder: ResultsFolder) -> Space | None:
-    """The space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
+    """Return the space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
     match folder.read_info():
         case {"spec": dict(resolved)} if "parameters" in resolved:
             known = {name: value for name, value in resolved.items() if value is not None}
@@ -72,14 +72,14 @@ def space_of(folder: ResultsFolder) -> Space | None:
 
 
 def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
-    """The parameters that are searched, with their domains; where the space is not known, those that vary."""
+    """Return the parameters that are searched, with their domains; where the space is not known, those that vary."""
     if space is None:
         return dict.fromkeys(varying(seen))
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
 def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
-    """The trials of a sweep as its study is told of them, by number."""
+    """Yield the trials of a sweep as its study is told of them, by number."""
     from sweep.store import values
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
@@ -100,7 +100,7 @@ def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[
 
 
 def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
-    """What tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
+    """Return what tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
     tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
     follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
     return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
@@ -158,7 +158,7 @@ class FollowedSweep:
         return {**named, "results": str(self._folder.path), "state": "running" if self._alive else "not running"}
 
     def trials(self) -> list[FrozenTrial]:
-        """All trials as they are now, new ones last."""
+        """Return all trials as they are now, new ones last."""
         with self._lock:
             try:
                 self._follow()
@@ -206,7 +206,7 @@ class FollowedSweep:
         self._tell(changed)
 
     def _is_another(self) -> bool:
-        """Whether the log is not the one of the last look: repaired, or that of another sweep of the name."""
+        """Return whether the log is not the one of the last look: repaired, or that of another sweep of the name."""
         size = self._folder.log.stat().st_size
         return size < self._offset or log.mark(self._folder.log, self._offset) != self._mark
 
@@ -278,7 +278,7 @@ class FollowedSweep:
 
 
 def _state(trial: Trial, told: Told) -> TrialState:
-    """A trial out of the tables, as far as it takes to observe what follows."""
+    """Return a trial out of the tables, as far as it takes to observe what follows."""
     start = TrialStarted(
         trial=trial.trial,
         trial_id=trial.trial_id,

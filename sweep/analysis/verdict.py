@@ -14,7 +14,7 @@ from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
 
 
 def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
-    """The answer: what beats the baseline and by how much, which is best, and how much of its score was luck."""
+    """Return the answer: what beats the baseline and by how much, which is best, and how much of its score was luck."""
     told = [_against_baseline(found)] if found.baseline else []
     told.append(_standing_of_finalists(found, named))
     if luck := _luck(found):
@@ -23,7 +23,7 @@ def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
 
 
 def _against_baseline(found: Confirmation) -> str:
-    """Whether the best one that the search found beats the author's own configuration."""
+    """Return whether the best one that the search found beats the author's own configuration."""
     baseline, best = found.baseline, found.best
     if baseline is None or baseline.mean is None:
         return "The baseline has no fresh seeds yet."
@@ -80,7 +80,7 @@ def _bare(metric: str) -> str:
 
 
 def _gap(row: Confirmed) -> str:
-    """``0.012 (0.004 to 0.020)``, as what it lacks."""
+    """Return ``0.012 (0.004 to 0.020)``, as what it lacks."""
     size = f"{abs(row.difference or 0.0):.2g}"
     if row.low is None or row.high is None:
         return size
@@ -97,7 +97,7 @@ NAMED = 8  # parameters of a configuration that are written out
 
 
 def sentence(ranking: Ranking, *, running: bool = False) -> str:
-    """What to say of a ranking, as plain text.
+    """Return what to say of a ranking, as plain text.
 
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
@@ -105,7 +105,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
 
 def _without_luck(ranking: Ranking) -> str:
-    """That several seeds gave the same numbers, where they did in every configuration."""
+    """Return that several seeds gave the same numbers, where they did in every configuration."""
     several = [row for row in ranking.rows if len({trial.seed for trial in row.trials if trial.metrics}) > 1]
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
@@ -129,7 +129,7 @@ def _answer(ranking: Ranking, *, running: bool) -> str:
 
 
 def _beside_baseline(ranking: Ranking) -> str:
-    """How the best configuration stands to the author's own, where that was trained; empty where it was not."""
+    """Return how the best configuration stands to the author's own, where that was trained; empty where it was not."""
     own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
     if own is None or len(ranking.objectives) > 1:
         return ""
@@ -153,7 +153,7 @@ def _beside_baseline(ranking: Ranking) -> str:
 
 
 def words(row: Ranked, ranking: Ranking) -> str:
-    """The verdict on a row, for a cell of a table."""
+    """Return the verdict on a row, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
             return "ties with best"
@@ -185,7 +185,7 @@ def _front(ranking: Ranking) -> str:
 
 
 def _behind(ranking: Ranking) -> str:
-    """How far luck could have chosen the front."""
+    """Return how far luck could have chosen the front."""
     others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
     if not others:
         return ""
@@ -212,7 +212,7 @@ def _single(ranking: Ranking) -> str:
 
 
 def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
-    """How the best stands to the others."""
+    """Return how the best stands to the others."""
     if not others:
         return "No other configuration completed to compare it with."
     of = {verdict: [row for row in others if row.verdict is verdict] for verdict in Verdict}
@@ -231,7 +231,7 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
 
 
 def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
-    """Why nothing can be said, and what would help."""
+    """Return why nothing can be said, and what would help."""
     best, follower = ranking.best[0], others[0]
     score, next_score = best.scores[0], follower.scores[0]
     equal = sum(row.scores[0].mean == score.mean for row in others)
@@ -254,7 +254,7 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
 
 
 def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
-    """The nearest of some rows, with its difference to the best, as far as it is behind."""
+    """Return the nearest of some rows, with its difference to the best, as far as it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
     if not row.difference:

@@ -106,7 +106,7 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
 
 
 def _searched(row: Ranked) -> Ranked | None:
-    """A configuration as the search left it, without fresh seeds; None for one that was beside it."""
+    """Return a configuration as the search left it, without fresh seeds; None for one that was beside it."""
     trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
     if not trials or len(trials) == len(row.trials) or not row.scores:
         return row if trials else None
@@ -122,7 +122,7 @@ def looked_at(last: int) -> list[int]:
 
 
 def _by_trial(read: Tables) -> Floats:
-    """Seconds of training, by the number of the trial."""
+    """Return seconds of training, by the number of the trial."""
     from sweep.store import values
 
     trials = values.numbers(read.trials, "trial").astype(np.int64)
@@ -130,7 +130,7 @@ def _by_trial(read: Tables) -> Floats:
 
 
 def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
-    """The objective of (trials by their number, these epochs), NaN where it is not known."""
+    """Return the objective of (trials by their number, these epochs), NaN where it is not known."""
     from sweep.store import values
 
     count = int(values.numbers(read.trials, "trial").max(initial=-1)) + 1
@@ -161,7 +161,7 @@ def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
 
 
 def _rung(epoch: int, there: Floats, scores: Floats, done: Places, *, maximize: bool) -> Rung:
-    """What an epoch told: of those that completed, and where among all that came there the best one stood."""
+    """Return what an epoch told: of those that completed, and where among all that came there the best one stood."""
     both = done[np.isfinite(there[done])]
     own = there[done[0]]
     before = there > own if maximize else there < own
@@ -170,7 +170,7 @@ def _rung(epoch: int, there: Floats, scores: Floats, done: Places, *, maximize: 
 
 
 def _control(rows: Sequence[Ranked], scores: Floats, first: Floats, done: Places, *, maximize: bool) -> Control | None:
-    """What comes of the one that is best after the first epoch."""
+    """Return what comes of the one that is best after the first epoch."""
     known = done[np.isfinite(first[done])]
     if len(known) < LEAST:
         return None

@@ -21,7 +21,7 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 
 
 def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
-    """A whole trial, one loss an epoch; still running if the status says so."""
+    """Return a whole trial, one loss an epoch; still running if the status says so."""
     reports = [epoch(number, index, loss=loss) for index, loss in enumerate(losses, start=1)]
     end = [ended(number, status)] if status is not Status.RUNNING else []
     return [started(number, params, repeat), *reports, *end]

@@ -40,7 +40,7 @@ STATES = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Statu
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Every state a trial can have, more completed than others."""
+    """Return every state a trial can have, more completed than others."""
     status = STATES[number % 6] if number % 3 == 2 else Status.COMPLETED
     loss = sum(map(ord, key(params))) % 97 / 97
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
@@ -59,7 +59,7 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """The searcher under test."""
+        """Return the searcher under test."""
 
     def build(self, space: Space) -> Searcher:
         return self.make(space, LOSS, 0)

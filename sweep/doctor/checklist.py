@@ -25,7 +25,7 @@ class Round:
 
 
 def examine(given: Round) -> Iterator[Finding]:
-    """All checks in turn, the quick ones first."""
+    """Yield all checks in turn, the quick ones first."""
     machine = host_checks.gather(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))

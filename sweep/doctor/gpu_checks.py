@@ -15,7 +15,7 @@ GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 
 
 def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
-    """One device alone."""
+    """Report one device alone."""
     if isinstance(tried, Failure):
         todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
         yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
@@ -59,7 +59,7 @@ def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iter
 
 
 def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) -> Iterator[Finding]:
-    """What several GPUs gain over one."""
+    """Report what several GPUs gain over one."""
     if isinstance(alone, Failure) or isinstance(several, Failure):
         return
     factor = several.examples_per_s / alone.examples_per_s
@@ -75,7 +75,7 @@ def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) ->
 
 
 def alone(trained: Trained | Failure) -> Iterator[Finding]:
-    """The first GPU in a trial of its own."""
+    """Report the first GPU in a trial of its own."""
     if isinstance(trained, Failure):
         todo = f"see it fail: python -m {MODULE} train 1"
         yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
@@ -103,7 +103,7 @@ FAST_LINKS = ("NV", "PIX", "PXB")
 
 
 def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """What there is, what CUDA_VISIBLE_DEVICES leaves of it, and what TensorFlow can use of that."""
+    """Report what there is, what CUDA_VISIBLE_DEVICES leaves of it, and what TensorFlow can use of that."""
     seen = len(tensorflow.capabilities)
     if nvidia.failure:
         todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
@@ -124,7 +124,7 @@ def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> It
 
 
 def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
-    """The driver's version against the CUDA that TensorFlow was built with."""
+    """Report the driver's version against the CUDA that TensorFlow was built with."""
     if not shown or tensorflow.cuda is None:
         return
     cuda, there = _version(tensorflow.cuda)[:2], _version(shown[0].driver)
@@ -182,7 +182,7 @@ def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding
 
 
 def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
-    """What a trial can say of its GPUs: how busy they were, and what they drew."""
+    """Report what a trial can say of its GPUs: how busy they were, and what they drew."""
     if not tensorflow.capabilities or tensorflow.gauges == {}:
         return
     if tensorflow.gauges is None:
@@ -200,7 +200,7 @@ def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
 
 
 def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
-    """How gradients travel between the GPUs of one trial."""
+    """Report how gradients travel between the GPUs of one trial."""
     indices = {gpu.index for gpu in shown}
     pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
     if not pairs:
@@ -326,13 +326,13 @@ class Mps:
 
 
 def mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
-    """Whether its daemon runs, without starting it."""
+    """Return whether its daemon runs, without starting it."""
     ran, pipes = run(["pgrep", "-f", DAEMON], 10.0), environ.get(PIPES)
     return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
 
 
 def mps(found: Mps) -> Iterator[Finding]:
-    """Whether trials that share a GPU compute at the same time."""
+    """Check whether trials that share a GPU compute at the same time."""
     if not found.pipes_exist:
         what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
         yield Finding("mps", Level.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
@@ -345,7 +345,7 @@ def mps(found: Mps) -> Iterator[Finding]:
 
 
 def limit(name: str, tried: Shared | Failure) -> Iterator[Finding]:
-    """Whether a share of a GPU is held to its memory."""
+    """Check whether a share of a GPU is held to its memory."""
     if isinstance(tried, Failure):
         todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
         yield Finding("share", Level.ERROR, f"{name}: {tried.reason}", todo)

@@ -80,7 +80,7 @@ SLOW_BYTES_PER_S = 1e8  # a little less than a gigabit a second
 
 
 def versions(host: Host) -> Iterator[Finding]:
-    """Every package against the versions that this one is tested with."""
+    """Report every package against the versions that this one is tested with."""
     wrong = []
     for text in host.requirements:
         required = Requirement(text)
@@ -101,7 +101,7 @@ def versions(host: Host) -> Iterator[Finding]:
 
 
 def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
-    """Whether ``import keras`` gives Keras 3 on TensorFlow, here and in the workers."""
+    """Check whether ``import keras`` gives Keras 3 on TensorFlow, here and in the workers."""
     if isinstance(tensorflow, Failure):
         found = f"TensorFlow cannot be imported: {tensorflow.reason}"
         yield Finding("tensorflow", Level.ERROR, found, "see what python -c 'import tensorflow' says")
@@ -137,7 +137,7 @@ def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
 
 
 def disk(disk: Disk) -> Iterator[Finding]:
-    """Whether results can be written."""
+    """Check whether results can be written."""
     found = f"{disk.folder}: {_size(disk.free_bytes)} free"
     if disk.failure:
         found = f"{disk.folder}: nothing can be written: {disk.failure}"
@@ -150,7 +150,7 @@ def disk(disk: Disk) -> Iterator[Finding]:
 
 
 def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterator[Finding]:
-    """What trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
+    """Report what trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
     if isinstance(there, Failure):
         found = f"no cluster at {address}: {there.reason}"
         todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
@@ -168,7 +168,7 @@ def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterato
 
 
 def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
-    """Whether a trial can have workers on several nodes, and what its sums would take."""
+    """Check whether a trial can have workers on several nodes, and what its sums would take."""
     todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
     if isinstance(met, Failure):
         yield Finding("nodes", Level.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)

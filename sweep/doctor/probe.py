@@ -64,7 +64,7 @@ class Ran:
         return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
 
     def logged(self, pattern: str) -> str | None:
-        """The last line of its log that matches, without time, process and source file."""
+        """Return the last line of its log that matches, without time, process and source file."""
         lines = [line for line in self.err.splitlines() if re.search(pattern, line, re.IGNORECASE)]
         return _PREFIX.sub("", lines[-1]).strip() if lines else None
 
@@ -179,7 +179,7 @@ class Met:
 
 
 def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
-    """What TensorFlow is and sees."""
+    """Return what TensorFlow is and sees."""
     ran, answer = _ask(run, timeout_s, MODULE, "describe")
     if isinstance(answer, Failure):
         return answer
@@ -228,13 +228,13 @@ def share(run: Run, timeout_s: float) -> Shared | Failure:
 
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
-    """What keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
+    """Return what keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
     _, answer = _ask(run, timeout_s, MODULE, "tpu")
     return answer if isinstance(answer, Failure) else tuple(answer["missing"])
 
 
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
-    """What the Ray cluster at an address has."""
+    """Return what the Ray cluster at an address has."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"

@@ -50,7 +50,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
-    """A server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
+    """Return a server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
 
     ``say`` hears what goes wrong later. Raises `InputError` for a taken port, a sweep that cannot be shown and where
     optuna-dashboard is not installed, `StoreError` for a damaged log.

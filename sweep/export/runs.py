@@ -35,7 +35,7 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
 
 
 def version_of(package: str) -> str:
-    """The version of an installed package."""
+    """Return the version of an installed package."""
     return metadata.version(package)
 
 
@@ -95,7 +95,7 @@ class Exported:
         return rank([self.sweep])
 
     def runs(self) -> Iterator[Run]:
-        """All trials by number; made one after the other, for there may be many."""
+        """Yield all trials by number; made one after the other, for there may be many."""
         space = studies.space_of(self.sweep.folder)
         read = self.tables
         times = values.columns(read.trials, ("started_at", "ended_at"))
@@ -113,7 +113,7 @@ class Exported:
 
 
 def read(folder: ResultsFolder) -> Exported:
-    """All that there is to export of a sweep. Raises `StoreError`."""
+    """Return all that there is to export of a sweep. Raises `StoreError`."""
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
     state = "running" if folder.is_running() else tables.history.ended or "unfinished"

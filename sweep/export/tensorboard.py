@@ -38,13 +38,13 @@ _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def require() -> ModuleType:
-    """The module that makes events. Raises `InputError` where TensorBoard is not installed."""
+    """Return the module that makes events. Raises `InputError` where TensorBoard is not installed."""
     runs.extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
     return runs.extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
 def folder_of(sweep: ResultsFolder) -> Path:
-    """Where a sweep's event files lie."""
+    """Return where a sweep's event files lie."""
     return sweep.path / "tensorboard"
 
 
@@ -271,7 +271,7 @@ class LiveEventFiles:
 
 
 def _locked(target: Path) -> IO[bytes]:
-    """A file whose lock makes this process the only one that writes here; where there are no locks, a file."""
+    """Return a file whose lock makes this process the only one that writes here; where there are no locks, a file."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
         file = (target / "lock").open("ab")

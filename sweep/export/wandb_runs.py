@@ -52,7 +52,7 @@ def export(sweep: Exported, target: Path) -> int:
 
 
 def _write(path: Path, content: bytes, earlier: Path | None) -> None:
-    """One run's folder; what is there already stays as it is, and with it the mark that it was synced."""
+    """Write one run's folder; what is there already stays as it is, and with it the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
@@ -64,7 +64,7 @@ def _write(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def run_id(sweep: Exported, trial: int) -> str:
-    """The same for this trial of this sweep at every export, and for no other."""
+    """Return the same for this trial of this sweep at every export, and for no other."""
     return f"{sweep.identity}-{trial:05d}"
 
 
@@ -85,7 +85,7 @@ def framed(records: Iterable[bytes]) -> bytes:
 
 
 def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
-    """What wandb itself would have written of a run."""
+    """Yield what wandb itself would have written of a run."""
     number = 0
 
     def numbered(**content: Any) -> Any:
@@ -131,7 +131,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
 
 
 def _summary(run: Run) -> dict[str, object]:
-    """The last of each metric, the best, and what became of the trial."""
+    """Return the last of each metric, the best, and what became of the trial."""
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
@@ -141,7 +141,7 @@ def _summary(run: Run) -> dict[str, object]:
 
 
 def _config(sweep: Exported, run: Run) -> dict[str, object]:
-    """The parameters, and under ``sweep`` what else tells the trial apart."""
+    """Return the parameters, and under ``sweep`` what else tells the trial apart."""
     trial = run.trial
     own: Mapping[str, object] = {
         "name": sweep.name,

@@ -40,7 +40,7 @@ class CardFacts:
 
 
 def card(facts: CardFacts) -> str:
-    """The card in Markdown, its names and values as text that formats nothing."""
+    """Return the card in Markdown, its names and values as text that formats nothing."""
     kept = facts.kept
     parts = [
         _front_matter(facts),
@@ -211,13 +211,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _plain(value: str) -> str:
-    """A text in which no character formats anything, on one line."""
+    """Return a text in which no character formats anything, on one line."""
     flat = " ".join(printable(value).split())
     return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in flat)
 
 
 def _code(value: str) -> str:
-    """A text between backticks, also in a table."""
+    """Return a text between backticks, also in a table."""
     flat = " ".join(printable(value).split()).replace("|", "\\|")
     fence = "`"
     while fence in flat:
@@ -351,7 +351,7 @@ def _close(a: float, b: float) -> bool:
 
 
 def _sweep_file(restored: Restored) -> str:
-    """The trial as a sweep of one trial: run again it gives the same numbers."""
+    """Return the trial as a sweep of one trial: run again it gives the same numbers."""
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
@@ -374,7 +374,7 @@ def _sweep_file(restored: Restored) -> str:
 
 
 def _root(file: Path | None, module: str) -> str:
-    """The folder from which a module is imported, as a shell takes it."""
+    """Return the folder from which a module is imported, as a shell takes it."""
     if file is None:
         return "FOLDER"
     depth = module.count(".") + (file.stem == "__init__")

@@ -16,7 +16,7 @@ _PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without me
 
 
 def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
-    """Those of the methods that ``module:Name`` has for sure not; all of them where it is a function."""
+    """Return those of the methods that ``module:Name`` has for sure not; all of them where it is a function."""
     module, _, name = trainable.partition(":")
     found: set[str] = set()
     sure = _collect(module, name, trees, found, set())
@@ -24,7 +24,7 @@ def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module
 
 
 def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Whether ``module:Name`` is a function for sure."""
+    """Return whether ``module:Name`` is a function for sure."""
     module, _, name = trainable.partition(":")
     return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
 
@@ -50,7 +50,7 @@ def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[
 
 
 def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
-    """Whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
+    """Return whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
     queue, seen = [trainable], set[tuple[str, str]]()
     while queue:
         module, _, name = queue.pop().partition(":")
@@ -63,7 +63,7 @@ def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
 
 
 def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
-    """The module and the name of a base class, as the module of its subclass names it."""
+    """Return the module and the name of a base class, as the module of its subclass names it."""
     owner, _, name = ast.unparse(base).rpartition(".")
     if owner:
         owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
@@ -103,7 +103,7 @@ def _collect(
 def _resolved(
     module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
 ) -> tuple[str, ast.stmt | None]:
-    """Where a name is defined, through imports, and its definition; None where that cannot be told."""
+    """Return where a name is defined, through imports, and its definition; None where that cannot be told."""
     while (module, name) not in seen and module in trees:
         seen.add((module, name))
         body = trees[module].body
@@ -135,7 +135,7 @@ def _bound(node: ast.stmt) -> Iterator[str]:
 
 
 def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The modules that a module imports, by the names that it has for them."""
+    """Yield the modules that a module imports, by the names that it has for them."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
@@ -184,7 +184,7 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
 
 
 def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
-    """The modules that importing a module surely imports, also by way of those in ``trees``."""
+    """Yield the modules that importing a module surely imports, also by way of those in ``trees``."""
     queue, seen = [module], {module}
     while queue:
         module = queue.pop()
@@ -217,7 +217,7 @@ def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
 
 
 def _read(node: ast.AST, hp: str) -> str | None:
-    """The parameter that an expression reads of ``hp`` and fails without."""
+    """Return the parameter that an expression reads of ``hp`` and fails without."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
             if owner == hp and reader in _READERS and not node.keywords:
@@ -232,7 +232,7 @@ def _read(node: ast.AST, hp: str) -> str | None:
 
 
 def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of statements that are surely reached, in their order."""
+    """Yield the nodes of statements that are surely reached, in their order."""
     for statement in body:
         if isinstance(statement, _LATER):
             continue
@@ -266,7 +266,7 @@ def _tests(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what of it is evaluated in any case."""
+    """Yield a node and what of it is evaluated in any case."""
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node

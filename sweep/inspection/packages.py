@@ -153,7 +153,7 @@ class Distributions:
                 self._by_name.setdefault(one.name, one)
 
     def owner(self, entry: Path, file: Path) -> Distribution | None:
-        """The distribution of a file; None where no installer put it there: its content is all that is known."""
+        """Return the distribution of a file; None where no installer put it there: its content is all that is known."""
         found, name = self._by_entry.get(entry, []), file.relative_to(entry).as_posix()
         alike = [one for one in found if one.name == canonicalize_name(name.split("/")[0].partition(".")[0])]
         rest = (one for one in found if one not in alike)
@@ -162,7 +162,7 @@ class Distributions:
         return listing or next((one for one in alike if not one.record), None)
 
     def needed(self, first: Iterable[Distribution]) -> dict[str, Distribution]:
-        """These and all that they need, directly or not, as far as it is installed."""
+        """Return these and all that they need, directly or not, as far as it is installed."""
         needed: dict[str, Distribution] = {}
         queue = list(first)
         while queue:
@@ -203,7 +203,7 @@ def imports(tree: ast.Module, module: str, *, is_package: bool) -> Iterator[str]
 
 
 def obscure(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and reason of each import whose module is not named."""
+    """Yield line and reason of each import whose module is not named."""
     for node in ast.walk(tree):
         match node:
             case ast.Call() if _called(node) in ("import_module", "__import__"):

@@ -51,7 +51,7 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
 
 
 def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
-    """Every attribute, argument, name and text of some modules."""
+    """Return every attribute, argument, name and text of some modules."""
     words: set[str] = set()
     for tree in trees.values():
         for node in ast.walk(tree):
@@ -64,7 +64,7 @@ def words_of(trees: Mapping[str, ast.Module]) -> frozenset[str]:
 
 
 def declared_in(tree: ast.Module) -> set[str] | None:
-    """The texts of a module's ``READS``; None where it has none."""
+    """Return the texts of a module's ``READS``; None where it has none."""
     for node in tree.body:
         match node:
             case ast.Assign(targets=[ast.Name(id="READS")], value=value):
@@ -73,7 +73,7 @@ def declared_in(tree: ast.Module) -> set[str] | None:
 
 
 def last_name(node: ast.expr) -> str:
-    """The name that an expression ends with, if it is names and dots."""
+    """Return the name that an expression ends with, if it is names and dots."""
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
@@ -81,14 +81,14 @@ def last_name(node: ast.expr) -> str:
 
 
 def first_name(node: ast.expr) -> str:
-    """The name that an expression begins with: ``a`` of ``a.b.c`` and of ``a().b``."""
+    """Return the name that an expression begins with: ``a`` of ``a.b.c`` and of ``a().b``."""
     while isinstance(node, ast.Attribute | ast.Call):
         node = node.value if isinstance(node, ast.Attribute) else node.func
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | None:
-    """The attribute names after the holder: ``hp.aug.kind`` gives aug, kind."""
+    """Return the attribute names after the holder: ``hp.aug.kind`` gives aug, kind."""
     if not isinstance(node, ast.Attribute):
         return None
     if last_name(node.value) in holders:
@@ -98,7 +98,7 @@ def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | N
 
 
 def texts(node: ast.expr) -> set[str]:
-    """The text that an expression is, if it is one."""
+    """Return the text that an expression is, if it is one."""
     return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
 
 
@@ -136,7 +136,7 @@ def read(theirs: Mapping[str, ast.Module], ours: Mapping[str, ast.Module], train
 
 
 def arguments_of(name: str, trees: Mapping[str, ast.Module]) -> set[str]:
-    """What ``module:Name``, a class or a function, takes by name, as far as its module says so."""
+    """Return what ``module:Name``, a class or a function, takes by name, as far as its module says so."""
     module, _, name = name.partition(":")
     found: set[str] = set()
     for node in trees[module].body if module in trees else ():
@@ -213,7 +213,7 @@ class _Flow:
                         self._held.add((function, arg.arg))
 
     def _derives(self, method: Function) -> bool:
-        """Whether the class of a method derives from one of sweep's."""
+        """Return whether the class of a method derives from one of sweep's."""
         queue, seen = [self._parents[method]], set[str]()
         while queue:
             owner = queue.pop()
@@ -246,7 +246,7 @@ class _Flow:
         return False
 
     def _is_read(self, node: ast.Attribute) -> bool:
-        """Whether an attribute is a parameter of that name: ``hp.params``."""
+        """Return whether an attribute is a parameter of that name: ``hp.params``."""
         return self._holds(node.value)
 
     def _scopes(self, node: ast.AST) -> Iterator[ast.AST]:

@@ -33,19 +33,19 @@ def score(value: float) -> str:
 
 
 def setting(value: Value) -> str:
-    """A hyperparameter's value in a table or a line."""
+    """Return a hyperparameter's value in a table or a line."""
     if type(value) is float:
         return figure(value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def settings(params: Params, names: Iterable[str]) -> str:
-    """``learning_rate=0.001 augmentation=low``: those of ``names`` that the trial has."""
+    """Return ``learning_rate=0.001 augmentation=low``: those of ``names`` that the trial has."""
     return " ".join(f"{name}={setting(params[name])}" for name in names if name in params)
 
 
 def duration(seconds: float) -> str:
-    """``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
+    """Return ``1.9 s``, ``3 min 20 s``, ``2 h 05 min``, ``3 d 4 h``."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -58,7 +58,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(time: float) -> str:
-    """A time in seconds since 1970, to the minute, in UTC as everywhere in the results."""
+    """Return a time in seconds since 1970, to the minute, in UTC as everywhere in the results."""
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -69,7 +69,7 @@ STYLES: Mapping[str, str] = {
 
 
 def console(file: TextIO | None = None, *, soft_wrap: bool = False) -> Console:
-    """A console that takes texts as they are: no markup, no emoji, colour only where the terminal has it."""
+    """Return a console that takes texts as they are: no markup, no emoji, colour only where the terminal has it."""
     return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
 
 
@@ -79,7 +79,7 @@ def document(value: object) -> str:
 
 
 def _simple(value: object) -> object:
-    """``value`` in the types of JSON; what is none of its types stays, for `plain` to refuse."""
+    """Return ``value`` in the types of JSON; what is none of its types stays, for `plain` to refuse."""
     if isinstance(value, Struct):
         return {name: _simple(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

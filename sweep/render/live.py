@@ -59,7 +59,7 @@ class Screen:
         self._drawn, self._width = [line.cell_len for line in frame], width
 
     def _rows(self) -> int:
-        """How many rows the last frame takes: a terminal that became narrower may have wrapped its lines."""
+        """Return how many rows the last frame takes: a terminal that became narrower may have wrapped its lines."""
         width, height = max(self._console.size.width, 1), self._console.size.height
         return min(sum(max(-(-cells // width), 1) for cells in self._drawn), max(height - 1, 0))
 
@@ -124,7 +124,7 @@ class Above(io.TextIOBase):
 
 
 def is_plain(encoding: str, environ: dict[str, str]) -> bool:
-    """Whether a terminal shows nothing but ASCII, by what its encoding and its locale say.
+    """Return whether a terminal shows nothing but ASCII, by what its encoding and its locale say.
 
     Python takes UTF-8 in the locale C, whose users have asked for ASCII.
     """
@@ -181,7 +181,7 @@ class LiveView:
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """A line about the session itself."""
+        """Write a line about the session itself."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
@@ -222,7 +222,7 @@ class LiveView:
         return self._standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
-        """The picture as it is now; of a sweep that does not run any more, as it was at its last event."""
+        """Return the picture as it is now; of a sweep that does not run any more, as it was at its last event."""
         with self._lock:
             last = self._standing.last
             now = time.time() if running or last is None else last

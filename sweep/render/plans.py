@@ -27,7 +27,7 @@ MARKS = {"steepest": "^", "diverged": "x"}
 
 
 def rates_as_dict(curve: Curve) -> dict[str, Value]:
-    """A curve as plain data."""
+    """Return a curve as plain data."""
     return {
         "params": dict(curve.params),
         "rates": list(curve.rates),
@@ -40,7 +40,7 @@ def rates_as_dict(curve: Curve) -> dict[str, Value]:
 
 
 def rates_lines(curve: Curve) -> list[str]:
-    """The curve as text: smoothed losses over the logarithm of the rate, and the two suggestions."""
+    """Return the curve as text: smoothed losses over the logarithm of the rate, and the two suggestions."""
     named = " ".join(f"{name}={value}" for name, value in curve.params.items())
     title = f"{RATE} of {named or 'the first configuration'}"
     if len(curve.rates) < 2:
@@ -121,7 +121,7 @@ def show_plan(plan: Plan, target: Console) -> None:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
-    """The plan as plain data."""
+    """Return the plan as plain data."""
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
@@ -213,7 +213,7 @@ def _rung(rung: Rung) -> str:
 
 
 def _ends(spec: Spec) -> str:
-    """What may end the sweep before its trials do."""
+    """Return what may end the sweep before its trials do."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = ((budget.hours, "hours"), (budget.gpu_hours, "GPU hours"), (budget.epochs, "epochs"))
     reasons = [f"after {bound:g} {unit}" for bound, unit in bounds if bound is not None]
@@ -241,7 +241,7 @@ def _baseline(plan: Plan) -> str:
 
 
 def _confirms(plan: Plan) -> str:
-    """What fresh seeds for the finalists take at most."""
+    """Return what fresh seeds for the finalists take at most."""
     found, confirm = plan.confirming, plan.spec.confirm
     if found is None or confirm is None:
         return ""
@@ -257,7 +257,7 @@ def _confirms(plan: Plan) -> str:
 
 
 def _tells(one: Telling) -> str:
-    """Which differences are told from luck."""
+    """Return which differences are told from luck."""
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
@@ -272,7 +272,7 @@ def _tells(one: Telling) -> str:
 
 
 def _held_out(one: Telling) -> str:
-    """What the examples that validate hide, whatever the seeds."""
+    """Return what the examples that validate hide, whatever the seeds."""
     if one.examples is None or one.known is None:
         return ""
     found = one.examples

@@ -23,7 +23,7 @@ _NOT_A_NUMBER = "x"  # for what is no number
 
 
 def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
-    """One character per value, between the least and the greatest of them; ``x`` for NaN and infinities."""
+    """Return one character per value, between the least and the greatest of them; ``x`` for NaN and infinities."""
     levels = _LEVELS[ascii_only]
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -40,7 +40,7 @@ def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
 
 
 def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
-    """The filled and the empty part of a bar of ``width`` characters; ``share`` is of 1."""
+    """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is of 1."""
     share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
     if ascii_only:
         inner = max(width - 2, 0)
@@ -71,7 +71,7 @@ class Frame:
 
 
 def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
-    """The lines, the most important ones where there is no room for all.
+    """Return the lines, the most important ones where there is no room for all.
 
     ``now`` is in seconds since 1970. ``state`` stands behind the name instead of what its events tell. A sweep that is
     not ``running`` has no rate and no end to come, though it may not have ended in order.
@@ -257,7 +257,7 @@ def _value(value: float | None) -> str:
 
 
 def _roughly(seconds: float) -> str:
-    """A duration without figures that an estimate does not have."""
+    """Return a duration without figures that an estimate does not have."""
     return duration(seconds) if seconds >= 59.95 else f"{max(round(seconds), 1)} s"
 
 
@@ -270,6 +270,6 @@ def _line(parts: Sequence[_Part], frame: Frame) -> Text:
 
 
 def _plain(text: str, *, ascii_only: bool) -> str:
-    """A text that takes one line, and nothing but characters that can be shown."""
+    """Return a text that takes one line, and nothing but characters that can be shown."""
     plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
     return plain.encode("ascii", "replace").decode() if ascii_only else plain

@@ -38,7 +38,7 @@ FEW = 5  # configurations below which a correlation tells nothing
 
 
 def efficiency_lines(worths: Sequence[Worth]) -> Iterator[str]:
-    """What a part of the budget would have found, the control of one epoch, and what early epochs told."""
+    """Yield what a part of the budget would have found, the control of one epoch, and what early epochs told."""
     epochs = [one.budgets[0] for one in worths if one.budgets and one.budgets[0].unit == "epochs"]
     common = min((one.budgets[-1] for one in epochs), default=0.0)
     for one in worths:
@@ -58,7 +58,7 @@ def efficiency_lines(worths: Sequence[Worth]) -> Iterator[str]:
 
 
 def held_out_lines(one: HeldOut | None) -> Iterator[str]:
-    """How far the examples that validated can be trusted."""
+    """Yield how far the examples that validated can be trusted."""
     if one is not None:
         yield (
             f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
@@ -91,7 +91,7 @@ def _ordinal(number: int) -> str:
 
 
 def replay_lines(found: Replay, metric: str) -> list[str]:
-    """What a stopping rule would have done, for a reader."""
+    """Return what a stopping rule would have done, for a reader."""
     trials = f"trial {found.winner[0]}" if len(found.winner) == 1 else f"trials {', '.join(map(str, found.winner))}"
     named = settings(found.winner_params, varying([found.winner_params, {}]))
     capped = "" if found.run_cap is None else f", the first {found.run_cap} configurations of an ordering"
@@ -124,7 +124,7 @@ def _extreme(one: Extreme, found: Replay, metric: str) -> str:
 
 
 def _spread(spread: Spread) -> str:
-    """``120 (100 to 140)``: the median and the middle 95 %."""
+    """Return ``120 (100 to 140)``: the median and the middle 95 %."""
     if spread.low == spread.high:
         return _count(spread.median)
     return f"{_count(spread.median)} ({_count(spread.low)} to {_count(spread.high)})"
@@ -140,7 +140,7 @@ LEVEL_STYLES = {Level.OK: "green", Level.NOTE: "cyan", Level.WARNING: "yellow", 
 
 
 def show_finding(finding: Finding, target: Console) -> None:
-    """One finding in a line, and what to do in the next."""
+    """Print one finding in a line, and what to do in the next."""
     level = Text(f"{finding.level.value:<9}", LEVEL_STYLES[finding.level])
     target.print(Text.assemble(level, f"{finding.check:<15}{finding.found}"), soft_wrap=True)
     if finding.todo:

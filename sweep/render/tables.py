@@ -79,7 +79,7 @@ def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
 
 
 def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
-    """The best ``limit`` configurations, with the parameters that tell them apart."""
+    """Return the best ``limit`` configurations, with the parameters that tell them apart."""
     rows = ranking.rows[:limit]
     several = len({row.sweep for row in ranking.rows}) > 1
     columns: dict[str, list[str]] = {
@@ -103,14 +103,14 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
-    """What follows a table: how verdicts were reached, and the answer."""
+    """Yield what follows a table: how verdicts were reached, and the answer."""
     if ranking.method:
         yield f"method   {ranking.method}"
     yield f"answer   {answer}"
 
 
 def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
-    """What the repeats say; nothing of one training each."""
+    """Return what the repeats say; nothing of one training each."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
@@ -128,7 +128,7 @@ def _difference(row: Ranked) -> str:
 
 
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:
-    """The sweeps of a results folder."""
+    """Return the sweeps of a results folder."""
     rows = list(listed)
     return _grid(
         {
@@ -165,7 +165,7 @@ def _trials(row: Ranked) -> str:
 
 
 def _status(row: Ranked) -> str:
-    """The status; of repeats with different ones, how many have which."""
+    """Return the status; of repeats with different ones, how many have which."""
     counts: dict[str, int] = {}
     for trial in row.trials:
         counts[trial.status] = counts.get(trial.status, 0) + 1
@@ -202,7 +202,7 @@ def show_finalists(ranking: Ranking, target: Console) -> None:
 
 
 def finalists_grid(found: Confirmation) -> Grid:
-    """The finalists, the best first."""
+    """Return the finalists, the best first."""
     rows = found.rows
     columns: dict[str, list[str]] = {
         "place": [str(row.place) for row in rows],

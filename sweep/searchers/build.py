@@ -39,7 +39,7 @@ class StartingPoints:
 
 
 def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
-    """``starts``, completed by random draws."""
+    """Return ``starts``, completed by random draws."""
 
     def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
         return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
@@ -125,7 +125,7 @@ def build(
     repeats: int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
-    """The searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
+    """Return the searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
 
     With several ``repeats`` it suggests each configuration as often. Raises `InputError` for an unknown method,
     one whose package is missing, or one that cannot optimize these objectives.

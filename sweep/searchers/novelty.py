@@ -24,7 +24,7 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 def first_new(
     space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
 ) -> Params | None:
-    """The first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
+    """Return the first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
 
     Where all of them fail, a finite space is searched through in the order of its grid, and in another one
     the first draw is moved to where the constraints hold: by ``walk`` far into it, else as near as possible.

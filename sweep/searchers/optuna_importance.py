@@ -35,7 +35,7 @@ class Importance:
 
 
 def importance(trials: Sequence[tuple[Params, float]], names: Sequence[str]) -> list[Importance]:
-    """The importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.
+    """Return the importance of the parameters ``names`` for a loss, the largest first; none of fewer than 10 trials.
 
     PED-ANOVA (Watanabe, Bansal, Hutter, IJCAI 2023) as Optuna has it, also for parameters that not every trial has,
     on resamples with replacement (bootstrap) of the ``trials``: parameters and loss, finite. The same numbers for the

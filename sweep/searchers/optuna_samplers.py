@@ -45,7 +45,7 @@ def distribution(domain: Domain) -> BaseDistribution:
 
 
 def encode(domain: Domain, value: Value) -> Any:
-    """A value as Optuna knows it."""
+    """Return a value as Optuna knows it."""
     known = distribution(domain)
     if isinstance(known, CategoricalDistribution):
         return key(value)
@@ -53,7 +53,7 @@ def encode(domain: Domain, value: Value) -> Any:
 
 
 def draw(trial: Trial, parameter: Parameter) -> Value:
-    """The value that a sampler of Optuna chooses for a parameter of a trial."""
+    """Return the value that a sampler of Optuna chooses for a parameter of a trial."""
     name, domain = parameter.name, parameter.domain
     match distribution(domain):
         case CategoricalDistribution(choices=labels):
@@ -73,7 +73,7 @@ Method: TypeAlias = Literal["tpe", "gp", "nsga2"]
 
 
 def build_sampler(method: Method, space: Space, seed: int, *, objectives: int) -> BaseSampler:
-    """A sampler for one trial; its random state and all else that it keeps begin with the seed."""
+    """Return a sampler for one trial; its random state and all else that it keeps begin with the seed."""
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
@@ -116,6 +116,6 @@ class NSGAIISampler(samplers.NSGAIISampler):
 
 
 def common(space: Space) -> dict[str, BaseDistribution]:
-    """What every trial has, by name, in the order in which Optuna draws it."""
+    """Return what every trial has, by name, in the order in which Optuna draws it."""
     known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
     return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}

@@ -99,7 +99,7 @@ class OptunaSearcher:
                 pass
 
     def study(self) -> optuna.Study:
-        """All trials as a study of Optuna, in the order in which they started."""
+        """Return all trials as a study of Optuna, in the order in which they started."""
         with quiet():
             return self._study(0)
 
@@ -126,7 +126,7 @@ class OptunaSearcher:
                 self._storage.notes = notes
 
     def _study(self, number: int) -> optuna.Study:
-        """The study as it is now, with the sampler for one trial."""
+        """Return the study as it is now, with the sampler for one trial."""
         penalties = [of_one.penalty for of_one in self._ranges]
         for place in sorted(self._stale):
             told, is_bad = self._told(*self._known[place], penalties)
@@ -139,7 +139,7 @@ class OptunaSearcher:
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
     def _point(self, event: TrialStarted) -> _Point | None:
-        """The parameters of a trial as Optuna knows them; None if they are from another space."""
+        """Return the parameters of a trial as Optuna knows them; None if they are from another space."""
         point = _Point()
         for parameter in self._space.parameters:
             name, domain = parameter.name, parameter.domain
@@ -156,7 +156,7 @@ class OptunaSearcher:
         return point
 
     def _past_point(self, params: Params) -> _Point:
-        """A trial of another sweep as this method can use it."""
+        """Return a trial of another sweep as this method can use it."""
         point = _Point()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -173,7 +173,7 @@ class OptunaSearcher:
         self._storage.forget(trial.number)
 
     def _told(self, point: _Point, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
-        """A trial in Optuna's words, and whether these depend on how bad the others are."""
+        """Return a trial in Optuna's words, and whether these depend on how bad the others are."""
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
         if len(self._objectives) == 1:  # Optuna compares pruned trials by a single value only
@@ -210,7 +210,7 @@ class OptunaSearcher:
         return TrialState.COMPLETE, [penalty if value is None else value for value, penalty in pairs], {}
 
     def _values(self, record: Record) -> list[float]:
-        """The final value of every objective; empty if one has none."""
+        """Return the final value of every objective; empty if one has none."""
         values = [objective.value(record.last) for objective in self._objectives]
         finite = [value for value in values if value is not None]
         return finite if len(finite) == len(values) else []
@@ -253,7 +253,7 @@ class _Range:
 
 
 def _imputed(objective: Objective, record: Record) -> float | None:
-    """What a trial without a final value counts as by the objective's rule; None for worst of all."""
+    """Return what a trial without a final value counts as by the objective's rule; None for worst of all."""
     reported = [objective.loss(metrics) for metrics in record.epochs.values()]
     finite = [loss for loss in reported if loss is not None]
     if not finite or objective.impute in (None, "worst"):

@@ -125,7 +125,7 @@ def frozen(
     started: datetime,
     ended: datetime | None,
 ) -> FrozenTrial:
-    """A trial in Optuna's words, without a number."""
+    """Return a trial in Optuna's words, without a number."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -174,7 +174,7 @@ class Watched(Protocol):
         """What becomes the study's user attributes."""
 
     def trials(self) -> Sequence[FrozenTrial]:
-        """All trials as they are now, new ones behind those that were there at the last call."""
+        """Return all trials as they are now, new ones behind those that were there at the last call."""
 
 
 class WatchedStudies(BaseStorage):

@@ -66,7 +66,7 @@ class Axis:
     _known: Mapping[str, Any] = field(default_factory=dict)  # choices by the key of their value
 
     def value(self, value: Value) -> Any:
-        """A value as Optuna has it: a number as it is, what Optuna has no word for as JSON text."""
+        """Return a value as Optuna has it: a number as it is, what Optuna has no word for as JSON text."""
         match self.distribution:
             case IntDistribution():
                 return int(value)  # type: ignore[arg-type]  # `axis` has seen that all are whole
@@ -76,7 +76,7 @@ class Axis:
                 return self._known[_like(value, self._known)]
 
     def holds(self, value: Value) -> bool:
-        """Whether a value has room on it."""
+        """Return whether a value has room on it."""
         match self.distribution:
             case IntDistribution() | FloatDistribution() as numeric:
                 return _is_number(value) and numeric._contains(float(value))
@@ -85,7 +85,7 @@ class Axis:
 
 
 def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[str, Axis]:
-    """An axis for each of these parameters; None for a domain that nobody knows, which its values then show."""
+    """Return an axis for each of these parameters; None for a domain that nobody knows, which its values then show."""
     return {
         name: axis(domain, [trial.params[name] for trial in trials if name in trial.params])
         for name, domain in domains.items()
@@ -94,7 +94,7 @@ def axes(domains: Mapping[str, Domain | None], trials: Sequence[Told]) -> dict[s
 
 
 def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
-    """The axis of a domain, on which all values seen have room."""
+    """Return the axis of a domain, on which all values seen have room."""
     if isinstance(domain, Range) or domain is None:
         numbers = [value for value in seen if _is_number(value)]
         if len(numbers) == len(seen):
@@ -106,7 +106,7 @@ def axis(domain: Domain | None, seen: Sequence[Value]) -> Axis:
 
 
 def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, alive: bool) -> FrozenTrial:
-    """A trial in Optuna's words, with the state that it has.
+    """Return a trial in Optuna's words, with the state that it has.
 
     What will go on but does not at the moment is WAITING, also where its driver was killed (not ``alive``); a study
     that is optimized further begins with these. A trial that diverged, ran out of memory or failed is FAIL, as is a
@@ -149,7 +149,7 @@ def study(
     *,
     alive: bool = False,
 ) -> Study:
-    """A study in memory, of Optuna's own kind: trials in their order, objectives as (metric, goal).
+    """Return a study in memory, of Optuna's own kind: trials in their order, objectives as (metric, goal).
 
     ``domains`` are the parameters that are searched. ``alive`` says that a process drives the sweep.
     """
@@ -164,7 +164,7 @@ def study(
 
 
 def _between(numbers: Sequence[float]) -> Range:
-    """The domain of numbers of which no more is known; there is one at least."""
+    """Return the domain of numbers of which no more is known; there is one at least."""
     low, high = min(numbers), max(numbers)
     if all(isinstance(number, int) for number in numbers):
         return IntUniform(int(low), int(high))
@@ -204,7 +204,7 @@ def _labelled(possible: Mapping[str, Value]) -> tuple[BaseDistribution, Mapping[
 
 
 def _like(value: Value, possible: Mapping[str, Any]) -> str:
-    """The key under which a value is known: tables keep whole numbers among floats as floats."""
+    """Return the key under which a value is known: tables keep whole numbers among floats as floats."""
     same = [key(value)]
     if _is_number(value) and _is_whole(value):
         same += [key(int(value)), key(float(value))]

@@ -27,13 +27,13 @@ _WALKS = 40  # from the witness
 
 
 def witness(space: Space) -> dict[str, Value] | None:
-    """A point of the space that meets its constraints, the same one every time; None if none was found."""
+    """Return a point of the space that meets its constraints, the same one every time; None if none was found."""
     numbers = random.Random(0)  # not cryptographic: any fixed sample will do
     return next(_drawn(space, numbers.random), None) or next(_repaired(space, numbers.random), None)
 
 
 def share(space: Space) -> float:
-    """The share of random points that meet the constraints, as a sample has it."""
+    """Return the share of random points that meet the constraints, as a sample has it."""
     return sum(1 for _ in _drawn(space, random.Random(0).random)) / DRAWS
 
 
@@ -84,7 +84,7 @@ class _Point:
 
     @classmethod
     def at(cls, space: Space, params: Params, uniform: Callable[[], float]) -> _Point:
-        """A point, with random numbers for the parameters that ``params`` lack."""
+        """Return a point, with random numbers for the parameters that ``params`` lack."""
         drawn = [parameter for parameter in space.parameters if parameter.drawn]
         units = {p.name: to_unit(p.domain, params[p.name]) if p.name in params else uniform() for p in drawn}
         return cls(space, units, tuple(name for name in units if name in _named(space)), uniform)
@@ -139,7 +139,7 @@ class _Point:
 
 
 def _named(space: Space) -> set[str]:
-    """The parameters on which constraints and ties depend, in a row of any length."""
+    """Return the parameters on which constraints and ties depend, in a row of any length."""
     named: set[str] = set().union(*(c.names for c in space.constraints))
     for parameter in reversed(space.parameters):  # what a parameter needs stands above it
         if parameter.name in named or not parameter.drawn:

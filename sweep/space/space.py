@@ -87,7 +87,7 @@ class Parameter:
         return not isinstance(self.domain, Constant | Tied)
 
     def applies(self, params: Params) -> bool:
-        """Whether it is part of a point that holds ``params`` so far.
+        """Return whether it is part of a point that holds ``params`` so far.
 
         A tied value without one of its sources does not apply.
         """
@@ -136,7 +136,7 @@ class Space:
         return tuple(order)
 
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
-        """A point whose values ``draw`` chooses, asked for every drawn parameter that applies.
+        """Return a point whose values ``draw`` chooses, asked for every drawn parameter that applies.
 
         Raises `UndefinedError` where a tied value has no result.
         """
@@ -161,23 +161,23 @@ class Space:
         return None if self.violated(params) else params
 
     def violated(self, params: Params) -> list[str]:
-        """The constraints that do not hold, as text.
+        """Return the constraints that do not hold, as text.
 
         One that names an absent parameter does not apply; one without a result does not hold.
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
 
     def distance(self, params: Params) -> float:
-        """How far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
+        """Return how far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
         return sum(_distance(c, params) for c in self.constraints if c.names <= params.keys())
 
     def fixed(self, values: Params) -> Space:
-        """The part of the space in which these parameters have these values."""
+        """Return the part of the space in which these parameters have these values."""
         domains = {name: Constant(value) for name, value in values.items()}
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """The point of this space that a trial of another sweep amounts to; None if it is none.
+        """Return the point of this space that a trial of another sweep amounts to; None if it is none.
 
         The trial has every drawn parameter that applies here, with a value that is possible here, it meets
         the constraints, and what else both name is the same.
@@ -196,14 +196,14 @@ class Space:
         return params if same else None
 
     def grid(self) -> Iterator[dict[str, Value]]:
-        """All points of the grid, without repeats, the first parameter varying slowest.
+        """Return all points of the grid, without repeats, the first parameter varying slowest.
 
         Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
         """
         return self._feasible_points(grid_values)
 
     def grid_size(self) -> int:
-        """The number of points of the grid; raises as `grid`, and `InputError` if it is beyond counting."""
+        """Return the number of points of the grid; raise as `grid`, and `InputError` if it is beyond counting."""
         size = self._count(grid_values)
         if size is None:
             what = f"more than {MAX_ENUMERATED:,} combinations to check against conditions and constraints"
@@ -211,15 +211,15 @@ class Space:
         return size
 
     def points(self) -> Iterator[dict[str, Value]]:
-        """All points of a finite space, in the order of a grid."""
+        """Return all points of a finite space, in the order of a grid."""
         return self._feasible_points(_all_values)
 
     def finite(self) -> bool:
-        """Whether `cardinality` is known."""
+        """Return whether `cardinality` is known."""
         return self.cardinality() is not None
 
     def cardinality(self) -> int | None:
-        """The number of different points; None if it is infinite or beyond counting."""
+        """Return the number of different points; None if it is infinite or beyond counting."""
         return self._cardinality
 
     @cached_property
@@ -251,7 +251,7 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """The values that a grid takes from a parameter; ``ValueError`` if they are without end."""
+    """Return the values that a grid takes from a parameter; ``ValueError`` if they are without end."""
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
         return count_grid(parameter.domain, parameter.grid_count)
     return _all_values(parameter)
@@ -265,7 +265,7 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
-    """All combinations as nested loops over ``order``, without those where a tied value is undefined.
+    """Yield all combinations as nested loops over ``order``, without those where a tied value is undefined.
 
     The yielded dict is reused: copy what is kept.
     """
@@ -312,7 +312,7 @@ def _distance(constraint: Expression, params: Params) -> float:
 def completed(
     space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
 ) -> list[Params]:
-    """The points that ``starts`` become, without repeats.
+    """Return the points that ``starts`` become, without repeats.
 
     ``complete`` finds a point of what a start leaves of the space, given its place and the keys of those before it.
     """
@@ -327,14 +327,14 @@ def completed(
 
 
 def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
-    """``starts``, completed by what comes first in the grid."""
+    """Return ``starts``, completed by what comes first in the grid."""
     return completed(
         space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
     )
 
 
 def beside_grid(space: Space, points: Iterable[Params]) -> int:
-    """How many of these points the space's grid does not have."""
+    """Return how many of these points the space's grid does not have."""
     values = {
         parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
     }

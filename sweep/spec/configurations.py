@@ -23,7 +23,7 @@ TRIED = 100
 
 
 def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document: Document) -> dict[str, Expression]:
-    """The constraints by their text, as expressions over known parameters; notes those that are not."""
+    """Return the constraints by their text, as expressions over known parameters; note those that are not."""
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
         if not isinstance(text, str) or not text:  # noted by the model
@@ -77,7 +77,7 @@ def check_satisfiable(
 
 
 def _count(space: Space, *, grid: bool) -> int:
-    """How many points are allowed; where they are without end, whether one is found."""
+    """Return how many points are allowed; where they are without end, whether one is found."""
     size = space.grid_size() if grid else space.cardinality()
     return int(conditioning.witness(space) is not None) if size is None else size
 
@@ -110,7 +110,7 @@ LISTED = 10  # values of a list that a message names
 def read_start_with(
     given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
 ) -> tuple[Params, ...]:
-    """The configurations with values as searchers choose them; notes those that are none of the space."""
+    """Return the configurations with values as searchers choose them; note those that are none of the space."""
     parameters = {parameter.name: parameter for parameter in space.parameters}
     starts: list[Params] = []
     for index, start in enumerate(given):
@@ -148,7 +148,7 @@ def _check(parameter: Parameter, value: Value, start: Mapping[str, Value], path:
 
 
 def _possible(domain: Domain) -> str:
-    """What a parameter can be, in a few words."""
+    """Return what a parameter can be, in a few words."""
     match domain:
         case Constant(value):
             return flow(value)
@@ -165,7 +165,7 @@ def _possible(domain: Domain) -> str:
 
 
 def as_drawn(domain: Domain, value: Value) -> Value:
-    """A value of a domain, as searchers choose it."""
+    """Return a value of a domain, as searchers choose it."""
     if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
         return value
     return snap(domain, float(value) if quantum(domain) is None else value)
@@ -174,7 +174,7 @@ def as_drawn(domain: Domain, value: Value) -> Value:
 def read_baseline(
     given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
 ) -> Params | None:
-    """The configuration, in the order of the parameters; notes mistakes in the document, and what is left open.
+    """Return the configuration, in the order of the parameters; note mistakes in the document, and what is left open.
 
     Parameters of one value have that one where none is given, tied ones are computed.
     """
@@ -226,7 +226,7 @@ def _add(parameter: Parameter, given: Mapping[str, Value], whole: dict[str, Valu
 
 
 def _unlike(parameter: Parameter, value: Value) -> str | None:
-    """What was expected of a value that is of another kind than all that the search tries."""
+    """Return what was expected of a value that is of another kind than all that the search tries."""
     domain = parameter.domain
     if parameter.name == "epochs":
         whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1

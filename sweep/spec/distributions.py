@@ -54,7 +54,7 @@ class Distribution:
 
 
 def infer(block: ParameterBlock) -> Name | None:
-    """The distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
+    """Return the distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
     keys = block.model_fields_set
     if "value" in keys:
         return "constant"
@@ -69,7 +69,7 @@ def infer(block: ParameterBlock) -> Name | None:
 
 
 def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """The keys that a parameter of this distribution lacks, or has and must not have."""
+    """Return the keys that a parameter of this distribution lacks, or has and must not have."""
     known, named = DISTRIBUTIONS[name], block.distribution is not None
     keys = block.model_fields_set
     found = []
@@ -86,7 +86,7 @@ def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
 
 
 def build(block: ParameterBlock, name: Name) -> Domain:
-    """The domain that a parameter without `misfits` describes; raises `KeyMistake`."""
+    """Return the domain that a parameter without `misfits` describes; raise `KeyMistake`."""
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
@@ -102,7 +102,7 @@ def build(block: ParameterBlock, name: Name) -> Domain:
 
 
 def to_dict(domain: Domain) -> dict[str, Value]:
-    """A domain as it is written in a file, with its distribution named."""
+    """Return a domain as it is written in a file, with its distribution named."""
     match domain:
         case Constant(value):
             return {"distribution": "constant", "value": value}

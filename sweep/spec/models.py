@@ -54,7 +54,7 @@ class Spec:
         return tuple(Objective(metric.name, metric.goal, metric.impute) for metric in self.metrics)
 
     def trials(self) -> int | None:
-        """The number of configurations to try, None where only time or epochs bound it."""
+        """Return the number of configurations to try, None where only time or epochs bound it."""
         return self._trials
 
     @property
@@ -86,14 +86,14 @@ class Spec:
         return seed if isinstance(seed, int) else self.seed
 
     def trial_epochs(self, params: Params) -> int:
-        """The epochs that a trial with these parameters trains."""
+        """Return the epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)
         if not isinstance(epochs, int):
             raise TypeError(f"epochs must be a whole number, got {epochs!r}")
         return epochs
 
     def to_json_dict(self) -> dict[str, Value]:
-        """The sweep as plain data, itself a sweep file that resolves to an equal sweep."""
+        """Return the sweep as plain data, itself a sweep file that resolves to an equal sweep."""
         return {
             "name": self.name,
             "description": self.description,
@@ -137,7 +137,7 @@ _NAMED = ("name", "goal")  # of a metric; always written
 
 
 def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
-    """The keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
+    """Return the keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
 
     One of a cross-validation comes with the other ``folds`` of its cut.
     """
@@ -162,7 +162,7 @@ def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | No
 
 
 def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
-    """The file: comments, then a line for each key, and one for each parameter."""
+    """Return the file: comments, then a line for each key, and one for each parameter."""
     lines = [f"# {line}" for comment in comments for line in printable(comment).splitlines()]
     for key, value in keys.items():
         if key == "parameters" and isinstance(value, dict):

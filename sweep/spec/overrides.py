@@ -14,7 +14,7 @@ from sweep.spec.yaml_reader import read_value
 
 
 def document_of(given: Mapping[str, object], source: str) -> Document:
-    """A mapping as what is read from a file; what is no plain value is noted as a mistake."""
+    """Return a mapping as what is read from a file; what is no plain value is noted as a mistake."""
     made = Document(source)
     for key, value in given.items():
         made.data[str(key)] = _plain(value, (str(key),), made)
@@ -69,7 +69,7 @@ def apply(assignments: Iterable[str], label: str, document: Document) -> None:
 
 
 def split(text: str) -> list[str]:
-    """The assignments in the environment variable; raises InputError for unbalanced quotes."""
+    """Return the assignments in the environment variable; raise InputError for unbalanced quotes."""
     try:
         return shlex.split(text)
     except ValueError as error:

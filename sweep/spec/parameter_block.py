@@ -41,7 +41,7 @@ When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"opt
 
 
 def condition_of(when: Mapping[str, Test]) -> Condition:
-    """The block as the condition that a space checks."""
+    """Return the block as the condition that a space checks."""
     tests: list[tuple[str, OneOf | Between]] = []
     for name, test in when.items():
         match test:
@@ -56,7 +56,7 @@ def condition_of(when: Mapping[str, Test]) -> Condition:
 
 
 def condition_to_dict(condition: Condition) -> dict[str, Value]:
-    """A condition as it is written in a file; two tests of one name cannot be."""
+    """Return a condition as it is written in a file; two tests of one name cannot be."""
     when: dict[str, Value] = {}
     for name, test in condition.tests:
         match test:

@@ -64,7 +64,7 @@ class Entry:
 
 
 def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
-    """All parameters in the order of the file; notes what is wrong with each and between them."""
+    """Return all parameters in the order of the file; note what is wrong with each and between them."""
     entries: dict[str, Entry] = {}
     for entry in _walk(data, path, Entry("", path), document):
         if entry.name in entries:
@@ -99,7 +99,7 @@ def check_grid(entries: list[Entry], document: Document) -> None:
 
 
 def to_dict(parameter: Parameter) -> dict[str, Value]:
-    """A parameter as it is written in a file."""
+    """Return a parameter as it is written in a file."""
     block = distributions.to_dict(parameter.domain)
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
@@ -154,7 +154,7 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
 
 
 def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
-    """The entry under a condition of its own, beside those of the groups around it."""
+    """Return the entry under a condition of its own, beside those of the groups around it."""
     if when is None:
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
@@ -185,7 +185,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
 
 
 def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
-    """A chain of needs from one parameter to another, or nothing."""
+    """Return a chain of needs from one parameter to another, or nothing."""
     ways = [[start]]
     seen = {start}
     for way in ways:

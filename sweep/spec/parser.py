@@ -27,7 +27,7 @@ _LARGER_IS_BETTER = re.compile(
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
-    """The sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
+    """Return the sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
 
     Raises InputError with every mistake of the file and the assignments.
     """
@@ -52,7 +52,7 @@ def load_with_text(
 
 
 def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
-    """The sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
+    """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with every mistake.
     """
@@ -62,7 +62,7 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 def of_mapping(
     given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
 ) -> Spec:
-    """The sweep that Python's own values describe, by the same rules; raises InputError with every mistake."""
+    """Return the sweep that Python's own values describe, by the same rules; raise InputError with every mistake."""
     document = overrides.document_of(given, source)
     document.check()
     return _resolved(document, assignments, environment)
@@ -216,7 +216,7 @@ class _Resolution:
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_workers(self) -> None:
-        """What several processes cannot do for one trial."""
+        """Note what several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
@@ -326,7 +326,7 @@ class _Resolution:
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:
-        """The epochs of the longest trial; notes a parameter of that name that is no number of epochs."""
+        """Return the epochs of the longest trial; note a parameter of that name that is no number of epochs."""
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.file.epochs
@@ -340,7 +340,7 @@ class _Resolution:
 
 
 def _moves(parameter: Parameter) -> bool:
-    """Whether an evolution strategy can adapt a parameter."""
+    """Return whether an evolution strategy can adapt a parameter."""
     domain = parameter.domain
     number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
     return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1

@@ -85,7 +85,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _plain(node: Any) -> Any:
-    """A schema without what pydantic adds for other readers than editors."""
+    """Return a schema without what pydantic adds for other readers than editors."""
     if isinstance(node, dict):
         drop = {"title", "discriminator", "expected"} if not isinstance(node.get("title"), dict) else set()
         return {

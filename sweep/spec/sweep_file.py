@@ -58,7 +58,7 @@ EarlyTerminate: TypeAlias = Annotated[Asha | Hyperband | Median | NoTermination,
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
-    """The block as the rule that schedulers know; notes keys that do not go together."""
+    """Return the block as the rule that schedulers know; note keys that do not go together."""
     match block:
         case Asha(min_iter=first, max_iter=int(last)) if last < first:
             document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
@@ -95,7 +95,7 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
 
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
-    """A rule as it is written in a file."""
+    """Return a rule as it is written in a file."""
     if isinstance(rule, termination.Own):
         return rule.target
     names = {field.name: getattr(rule, field.name) for field in fields(rule)}

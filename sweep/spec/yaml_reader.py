@@ -49,7 +49,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def resolve(text: str, tag: str | None) -> Scalar:
-    """The value that a text stands for: by its tag, or by its form if it has none.
+    """Return the value that a text stands for: by its tag, or by its form if it has none.
 
     Raises ``ValueError`` with a message for the user.
     """
@@ -251,7 +251,7 @@ class _Composer:
         return merged | own
 
     def _merged(self, node: _Node) -> _Pairs:
-        """The pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
+        """Return the pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
@@ -271,7 +271,7 @@ class _Composer:
             return str(event.value)
 
     def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
-        """The tag of a node, if it is one of the core schema's for this kind of node."""
+        """Return the tag of a node, if it is one of the core schema's for this kind of node."""
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)

@@ -44,7 +44,7 @@ def each(differences: npt.ArrayLike) -> Signs:
 
 
 def largest(differences: npt.ArrayLike) -> Signs:
-    """The same, adjusted for all of them: how often any would be as large by luck (step-down).
+    """Return the same, adjusted for all of them: how often any would be as large by luck (step-down).
 
     All signs of a seed change together, so that comparisons stay as they depend on each other.
     """
@@ -68,13 +68,13 @@ class _Patterns:
     drawn: bool
 
     def times(self, table: Floats) -> Iterator[Floats]:
-        """The absolute sums of a table, (patterns, comparisons), in pieces."""
+        """Yield the absolute sums of a table, (patterns, comparisons), in pieces."""
         pieces = max(math.ceil(len(self.signs) * table.shape[1] / _CELLS), 1)
         for rows in np.array_split(self.signs, pieces):
             yield np.abs(rows @ table)
 
     def share(self, count: Floats) -> Floats:
-        """The p-value; the pattern that was seen is one of those drawn, lest it be 0."""
+        """Return the p-value; the pattern that was seen is one of those drawn, lest it be 0."""
         more = int(self.drawn)
         return np.asarray((count + more) / (len(self.signs) + more))
 

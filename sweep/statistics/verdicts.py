@@ -64,7 +64,7 @@ class Compared(Struct, frozen=True):
 
 
 def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
-    """The verdict on each configuration; ``best`` is by default the one with the best mean.
+    """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
     Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
     Bengio. Configurations without scores are left out.
@@ -114,7 +114,7 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
 
 
 def seeds_for(comparisons: int) -> int:
-    """The seeds from which so many comparisons can tell anything, if all differences have one sign."""
+    """Return the seeds from which so many comparisons can tell anything, if all differences have one sign."""
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))
 
 
@@ -127,7 +127,7 @@ class _Test:
 
 
 def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> dict[K, _Test]:
-    """The comparisons with the first, each adjusted for the others and for those between the others."""
+    """Return the comparisons with the first, each adjusted for the others and for those between the others."""
     if not compared:
         return {}
     import numpy as np
@@ -167,12 +167,12 @@ def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> Floats:
 
 
 def differences(scores: Scores, others: Scores) -> list[float]:
-    """What scores differ by, seed by seed, where there are both."""
+    """Return what scores differ by, seed by seed, where there are both."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
 def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """What the scores show before they are judged."""
+    """Return what the scores show before they are judged."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
@@ -202,7 +202,7 @@ def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
 def compare_fronts(
     tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
 ) -> dict[K, Compared]:
-    """The verdict on each configuration, of one table of scores for each objective.
+    """Return the verdict on each configuration, of one table of scores for each objective.
 
     One of the ``front`` is best: no other has better means in all objectives. Another one is worse where one of the
     front has better means in all of them and each difference is told from luck: its p-value is the largest of theirs

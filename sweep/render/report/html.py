@@ -34,7 +34,7 @@ _STATUSES = [status.value for status in Status]
 
 
 def report_document(accounts: Sequence[Account], ranking: Ranking, worths: Sequence[Worth] = ()) -> dict[str, object]:
-    """What `sweep/render/report/data.js` reads: columns by trial, of all sweeps one after the other."""
+    """Return what `sweep/render/report/data.js` reads: columns by trial, of all sweeps one after the other."""
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
     rank = [0] * len(trials)
@@ -88,7 +88,7 @@ def as_json(content: object) -> str:
 
 
 def _budgets(accounts: Sequence[Account], worths: Sequence[Worth]) -> list[dict[str, object]]:
-    """The best score by what was spent, by unit: of each sweep its place and its lines."""
+    """Return the best score by what was spent, by unit: of each sweep its place and its lines."""
     place = {one.sweep.folder.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
     return [
@@ -174,7 +174,7 @@ def _curves(accounts: Sequence[Account]) -> dict[str, object]:
 
 
 def _timeline(accounts: Sequence[Account]) -> dict[str, object]:
-    """All lanes, in seconds since the start of their sweep."""
+    """Return all lanes, in seconds since the start of their sweep."""
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
     pauses: list[tuple[float, float]] = []
@@ -253,7 +253,7 @@ class Told:
 
 
 def page(folders: Sequence[ResultsFolder]) -> str:
-    """The report on one sweep, or on several with the same objectives.
+    """Return the report on one sweep, or on several with the same objectives.
 
     Raises `InputError` where their objectives differ, and `StoreError` for a damaged one.
     """
@@ -347,7 +347,7 @@ def _facts(account: Account, ranking: Ranking) -> Iterator[tuple[str, str]]:
 
 
 def _counted(accounts: Sequence[Account]) -> str:
-    """How many curves are marked as what."""
+    """Return how many curves are marked as what."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
     lost = sum(trial.status in (Status.DIVERGED, Status.OOM, Status.FAILED) for trial in trials)
