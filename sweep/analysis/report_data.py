@@ -253,7 +253,7 @@ def _pauses(path: Path, history: History) -> tuple[tuple[float, float], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReportData:
     """One sweep as its log stands now; curves and errors are of its trials, in their order."""
 
     sweep: Sweep
@@ -289,7 +289,7 @@ class Account:
         return tuple(lines)
 
 
-def read(folder: ResultsFolder, points: int = POINTS) -> Account:
+def read(folder: ResultsFolder, points: int = POINTS) -> ReportData:
     """Read a sweep, with so many points of curves at most. Raises `StoreError`."""
     from sweep.store import reading, values
 
@@ -298,7 +298,7 @@ def read(folder: ResultsFolder, points: int = POINTS) -> Account:
     sweep = of_tables(folder, read)
     errors = values.columns(read.trials, ["trial", "error"])
     objectives = [name for name, _ in sweep.objectives]
-    return Account(
+    return ReportData(
         sweep,
         costs_of_tables(folder.name, read),
         curves_of(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
@@ -311,7 +311,7 @@ def read(folder: ResultsFolder, points: int = POINTS) -> Account:
     )
 
 
-def importance(accounts: Sequence[Account], names: Sequence[str]) -> dict[str, list[Importance]]:
+def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """By objective, how much each of the parameters ``names`` matters among the completed trials of all sweeps."""
     from sweep.searchers.optuna_importance import importance as of_trials
 

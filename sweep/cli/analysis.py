@@ -35,7 +35,7 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
-    from sweep.analysis import held_out, ranking, report_data, trials, verdict, worth
+    from sweep.analysis import held_out, ranking, report_data, search_efficiency, trials, verdict
     from sweep.render.formatting import console, document
     from sweep.render.summaries import cost_lines, held_out_lines
     from sweep.render.summaries import efficiency_lines as worth_lines
@@ -50,7 +50,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
     ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
-    worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
+    worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
     noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}

@@ -11,8 +11,8 @@ from rich.text import Text
 from sweep.analysis.held_out import HeldOut
 from sweep.analysis.replay import Extreme, Replay, Spread
 from sweep.analysis.report_data import Costs
+from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
 from sweep.analysis.trials import varying
-from sweep.analysis.worth import Found, Rung, Worth
 from sweep.doctor.probe import Finding, Level
 from sweep.render.formatting import duration, score, settings
 
@@ -37,7 +37,7 @@ def cost_lines(costs: Costs) -> Iterator[str]:
 FEW = 5  # configurations below which a correlation tells nothing
 
 
-def efficiency_lines(worths: Sequence[Worth]) -> Iterator[str]:
+def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
     """Yield what a part of the budget would have found, the control of one epoch, and what early epochs told."""
     epochs = [one.budgets[0] for one in worths if one.budgets and one.budgets[0].unit == "epochs"]
     common = min((one.budgets[-1] for one in epochs), default=0.0)
@@ -67,7 +67,7 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
         )
 
 
-def _spent(worth: Worth, found: Found, budget: float) -> str:
+def _spent(worth: SearchEfficiency, found: Found, budget: float) -> str:
     at = min(range(len(found.budgets)), key=lambda place: abs(found.budgets[place] - budget))
     head = f"{found.budgets[at]:.0f} of {found.budgets[-1]:.0f} epochs found"
     if math.isnan(found.expected[at]):

@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import configurations, overrides, parameter_server, parameters, sweep_file
+from sweep.spec import configurations, overrides, parameters, sweep_file
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
@@ -102,7 +102,7 @@ class _Resolution:
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
-        parameter_server.check(file, entries, document)
+        sweep_file.check_parameter_server(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
         expressions = configurations.read_constraints(texts, names, ("constraints",), document)

@@ -1,7 +1,11 @@
-"""The top level of a sweep file: all its keys, their types and defaults, the `early_terminate:` block among them."""
+"""The top level of a sweep file: all its keys, their types and defaults, the `early_terminate:` block among them.
+
+And what a file must say, and must not, where weights are kept on parameter servers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Annotated, Literal, TypeAlias
 
@@ -10,9 +14,11 @@ from pydantic import Field, JsonValue
 from sweep.errors import plural
 from sweep.events import Value
 from sweep.space import termination
+from sweep.space.domains import choices
 from sweep.space.termination import EarlyTermination
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.document import Document, KeyPath
+from sweep.spec.parameters import Entry
 
 Factor: TypeAlias = Annotated[float, Field(ge=1.1, le=1000)]
 
@@ -273,3 +279,61 @@ HINTS = {
     },
 }
 """Help with the words of other programs, and with keys in the wrong place."""
+
+
+SERVED_OPTIMIZERS = ("sgd", "adam", "adamw")
+NOT_SERVED = {
+    "micro_batches": "each update is one batch of one worker",
+    "ema_momentum": "averages of weights that several workers change are not taken",
+    "swa_from": "averages of weights that several workers change are not taken",
+    "sam_rho": "an update of two passes would see other weights in the second",
+    "frozen_epochs": "weights are not handed on between the phases of a trial",
+    "layer_decay": "all weights have one rate",
+    "gradient_checkpointing": "weights may change before they are read again",
+    "amsgrad": "the servers compute sgd, adam and adamw",
+}
+"""Standard hyperparameters that such a trial cannot have, and why."""
+
+
+def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
+    """Note what cannot be, with the reason."""
+    training, resources = file.training, file.resources
+    if training.strategy != "parameter_server":
+        if resources.servers:
+            what = (
+                f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
+            )
+            document.mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
+        return
+    if not resources.servers:
+        what = "parameter_server keeps the weights on servers, and resources.servers is 0"
+        document.mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
+    if training.loop == "fit":
+        what = "fit, which in Keras 3 knows no parameter servers"
+        document.mistake(("training", "loop"), what, "leave loop out")
+    if training.precision.startswith("mixed"):
+        what = f"{training.precision}, and servers keep and change weights in float32"
+        document.mistake(("training", "precision"), what, "leave precision out")
+    if training.jit_compile is True:
+        what = "true, and updates on servers do not go through XLA"
+        document.mistake(("training", "jit_compile"), what, "leave jit_compile out")
+    if training.cross_device != "auto":
+        what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
+        document.mistake(("training", "cross_device"), what, "leave cross_device out")
+    if resources.gpus not in (0, 1):
+        given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
+        what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
+        document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
+    for entry in entries:
+        if entry.name in NOT_SERVED:
+            document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[entry.name]}", "leave it out")
+        elif entry.name == "optimizer" and entry.domain is not None:
+            others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
+            if others:
+                known = ", ".join(SERVED_OPTIMIZERS)
+                what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
+                document.mistake(entry.path, what)
+
+
+def _bare(value: object) -> str:
+    return str(value).lower().replace("_", "")

@@ -167,7 +167,7 @@ def test_a_sweep_is_read_once(sweep_of) -> None:
     assert not found.running
 
 
-def test_a_sweep_that_has_not_begun_of_account(sweep_of) -> None:
+def test_a_report_of_a_sweep_that_has_not_begun(sweep_of) -> None:
     found = report_data.read(sweep_of([], ended=None))
     assert (found.curves.starts.tolist(), found.errors, dict(found.counts)) == ([0], {}, {})
     assert (found.timeline.lanes, found.question) == ((), ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sweep.analysis.held_out import of_metric
-from sweep.analysis.worth import Control, Found, Rung, Worth
+from sweep.analysis.search_efficiency import Control, Found, Rung, SearchEfficiency
 from sweep.render.summaries import efficiency_lines, held_out_lines
 from sweep.statistics.orderings import Correlation
 
@@ -13,8 +13,8 @@ NAN = math.nan
 FOUND = Found("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))
 
 
-def worth(control: Control | None, *rungs: Rung) -> Worth:
-    return Worth("one", "acc", "maximize", (FOUND,), control, rungs)
+def worth(control: Control | None, *rungs: Rung) -> SearchEfficiency:
+    return SearchEfficiency("one", "acc", "maximize", (FOUND,), control, rungs)
 
 
 def test_a_sweep_in_three_lines() -> None:
@@ -30,7 +30,9 @@ def test_a_sweep_in_three_lines() -> None:
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    short = Worth("two", "acc", "maximize", (Found("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),), None, ())
+    short = SearchEfficiency(
+        "two", "acc", "maximize", (Found("hours", (1.0,), (0.5,), (0.5,), (0.5,), (0.5,)),), None, ()
+    )
     assert list(efficiency_lines([short])) == []
     assert "same score" in list(efficiency_lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]
     assert "as the best" in list(efficiency_lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]

@@ -172,18 +172,18 @@ def test_each_bracket_has_values_of_its_own() -> None:
     assert list(reasons(scheduler, 4, [9.0, 9.0, 1.0, 1.0])) == [2]
 
 
-EPOCHS_MEDIAN = 12
+MEDIAN_EPOCHS = 12
 
 
 class Named(SimpleNamespace):
     __hash__ = object.__hash__
 
 
-def report_of_median(trial: int, epoch: int, value: float) -> EpochReported:
+def median_report(trial: int, epoch: int, value: float) -> EpochReported:
     return EpochReported(trial=trial, epoch=epoch, metrics={"m": value}, time=0.0, time_s=1.0)
 
 
-def rays_verdicts_of_median(rule: Median, goal: str, reports: list[EpochReported]) -> list[tuple[int, int]]:
+def rays_median_verdicts(rule: Median, goal: str, reports: list[EpochReported]) -> list[tuple[int, int]]:
     ray = MedianStoppingRule(
         time_attr="epoch",
         metric="m",
@@ -196,7 +196,7 @@ def rays_verdicts_of_median(rule: Median, goal: str, reports: list[EpochReported
     trials = {trial: Named(trial_id=str(trial)) for trial in {event.trial for event in reports}}
     stopped: dict[int, int] = {}
     for event in reports:
-        if event.trial in stopped or event.epoch == EPOCHS_MEDIAN or not math.isfinite(event.metrics["m"]):
+        if event.trial in stopped or event.epoch == MEDIAN_EPOCHS or not math.isfinite(event.metrics["m"]):
             continue
         result = {"epoch": event.epoch, "m": event.metrics["m"]}
         if ray.on_trial_result(None, trials[event.trial], result) == TrialScheduler.STOP:
@@ -207,7 +207,7 @@ def rays_verdicts_of_median(rule: Median, goal: str, reports: list[EpochReported
 @pytest.mark.parametrize("goal", ["minimize", "maximize"])
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["all epochs", "some without the objective"])
 @pytest.mark.parametrize("rule", [Median(), Median(grace=4, min_trials=1), Median(grace=2, min_trials=10)])
-def test_it_stops_what_ray_stops_of_median(rule: Median, missing: float, goal: str) -> None:
+def test_the_median_rule_stops_what_ray_stops(rule: Median, missing: float, goal: str) -> None:
     draws = random.Random(str(rule))
     epochs = dict.fromkeys(range(60), 0)
     reports = []
@@ -215,23 +215,23 @@ def test_it_stops_what_ray_stops_of_median(rule: Median, missing: float, goal: s
         trial = draws.choice(sorted(epochs)[:8])
         epochs[trial] += 1
         value = math.nan if draws.random() < missing else draws.random() + draws.random() / epochs[trial]
-        reports.append(report_of_median(trial, epochs[trial], value))
-        if epochs[trial] == EPOCHS_MEDIAN:
+        reports.append(median_report(trial, epochs[trial], value))
+        if epochs[trial] == MEDIAN_EPOCHS:
             del epochs[trial]
-    scheduler = MedianScheduler(rule, Objective("m", goal), EPOCHS_MEDIAN)
+    scheduler = MedianScheduler(rule, Objective("m", goal), MEDIAN_EPOCHS)
     ours = [(event.trial, event.epoch) for event in reports if scheduler.observe(event)]
-    assert ours == rays_verdicts_of_median(rule, goal, reports)
+    assert ours == rays_median_verdicts(rule, goal, reports)
     assert ours
 
 
 def test_the_reason_names_the_median() -> None:
-    scheduler = MedianScheduler(Median(min_trials=2), Objective("m", "maximize"), EPOCHS_MEDIAN)
+    scheduler = MedianScheduler(Median(min_trials=2), Objective("m", "maximize"), MEDIAN_EPOCHS)
     for trial, value in enumerate([0.2, 0.6]):
-        assert scheduler.observe(report_of_median(trial, 1, value)) is None
-    assert scheduler.observe(report_of_median(2, 1, 0.1)) == "median: m 0.1 at epoch 1 below the cutoff 0.4"
+        assert scheduler.observe(median_report(trial, 1, value)) is None
+    assert scheduler.observe(median_report(2, 1, 0.1)) == "median: m 0.1 at epoch 1 below the cutoff 0.4"
 
 
 def test_trials_that_are_all_alike_go_on() -> None:
     scheduler = MedianScheduler(Median(), Objective("m", "minimize"), 100)
     for epoch in range(1, 100):  # 0.1 + 0.1 + ... is not a multiple of 0.1
-        assert not any(scheduler.observe(report_of_median(trial, epoch, 0.1)) for trial in range(9))
+        assert not any(scheduler.observe(median_report(trial, epoch, 0.1)) for trial in range(9))

@@ -10,7 +10,7 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from sweep.conformance.logs import drive, ended, epoch, started, trial
+from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.optuna_samplers import Method, common
 from sweep.searchers.optuna_search import OptunaSearcher

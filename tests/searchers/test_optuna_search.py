@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import pytest
 from optuna.trial import TrialState
 
-from sweep.conformance.logs import drive, ended, epoch, started, trial
+from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build

@@ -6,8 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from sweep.conformance.logs import drive, ended, epoch, started, trial
-from sweep.conformance.searchers import FINITE, LOSS, SPACE, assert_belongs, mixed_outcome
+from sweep.conformance.searchers import (
+    FINITE,
+    LOSS,
+    SPACE,
+    assert_belongs,
+    drive,
+    ended,
+    epoch,
+    mixed_outcome,
+    started,
+    trial,
+)
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.build import METHODS, Repeated, build, starting_points

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from sweep.analysis import held_out, verdict, worth
+from sweep.analysis import held_out, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, rank
-from sweep.analysis.report_data import POINTS, Account, importance
-from sweep.analysis.worth import Worth
+from sweep.analysis.report_data import POINTS, ReportData, importance
+from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.errors import plural, printable
 from sweep.events import Status, Value
 from sweep.render.formatting import duration, moment, setting, settings
@@ -33,7 +33,9 @@ AXES = 10  # of parallel coordinates at first; the reader may add others
 _STATUSES = [status.value for status in Status]
 
 
-def report_document(accounts: Sequence[Account], ranking: Ranking, worths: Sequence[Worth] = ()) -> dict[str, object]:
+def report_document(
+    accounts: Sequence[ReportData], ranking: Ranking, worths: Sequence[SearchEfficiency] = ()
+) -> dict[str, object]:
     """Return what `sweep/render/report/data.js` reads: columns by trial, of all sweeps one after the other."""
     trials = [trial for account in accounts for trial in account.sweep.trials]
     place = {id(trial): at for at, trial in enumerate(trials)}
@@ -87,7 +89,7 @@ def as_json(content: object) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _budgets(accounts: Sequence[Account], worths: Sequence[Worth]) -> list[dict[str, object]]:
+def _budgets(accounts: Sequence[ReportData], worths: Sequence[SearchEfficiency]) -> list[dict[str, object]]:
     """Return the best score by what was spent, by unit: of each sweep its place and its lines."""
     place = {one.sweep.folder.name: at for at, one in enumerate(accounts)}
     units = dict.fromkeys(found.unit for one in worths for found in one.budgets)
@@ -118,7 +120,7 @@ def _objective(metric: str, goal: str, values: Sequence[float | None]) -> dict[s
     return {"name": metric, "goal": goal, "log": log, "values": list(map(_number, values))}
 
 
-def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[Account]) -> dict[str, object]:
+def _param(name: str, params: Sequence[Mapping[str, Value]], accounts: Sequence[ReportData]) -> dict[str, object]:
     """A number's values, or the codes of a choice (-1 where a trial has no such parameter) and what they mean."""
     values = [one[name] for one in params if name in one]
     declared = next((found for one in accounts if (found := _declared(one.info, name))), {})
@@ -151,7 +153,7 @@ def _declared(info: Mapping[str, object], name: str) -> Mapping[str, object]:
     return {}
 
 
-def _curves(accounts: Sequence[Account]) -> dict[str, object]:
+def _curves(accounts: Sequence[ReportData]) -> dict[str, object]:
     curves = [account.curves for account in accounts]
     offsets = np.cumsum([0, *(len(one.epochs) for one in curves)])
     starts = [one.starts[:-1] + offset for one, offset in zip(curves, offsets, strict=False)]
@@ -173,7 +175,7 @@ def _curves(accounts: Sequence[Account]) -> dict[str, object]:
     }
 
 
-def _timeline(accounts: Sequence[Account]) -> dict[str, object]:
+def _timeline(accounts: Sequence[ReportData]) -> dict[str, object]:
     """Return all lanes, in seconds since the start of their sweep."""
     lanes: list[str] = []
     spans: dict[str, list[float]] = {"row": [], "lane": [], "begin": [], "end": []}
@@ -261,7 +263,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
 
     accounts = [report_data.read(folder, POINTS // len(folders)) for folder in folders]
     ranking = rank([one.sweep for one in accounts])
-    worths = [found for one in accounts if (found := worth.of(one.sweep.folder.name, ranking, one.tables))]
+    worths = [found for one in accounts if (found := search_efficiency.of(one.sweep.folder.name, ranking, one.tables))]
     noise = held_out.of(ranking, accounts[0].tables) if len(accounts) == 1 else None
     content = report_document(accounts, ranking, worths)
     scripts = [Markup(_asset(name)) for name in SCRIPTS]  # ours, and ECharts
@@ -318,7 +320,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _told(account: Account, ranking: Ranking) -> Told:
+def _told(account: ReportData, ranking: Ranking) -> Told:
     return Told(
         account.sweep.folder.name,
         account.question,
@@ -330,7 +332,7 @@ def _told(account: Account, ranking: Ranking) -> Told:
     )
 
 
-def _facts(account: Account, ranking: Ranking) -> Iterator[tuple[str, str]]:
+def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
     history = account.sweep.history
     counts = ", ".join(f"{count} {status.value}" for status, count in account.counts.items())
     yield "trials", counts or "none"
@@ -346,7 +348,7 @@ def _facts(account: Account, ranking: Ranking) -> Iterator[tuple[str, str]]:
     yield "ended", "it is running" if account.running else history.ended or "its driver was killed"
 
 
-def _counted(accounts: Sequence[Account]) -> str:
+def _counted(accounts: Sequence[ReportData]) -> str:
     """Return how many curves are marked as what."""
     trials = [trial for one in accounts for trial in one.sweep.trials]
     pruned = sum(trial.status is Status.PRUNED for trial in trials)
@@ -356,7 +358,7 @@ def _counted(accounts: Sequence[Account]) -> str:
     return "; ".join(parts)
 
 
-def _utilisation(accounts: Sequence[Account]) -> Iterator[str]:
+def _utilisation(accounts: Sequence[ReportData]) -> Iterator[str]:
     for one in accounts:
         line, total = one.timeline, one.timeline.busy_s + one.timeline.idle_s
         if line.lanes and total:
@@ -366,7 +368,7 @@ def _utilisation(accounts: Sequence[Account]) -> Iterator[str]:
             yield f"{of}{lanes}, {duration(line.busy_s)} busy and {idle}, start-up of the sweep included."
 
 
-def _shares(account: Account) -> Iterator[Share]:
+def _shares(account: ReportData) -> Iterator[Share]:
     parts = {"training": account.costs.train_s, **account.costs.overhead_s}
     total = sum(parts.values())
     for name, took in sorted(parts.items(), key=lambda part: (part[0] != "training", -part[1])):
@@ -374,7 +376,7 @@ def _shares(account: Account) -> Iterator[Share]:
             yield Share(name, duration(took), 100 * took / total)
 
 
-def _failures(accounts: Sequence[Account], ranking: Ranking) -> Iterator[Failure]:
+def _failures(accounts: Sequence[ReportData], ranking: Ranking) -> Iterator[Failure]:
     for account in accounts:
         of = f" of {account.sweep.folder.name}" if len(accounts) > 1 else ""
         for trial in account.sweep.trials:

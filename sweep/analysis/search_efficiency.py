@@ -59,7 +59,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class SearchEfficiency:
     """One sweep's search, by its first objective."""
 
     sweep: str
@@ -70,7 +70,7 @@ class Worth:
     rungs: tuple[Rung, ...]
 
 
-def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
+def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
     """The worth of one sweep of a ranking; None with fewer than three completed configurations, or no objective."""
     rows = [left for row in ranking.rows if row.sweep == sweep and (left := _searched(row)) is not None]
     done = [row for row in rows if row.completed and row.scores]
@@ -102,7 +102,7 @@ def of(sweep: str, ranking: Ranking, read: Tables) -> Worth | None:
         _rung(*looked, scores, complete, maximize=one.maximize) for looked in zip(epochs, means.T, strict=False)
     )
     control = _control(rows, scores, means[:, 0], complete, maximize=one.maximize)
-    return Worth(sweep, metric, goal, tuple(budgets), control, rungs)
+    return SearchEfficiency(sweep, metric, goal, tuple(budgets), control, rungs)
 
 
 def _searched(row: Ranked) -> Ranked | None:

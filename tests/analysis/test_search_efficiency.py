@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis import held_out, worth
+from sweep.analysis import held_out, search_efficiency
 from sweep.analysis.ranking import columns, rank
 from sweep.analysis.trials import of_tables
 from sweep.events import Status
@@ -13,9 +13,9 @@ from sweep.store import reading
 DONE = Status.COMPLETED
 
 
-def of(folder) -> worth.Worth | None:
+def of(folder) -> search_efficiency.SearchEfficiency | None:
     read = reading.read(folder)
-    return worth.of(folder.name, rank([of_tables(folder, read)]), read)
+    return search_efficiency.of(folder.name, rank([of_tables(folder, read)]), read)
 
 
 def curve(*values: float) -> list[dict[str, float]]:
