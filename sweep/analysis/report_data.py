@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = ("trial", "time_s", "data_wait_s")
-"""What `of_tables` looks at in the table of metrics."""
+"""What `costs_of` looks at in the table of metrics."""
 
 STARVING = 0.2
 """A trial that waits for its data for more than this share of its training time starves its accelerator."""
@@ -45,14 +45,7 @@ class Costs:
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
 
 
-def costs_of(folder: ResultsFolder) -> Costs:
-    """Return the costs of a sweep as its log stands now. Raises `StoreError`."""
-    from sweep.store import reading
-
-    return costs_of_tables(folder.name, reading.read(folder, COLUMNS))
-
-
-def costs_of_tables(sweep: str, read: Tables) -> Costs:
+def costs_of(sweep: str, read: Tables) -> Costs:
     """Return the costs of a sweep of which the tables have been read."""
     from sweep.store import values
 
@@ -300,7 +293,7 @@ def read(folder: ResultsFolder, points: int = POINTS) -> ReportData:
     objectives = [name for name, _ in sweep.objectives]
     return ReportData(
         sweep,
-        costs_of_tables(folder.name, read),
+        costs_of(folder.name, read),
         curves_of(read.metrics, [trial.trial for trial in sweep.trials], objectives, points),
         timeline_of(folder.log, read),
         {int(str(trial)): str(error) for trial, error in zip(*errors.values(), strict=True) if error},

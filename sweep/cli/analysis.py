@@ -61,7 +61,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     for folder, one in read:
-        for line in cost_lines(report_data.costs_of_tables(folder.name, one)):
+        for line in cost_lines(report_data.costs_of(folder.name, one)):
             click.echo(line)
     for line in (*worth_lines(worths), *held_out_lines(noise)):
         click.echo(line)

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -32,11 +32,6 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
         missing = error.name or module
         what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
         raise InputError.one(package, what, f'pip install "sweep[{extra}]"') from error
-
-
-def version_of(package: str) -> str:
-    """Return the version of an installed package."""
-    return metadata.version(package)
 
 
 _NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")

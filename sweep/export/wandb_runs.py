@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
         number += 1
         return known.Record(num=number, **content)
 
-    version = known.VersionInfo(producer=runs.version_of("wandb"), min_consumer=_READABLE_FROM)
+    version = known.VersionInfo(producer=metadata.version("wandb"), min_consumer=_READABLE_FROM)
     yield numbered(header=known.HeaderRecord(version_info=version))
     yield numbered(run=_run(known, sweep, run, identity))
     for epoch in run.epochs:

@@ -41,17 +41,17 @@ def folder(tmp_path) -> ResultsFolder:
 
 
 def test_sums_over_trials(folder: ResultsFolder) -> None:
-    found = report_data.costs_of(folder)
+    found = report_data.costs_of(folder.name, reading.read(folder))
     assert (found.sweep, found.train_s) == ("s", 16.0)
     assert found.overhead_s == {"compile": 2.0, "data": 0.5, "wait": pytest.approx(1.5)}
 
 
 def test_names_trials_that_starve(folder: ResultsFolder) -> None:
-    assert report_data.costs_of(folder).starving == {1: 0.5}
+    assert report_data.costs_of(folder.name, reading.read(folder)).starving == {1: 0.5}
 
 
 def test_lines(folder: ResultsFolder) -> None:
-    assert list(cost_lines(report_data.costs_of(folder))) == [
+    assert list(cost_lines(report_data.costs_of(folder.name, reading.read(folder)))) == [
         "s: trained 16.0 s, overhead 4.0 s (compile 2.0 s, wait 1.5 s, data 0.5 s)",
         "s: starved of data: trial 1 (50%); see docs/data.md",
     ]
