@@ -18,7 +18,7 @@ from sweep.runner.planning import Plan
 from sweep.runner.pricing import Rung
 from sweep.runner.rates import RATE, Curve
 from sweep.runner.telling import Telling
-from sweep.space.conditioning import DRAWS
+from sweep.space.constraint_sampling import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
 

@@ -23,7 +23,7 @@ from sweep.schedulers.contract import Scheduler
 from sweep.searchers import grid_random_sobol
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
-from sweep.space import conditioning
+from sweep.space import constraint_sampling
 from sweep.space.domains import Constant, choices
 from sweep.space.termination import Own
 from sweep.spec import Spec
@@ -176,7 +176,7 @@ def plan(
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    allowed = conditioning.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    allowed = constraint_sampling.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from sweep.errors import InputError, did_you_mean
 from sweep.events import Params, Value
-from sweep.space import conditioning
+from sweep.space import constraint_sampling
 from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
@@ -79,7 +79,7 @@ def check_satisfiable(
 def _count(space: Space, *, grid: bool) -> int:
     """Return how many points are allowed; where they are without end, whether one is found."""
     size = space.grid_size() if grid else space.cardinality()
-    return int(conditioning.witness(space) is not None) if size is None else size
+    return int(constraint_sampling.witness(space) is not None) if size is None else size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
@@ -124,7 +124,7 @@ def read_start_with(
         if document.found > before:
             continue
         known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
-        found = conditioning.witness(space.fixed(known))
+        found = constraint_sampling.witness(space.fixed(known))
         if found is None:
             document.mistake((*path, index), "no configuration with these values meets the constraints")
         elif missing := [name for name in known if name not in found]:

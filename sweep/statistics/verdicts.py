@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 from sweep.statistics import intervals
 
 if TYPE_CHECKING:
-    from sweep.statistics.signs import Floats
+    from sweep.statistics.permutations import Floats
 
 ALPHA = 0.05
 LEAST = 6
@@ -132,7 +132,7 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
         return {}
     import numpy as np
 
-    from sweep.statistics import signs
+    from sweep.statistics import permutations
 
     few = len(compared) <= _ALL_PAIRS
     mine = [(name, first) for name in compared]
@@ -142,12 +142,12 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
         by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
         t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
         p, error = t_tests[: len(mine)], None
-        worst = signs.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
+        worst = permutations.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
     else:
-        told = signs.each(_aligned(scored, mine))
+        told = permutations.each(_aligned(scored, mine))
         p, error = told.p, told.error
-        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
-    rows = zip(compared, p, signs.holm(p), worst[: len(mine)], strict=True)
+        worst = permutations.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
+    rows = zip(compared, p, permutations.holm(p), worst[: len(mine)], strict=True)
     return {name: _Test(float(one), float(holm), float(any), error) for name, one, holm, any in rows}
 
 
@@ -242,6 +242,6 @@ def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], f
         return max(intervals.t_test(one, intervals.shared_by_folds(folds)) for one in values)
     import numpy as np
 
-    from sweep.statistics import signs
+    from sweep.statistics import permutations
 
-    return float(signs.each(np.array(values).T).p.max())
+    return float(permutations.each(np.array(values).T).p.max())

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import pytest
 
-from sweep.space.conditioning import near, witness
+from sweep.space.constraint_sampling import near, witness
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Normal, Tied, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.space import Condition, OneOf, Parameter, Space
