@@ -24,7 +24,7 @@ from sweep.store.folder import ResultsFolder
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sweep.searchers.optuna_importance import Importance
+    from sweep.searchers.optuna_study import Importance
     from sweep.store.tables import History, Tables
 
 
@@ -306,7 +306,7 @@ def read(folder: ResultsFolder, points: int = POINTS) -> ReportData:
 
 def importance(accounts: Sequence[ReportData], names: Sequence[str]) -> dict[str, list[Importance]]:
     """By objective, how much each of the parameters ``names`` matters among the completed trials of all sweeps."""
-    from sweep.searchers.optuna_importance import importance as of_trials
+    from sweep.searchers.optuna_study import importance as of_trials
 
     found = {}
     for one in (objective(*pair) for pair in accounts[0].sweep.objectives):

@@ -13,11 +13,10 @@ from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
 from sweep.space.space import Condition, Parameter
-from sweep.spec import distributions, parameter_block
+from sweep.spec import distributions
 from sweep.spec.blocks import Block
-from sweep.spec.distributions import KeyMistake
+from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
 from sweep.spec.document import Document, KeyPath, flow, show
-from sweep.spec.parameter_block import HINTS, ParameterBlock, When
 from sweep.spec.validation import validate
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
@@ -100,11 +99,11 @@ def check_grid(entries: list[Entry], document: Document) -> None:
 
 def to_dict(parameter: Parameter) -> dict[str, Value]:
     """Return a parameter as it is written in a file."""
-    block = distributions.to_dict(parameter.domain)
+    block = distributions.domain_to_dict(parameter.domain)
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
     if parameter.when is not None:
-        block["when"] = parameter_block.condition_to_dict(parameter.when)
+        block["when"] = distributions.condition_to_dict(parameter.when)
     return block
 
 
@@ -145,7 +144,7 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
     mistakes = distributions.misfits(block, distribution)
     if not mistakes:
         try:
-            return replace(entry, domain=distributions.build(block, distribution), count=block.count)
+            return replace(entry, domain=distributions.build_domain(block, distribution), count=block.count)
         except KeyMistake as error:
             mistakes = [error]
     for mistake in mistakes:
@@ -160,7 +159,7 @@ def _with_condition(entry: Entry, when: When | None, document: Document) -> Entr
     tests = {name: (*entry.path, "when", name) for name in when}
     for name in sorted(tests.keys() & entry.tests.keys()):
         document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
-    own = parameter_block.condition_of(when)
+    own = distributions.condition_of(when)
     outer = entry.condition.tests if entry.condition else ()
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
@@ -181,7 +180,7 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
     for name, test in entry.condition.tests if entry.condition else ():
         domain = entries[name].domain if name in entries else None
         if domain is not None:
-            parameter_block.check_possible(test, domain, entry.tests[name], document)
+            distributions.check_possible(test, domain, entry.tests[name], document)
 
 
 def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from sweep.spec.distributions import DISTRIBUTIONS
-from sweep.spec.parameter_block import Name, ParameterBlock
+from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
 from sweep.spec.parameters import NAME, NAME_WITHIN, Group
 from sweep.spec.sweep_file import REQUIRED, SweepFile
 from sweep.spec.validation import schema_of
