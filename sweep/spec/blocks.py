@@ -72,7 +72,7 @@ class Metric(Block):
 
 
 def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
-    """A block without the keys that earlier releases did not have, where they say nothing."""
+    """Return a block without the keys that earlier releases did not have, where they say nothing."""
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
@@ -114,7 +114,7 @@ class Training(Block):
     )
 
     def described(self) -> dict[str, Value]:
-        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
         unsaid = {"jit_compile"} if self.jit_compile == "auto" else set()
         return later_left_out(self.model_dump(mode="json", exclude=unsaid))
 
@@ -149,7 +149,7 @@ class Resources(Block):
     )
 
     def described(self) -> dict[str, Value]:
-        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
         return later_left_out(self.model_dump(mode="json"))
 
     @property
@@ -212,5 +212,5 @@ class Confirm(Block):
     )
 
     def share(self) -> float | None:
-        """The budget as a number; None without one."""
+        """Return the budget as a number; None without one."""
         return None if self.budget is None else float(self.budget.rstrip("% ")) / 100
