@@ -55,19 +55,19 @@ class Sweep:
 
 
 def first_failure(sweep: Sweep) -> str:
-    """What became of the first trial, in words to go after "no trial completed"."""
+    """Return what became of the first trial, in words to go after "no trial completed"."""
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
 def read(folder: ResultsFolder) -> Sweep:
-    """The sweep in a folder as its log stands now. Raises `StoreError`."""
+    """Return the sweep in a folder as its log stands now. Raises `StoreError`."""
     from sweep.store import reading
 
     return of_tables(folder, reading.read(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
-    """The sweep in a folder, of which the table of trials has been read."""
+    """Return the sweep in a folder, of which the table of trials has been read."""
     from sweep.store import reading
 
     names = read_tables.trials.column_names
@@ -84,7 +84,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """The objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
+    """Return the objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
     first = sweeps[0]
     problems = [
         Problem(
@@ -102,7 +102,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """The parameters that are not the same everywhere (or not everywhere), in the order of the file."""
+    """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
     names = dict.fromkeys(name for one in params for name in one)
     return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
 

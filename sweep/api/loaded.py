@@ -15,7 +15,7 @@ from sweep.analysis.frames import Frame
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
 from sweep.errors import InputError, printable
-from sweep.render.figures import duration, score, settings
+from sweep.render.formatting import duration, score, settings
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from sweep.errors import printable
 from sweep.events import Event
-from sweep.render.picture import Frame
+from sweep.render.progress import Frame
 from sweep.spec import Spec
 from sweep.store.folder import ResultsFolder
 
@@ -148,7 +148,7 @@ def drawing(spec: Spec) -> Drawing:
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
     from sweep.analysis.outline import Outline
+    from sweep.render.formatting import console
     from sweep.render.live import LiveView
-    from sweep.render.terminal import console
 
     return LiveView(console(), Outline.of(spec), quiet=quiet)

@@ -27,7 +27,7 @@ from sweep.errors import (
     did_you_mean,
     shortened,
 )
-from sweep.export import beside
+from sweep.export import followers
 from sweep.runner import planning, resuming, retraining, session
 from sweep.runner.options import Options, Outcome
 from sweep.runner.resuming import Reopened
@@ -280,7 +280,7 @@ def _options(function: str, how: How) -> Options:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}; {hint}")
     given: dict[str, Any] = {name: value for name, value in how.items() if name != "tensorboard"}
     given["address"] = how.get("address") or os.environ.get("RAY_ADDRESS") or None
-    return Options(**given, followers=beside.wanted(tensorboard=how.get("tensorboard", False)), embedded=True)
+    return Options(**given, followers=followers(tensorboard=how.get("tensorboard", False)), embedded=True)
 
 
 def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:

@@ -63,7 +63,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 
 def _taken(given: dict[str, Any]) -> Options:
     """Take the options out of what click gives a command."""
-    from sweep.export import beside
+    from sweep.export import followers
     from sweep.runner.options import Options
 
     return Options(
@@ -77,5 +77,5 @@ def _taken(given: dict[str, Any]) -> Options:
         profile=given.pop("profile", False),
         quiet=given.pop("quiet"),
         verbose=given.pop("verbose"),
-        followers=beside.wanted(tensorboard=given.pop("tensorboard")),
+        followers=followers(tensorboard=given.pop("tensorboard")),
     )

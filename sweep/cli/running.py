@@ -93,8 +93,8 @@ class _Viewer:
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.analysis.outline import Outline
+        from sweep.render.formatting import console
         from sweep.render.live import LiveView
-        from sweep.render.terminal import console
 
         view = LiveView(console(), Outline.of(self._spec), quiet=self._how.quiet)
         if self._how.verbose:
@@ -112,9 +112,8 @@ def viewer(spec: Spec, how: Options) -> _Viewer:
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from sweep.analysis import ranking, trials, verdict
-    from sweep.render.confirmations import show_finalists
-    from sweep.render.tables import answered, ranking_grid, show
-    from sweep.render.terminal import console
+    from sweep.render.formatting import console
+    from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
     ranked = ranking.rank([trials.read(folder)])

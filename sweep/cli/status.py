@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, printable
+from sweep.errors import InputError, plural, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.analysis.following import Follower
+    from sweep.analysis.progress import Follower
     from sweep.render.live import LiveView
     from sweep.runner.resuming import Reopened
 
@@ -36,8 +36,8 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     """Say whether a sweep runs, what became of its trials, and which is best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     from sweep.analysis import listing
-    from sweep.render import figures
-    from sweep.render.documents import document
+    from sweep.render import formatting
+    from sweep.render.formatting import document
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
@@ -58,10 +58,10 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
-        lines.append(f"best     {found.metric} {figures.score(found.best)}, trial {found.best_trial}{verdict}")
+        lines.append(f"best     {found.metric} {formatting.score(found.best)}, trial {found.best_trial}{verdict}")
     if written is not None:
-        age = figures.duration(max(0.0, time.time() - written))
-        lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")
+        age = formatting.duration(max(0.0, time.time() - written))
+        lines.append(f"written  {age} ago, after {formatting.duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo(printable("\n".join(lines)))
@@ -100,14 +100,14 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
     Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
     Raises `StoreError` for a damaged log.
     """
-    from sweep.analysis.following import Follower
     from sweep.analysis.outline import Outline
-    from sweep.render import terminal
+    from sweep.analysis.progress import Follower
+    from sweep.render import formatting
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
     follower = Follower(sweep.folder)
-    console = terminal.console(soft_wrap=True)
+    console = formatting.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
     left = False
     try:
@@ -158,7 +158,7 @@ def _read_on(view: LiveView, follower: Follower) -> None:
 
 def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
     """The picture as it is now, to stay."""
-    from sweep.render.picture import Frame
+    from sweep.render.progress import Frame
 
     width = PLAIN_WIDTH if view.plain else console.size.width
     height = 23 if view.plain else console.size.height - 1
@@ -178,7 +178,7 @@ def repair(sweep: str, results: Path) -> None:
 
     folder = ResultsFolder.open(results, sweep)
     done = repairing.repair(folder)
-    records = f"{done.kept:,} record{'s' * (done.kept != 1)}"
+    records = f"{done.kept:,} {plural('record', done.kept)}"
     if done.original is None:
         click.echo(f"{folder.log} is whole: {records}")
         return

@@ -78,9 +78,8 @@ def _which(epoch: str) -> Which:
 
 
 def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from sweep.render.documents import document
+    from sweep.render.formatting import console, document
     from sweep.render.tables import answered, ranking_grid, show
-    from sweep.render.terminal import console
 
     if as_json:
         told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.standing import Standing
+from sweep.analysis.progress import Standing
 from sweep.backends.inline import Inline
 from sweep.backends.protocol import Backend, Job, SweepStatus
 from sweep.contract import Devices

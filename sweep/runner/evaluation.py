@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from sweep.analysis import race
+from sweep.analysis import confirmation
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import ModelTested, Role, Status
@@ -25,7 +25,7 @@ def due(ledger: Ledger, spec: Spec) -> list[int]:
     """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
     if spec.confirm is None:
         return []
-    found = race.run(runs(ledger, spec), rules(spec, spec.confirm))
+    found = confirmation.run(runs(ledger, spec), rules(spec, spec.confirm))
     if not found.over:
         return []
     chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO, TypeAlias
 
-from sweep.analysis import configurations, ranking, trials
+from sweep.analysis import ranking, trials
 from sweep.backends import checkpoints, protocol, shared_data
 from sweep.backends.protocol import SHARE_FILE, STOP_FILE, Backend, Job
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
@@ -352,5 +352,5 @@ class ConfigurationWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        found = configurations.columns(ranking.rank([trials.read(self._folder)]))
+        found = ranking.columns(ranking.rank([trials.read(self._folder)]))
         tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)

@@ -18,8 +18,8 @@ from itertools import count
 
 from msgspec import structs
 
-from sweep.analysis import race
-from sweep.analysis.race import Race, Rules, Run
+from sweep.analysis import confirmation
+from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.backends.protocol import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
@@ -218,7 +218,7 @@ class AuxiliaryTrials:
         if self._spec.confirm is None:
             return Race()
         if self._race is None:
-            self._race = race.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
+            self._race = confirmation.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
         return self._race
 
 

@@ -25,6 +25,7 @@ from ray.util.metrics import Gauge
 
 from sweep.backends.protocol import SweepStatus
 from sweep.backends.ray_tune import private
+from sweep.errors import plural
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -128,7 +129,7 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
     line = f"{of_total} trials"
     if status.best is not None:
         trials = ", ".join(map(str, status.best_trials))
-        told["best"] = f"{status.metric} {status.best:.6g} (trial{'s' * (len(status.best_trials) > 1)} {trials})"
+        told["best"] = f"{status.metric} {status.best:.6g} ({plural('trial', len(status.best_trials))} {trials})"
         line += f"; best {told['best']}"
     if status.left_s is not None:
         told["left"] = f"about {status.left_s / 60:.0f} min" if status.left_s >= 90 else f"about {status.left_s:.0f} s"
