@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -95,8 +96,14 @@ def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytes
         exec(compile(block, str(page), "exec"), {})
 
 
+def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+    assert len(README.splitlines()) <= 150
+    for link in re.findall(r"\]\(([^)#]+)", README):
+        assert (ROOT / link).is_file(), link
+
+
 def test_the_tree_names_what_is_there() -> None:
-    tree = _blocks("text")[-1]
+    (tree,) = re.findall(r"```text\n(.*?)```", (ROOT / "docs" / "layout.md").read_text(), re.DOTALL)
     folders = re.findall(r"^(?:  )?([a-z_]+)/ ", tree, re.MULTILINE)
     for name in folders:
         assert any((ROOT / parent / name).is_dir() for parent in ("", "sweep", "trainables")), name
@@ -108,6 +115,8 @@ def test_the_tree_names_what_is_there() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "search_spaces").rglob("*.yaml")), ids=lambda p: p.stem)
 def test_shipped_files_are_read_in_full(path: Path) -> None:
     spec = load(path)
+    if path.stem == "my_torch" and find_spec("torch") is None:
+        pytest.skip("imports torch, which is not here")
     planning.check(spec, str(path), [ROOT, path.parent])
     first = path.read_text().splitlines()[:2]
     assert all(line.startswith("# ") for line in first)

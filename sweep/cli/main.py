@@ -12,6 +12,7 @@ from sweep.cli import (
     confirming,
     dashboard,
     doctor,
+    examples,
     exporting,
     planning,
     repairing,
@@ -65,6 +66,8 @@ def main() -> None:
 
 
 for _command in (
+    examples.init,
+    examples.examples_command,
     running.run,
     planning.plan,
     running.resume,
