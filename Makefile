@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test check bench docs pictures compat clean
+.PHONY: sweep test check bench docs pictures package compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
@@ -28,6 +28,9 @@ docs: .venv/installed-docs ## The documentation site, into build/site; warnings 
 pictures: .venv/installed-test ## The documentation's pictures, of a real sweep; the report's needs Chromium on the PATH.
 	$(BIN)/python tools/pictures.py
 
+package: .venv/installed-test ## The source distribution and the wheel, into dist.
+	$(BIN)/python -m build
+
 compat: ## The fast tests against the newest releases that pip offers beyond the pins, and what broke. PIP_PRE=1: release candidates too.
 	$(PYTHON) -m venv --clear .venv-compat
 	$(PYTHON) tools/compat.py requirements > .venv-compat/requirements.txt
@@ -49,4 +52,4 @@ compat: ## The fast tests against the newest releases that pip offers beyond the
 	touch $@
 
 clean:
-	rm -rf .venv .venv-compat build *.egg-info
+	rm -rf .venv .venv-compat build dist *.egg-info

@@ -96,10 +96,30 @@ def test_the_lines_for_pandas_run(page: Path, tmp_path: Path, monkeypatch: pytes
         exec(compile(block, str(page), "exec"), {})
 
 
-def test_the_readme_is_short_and_its_links_lead_somewhere() -> None:
+def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
-    for link in re.findall(r"\]\(([^)#]+)", README):
-        assert (ROOT / link).is_file(), link
+
+
+WITH_LINKS = [
+    *PAGES,
+    *(ROOT / "docs" / "adr").glob("*.md"),
+    *(ROOT / f"{n}.md" for n in ("ARCHITECTURE", "CONTRIBUTING")),
+]
+
+
+@pytest.mark.parametrize("page", WITH_LINKS, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_links_lead_to_what_is_there(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text()):
+        file, _, heading = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), link
+        assert not heading or heading in _anchors(target), link
+
+
+def _anchors(page: Path) -> set[str]:
+    """The headings of a page as they stand in links: in small letters, words joined by hyphens."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_tree_names_what_is_there() -> None:

@@ -33,7 +33,7 @@ FRAME = re.compile(
     rb"\x1b\[\?7l(.*?)\x1b\[\?7h", re.DOTALL
 )  # what the live view draws between two switches of wrapping
 MOVES = re.compile(r"\x1b\[(?:\?\d+[hl]|\d*[A-HJKST])|\r")  # all sequences but those of colours
-WINDOW = {"width": 1280, "height": 1500}
+WINDOW = {"width": 1280, "height": 1180}
 
 
 def typescript(command: list[str], folder: Path) -> bytes:

@@ -35,7 +35,7 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
-    """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
+    """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
     from sweep.render.confirmations import show_finalists
     from sweep.render.costs import lines

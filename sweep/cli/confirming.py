@@ -35,7 +35,7 @@ def confirm(
     verbose: bool,
     tensorboard: bool,
 ) -> None:
-    """Race the best configurations of a sweep with fresh seeds until they are told apart.
+    """Train the candidates for the best with fresh seeds, and test which one wins.
 
     By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
     """

@@ -24,7 +24,7 @@ from sweep.errors import printable
     help="Of 127.0.0.1; 0 takes one that is free.",
 )
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
-    """Show one sweep or several in optuna-dashboard, also while they run, until Ctrl-C."""
+    """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
     from sweep.export.dashboard import serve
     from sweep.store.folder import ResultsFolder
 

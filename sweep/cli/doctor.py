@@ -26,7 +26,7 @@ from sweep.cli import options
 )
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
-    """Check drivers, libraries, devices, links and disk; exit code 1 if something must be mended."""
+    """Check whether this machine can train; exit code 1 if something must be fixed."""
     from sweep.doctor import checklist, commands
     from sweep.doctor.findings import Level
     from sweep.render.documents import document

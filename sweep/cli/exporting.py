@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 @click.option("--tracking-uri", metavar="URI", help="Of an MLflow server or database, instead of a folder.")
 def export(format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None) -> None:
-    """Write a sweep for csv, mlflow, tensorboard or wandb; doing so again brings it up to date."""
+    """Write a sweep for CSV, MLflow, TensorBoard or W&B; run it again to update."""
     from sweep.store.folder import ResultsFolder
 
     if tracking_uri is not None and format != "mlflow":

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep import interruption
+from sweep import __version__, interruption
 from sweep.cli import (
     analysis,
     confirming,
@@ -27,10 +27,25 @@ from sweep.errors import InputError, Interrupted, SweepError, printable
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
 INTERRUPTED = 130
+WIDTH = 9  # of the longest name
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Look": (examples.init, examples.examples_command, planning.plan, analysis.list_sweeps, status.status),
+    "Run": (running.run, running.resume, status.stop, confirming.confirm, winner.retrain),
+    "Results": (analysis.compare, winner.best, replaying.replay, reporting.report),
+    "Export": (exporting.export, dashboard.dashboard),
+    "Machine": (doctor.doctor, repairing.repair, planning.schema),
+}
 
 
 class _Commands(click.Group):
-    """Shows errors that are the user's to mend as lines, never as a traceback."""
+    """Shows errors that are the user's to mend as lines, never as a traceback; helps by groups of commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help, whole."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
+                formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -60,30 +75,14 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="sweep", message="%(prog)s %(version)s")
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def main() -> None:
-    """Hyperparameter sweeps on Ray for Keras models: one YAML file in, a comparison to trust out."""
+    """Hyperparameter sweeps for Keras models.
+
+    Give it one YAML file and one model; get back a comparison you can trust.
+    """
 
 
-for _command in (
-    examples.init,
-    examples.examples_command,
-    running.run,
-    planning.plan,
-    running.resume,
-    analysis.list_sweeps,
-    status.status,
-    status.stop,
-    repairing.repair,
-    analysis.compare,
-    winner.best,
-    winner.retrain,
-    confirming.confirm,
-    replaying.replay,
-    reporting.report,
-    dashboard.dashboard,
-    exporting.export,
-    planning.schema,
-    doctor.doctor,
-):
-    main.add_command(_command)
+for _commands in GROUPS.values():
+    for _command in _commands:
+        main.add_command(_command)

@@ -45,7 +45,7 @@ def plan(
     find_lr: bool,
     as_json: bool,
 ) -> None:
-    """Validate a sweep file and say what running it takes; nothing is kept.
+    """Check a sweep file and price it; nothing is trained or kept.
 
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """

@@ -13,7 +13,7 @@ from sweep.cli import options
 @click.argument("sweep")
 @options.results
 def repair(sweep: str, results: Path) -> None:
-    """Make the damaged log of a sweep readable: keep what can be read, tell what is lost."""
+    """Keep what can be read of a sweep's damaged log, and say what is lost."""
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
 

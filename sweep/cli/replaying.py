@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 )
 @options.as_json
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
-    """Replay the curves of a sweep under another stopping rule: epochs saved, and whether the winner was kept."""
+    """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
     from sweep.render import replays
     from sweep.render.documents import document

@@ -19,8 +19,10 @@ from sweep.cli import options
     help="Instead of report.html in the (first) sweep's folder.",
 )
 def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
-    """Write the report on a sweep, or on several with the same objective: one HTML file with linked charts, to be
-    opened in a browser or sent."""
+    """Write one HTML file with linked charts, on one or several sweeps.
+
+    Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
+    """
     from sweep.render.report import page
     from sweep.store.disk import replacing
     from sweep.store.folder import ResultsFolder

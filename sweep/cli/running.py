@@ -105,7 +105,7 @@ def resume(
     verbose: bool,
     tensorboard: bool,
 ) -> None:
-    """Go on with a sweep that was interrupted, killed, or is to be extended."""
+    """Continue a sweep that was interrupted or killed, or extend one."""
     require_locks()
     from sweep.runner import resuming
 

@@ -24,7 +24,7 @@ from sweep.errors import InputError, printable
     help="With --watch: seconds between looks, 1 unless told.",
 )
 def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: float | None) -> None:
-    """Say whether a sweep runs, what became of its trials, and which is best so far."""
+    """Show whether a sweep runs, what became of its trials, and the best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     from sweep.analysis import listing
     from sweep.render import figures
@@ -64,7 +64,7 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
 def stop(sweep: str, results: Path, trial: int | None, now: bool) -> None:
-    """Stop a running sweep, to be resumed later, or one of its trials."""
+    """Stop a running sweep, to be resumed later, or one of its trials for good."""
     from sweep.runner import stopping
 
     click.echo(stopping.stop(results, sweep, trial, now=now))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def best(
     sweep: str, results: Path, export: Path | None, trial: int | None, epoch: str, formats: str, as_json: bool
 ) -> None:
-    """Show the best configuration, or the Pareto front of several objectives; export its model."""
+    """Show the best configuration, or the Pareto front; export its model."""
     from sweep.analysis import ranking as rankings
     from sweep.analysis import trials, verdict
 
@@ -137,7 +137,7 @@ def retrain(
     verbose: bool,
     tensorboard: bool,
 ) -> None:
-    """Train the winner again at full length, as a sweep of its own."""
+    """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
     from sweep.export import beside

@@ -14,6 +14,7 @@ from packaging.requirements import Requirement
 
 from sweep.store.provenance import cpus, memory_bytes, version
 
+DISTRIBUTION = "sweep-keras"
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
 
@@ -42,8 +43,8 @@ class Disk:
 
 def gather(environ: Mapping[str, str]) -> Host:
     """Look at this machine; starts nothing."""
-    about = metadata.metadata("sweep")
-    required = tuple(text for text in metadata.requires("sweep") or () if not Requirement(text).marker)
+    about = metadata.metadata(DISTRIBUTION)
+    required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
     return Host(
         python=platform.python_version(),
         requires_python=about["Requires-Python"],

@@ -15,7 +15,7 @@ def load(module: str, package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or module
         what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
-        raise InputError.one(package, what, f'pip install "sweep[{extra}]"') from error
+        raise InputError.one(package, what, f'pip install "sweep-keras[{extra}]"') from error
 
 
 def version(package: str) -> str:

@@ -10,10 +10,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from importlib.metadata import version
 
 from msgspec import structs
 
+from sweep import __version__
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
@@ -111,7 +111,7 @@ class Coordinator:
         for event in events:
             self.recall(event)
         self._is_open = True
-        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=version("sweep"))])
+        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=__version__)])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []

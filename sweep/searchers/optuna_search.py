@@ -55,7 +55,7 @@ class OptunaSearcher:
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         if method == "gp" and find_spec("torch") is None:
             what = "gp needs the package torch, which is not installed"
-            raise InputError.one("method", what, 'pip install "sweep[gp]", or method: tpe')
+            raise InputError.one("method", what, 'pip install "sweep-keras[gp]", or method: tpe')
         self._method = method
         self._space = space
         self._objectives = objectives

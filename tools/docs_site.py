@@ -10,6 +10,7 @@ import logging
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,19 @@ def linked(markdown: str, page: str) -> str:
 
 def undocumented(name: str) -> Iterator[str]:
     """Return what of an object that the site describes has no docstring: itself and its public methods."""
-    loader = GriffeLoader(search_paths=[ROOT])
     package, _, path = name.partition(".")
-    described = loader.load(package)[path]
-    loader.resolve_aliases(implicit=True)
+    described = _package(package)[path]
     described = described.final_target if isinstance(described, Alias) else described
     members = {**described.inherited_members, **described.members} if described.is_class else {}
     for label, one in {"": described, **members}.items():
         hidden = label.startswith("_") or one.is_attribute or (label and one.is_alias and not one.inherited)
         if not hidden and not one.has_docstring:
             yield f"{name}.{label}" if label else name
+
+
+@cache
+def _package(name: str) -> Any:
+    loader = GriffeLoader(search_paths=[ROOT])
+    package = loader.load(name)
+    loader.resolve_aliases(implicit=True)
+    return package
