@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sweep.api.running import confirm, resume, retrain, run
     from sweep.errors import InputError, SweepError
 
-__version__ = "0.1.0"
-
 __all__ = ["InputError", "LoadedSweep", "SweepError", "confirm", "load", "resume", "retrain", "run"]
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

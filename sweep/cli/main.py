@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from sweep import __version__, interruption
+from sweep import interruption
 from sweep.cli import (
     analysis,
     confirming,
@@ -23,6 +23,7 @@ from sweep.cli import (
     winner,
 )
 from sweep.errors import InputError, Interrupted, SweepError, printable
+from sweep.version import VERSION
 
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
@@ -75,7 +76,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.version_option(VERSION, message="%(prog)s %(version)s")
 def main() -> None:
     """Hyperparameter sweeps for Keras models.
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from sweep.store.provenance import cpus, memory_bytes, version
+from sweep.version import DISTRIBUTION
 
-DISTRIBUTION = "sweep-keras"
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
 

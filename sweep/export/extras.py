@@ -6,6 +6,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 
 from sweep.errors import InputError
+from sweep.version import DISTRIBUTION
 
 
 def load(module: str, package: str, extra: str) -> ModuleType:
@@ -15,7 +16,7 @@ def load(module: str, package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or module
         what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
-        raise InputError.one(package, what, f'pip install "sweep-keras[{extra}]"') from error
+        raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
 
 
 def version(package: str) -> str:

@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from msgspec import structs
 
-from sweep import __version__
 from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
@@ -31,6 +30,7 @@ from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
+from sweep.version import VERSION
 
 UNWANTED = "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
@@ -111,7 +111,7 @@ class Coordinator:
         for event in events:
             self.recall(event)
         self._is_open = True
-        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=__version__)])
+        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION)])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []

@@ -34,6 +34,7 @@ from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
+from sweep.version import DISTRIBUTION
 
 _JUDGED = (Status.COMPLETED, Status.PRUNED)
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
@@ -55,7 +56,7 @@ class OptunaSearcher:
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         if method == "gp" and find_spec("torch") is None:
             what = "gp needs the package torch, which is not installed"
-            raise InputError.one("method", what, 'pip install "sweep-keras[gp]", or method: tpe')
+            raise InputError.one("method", what, f'pip install "{DISTRIBUTION}[gp]", or method: tpe')
         self._method = method
         self._space = space
         self._objectives = objectives
