@@ -88,7 +88,7 @@ def test_the_site_in_a_browser(address: str) -> None:
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
         page.on("requestfailed", lambda request: troubles.append(f"failed: {request.url}"))
         page.on("request", lambda one: None if one.url.startswith(address) else troubles.append(f"request: {one.url}"))
-        page.goto(f"{address}/index.html")
+        page.goto(f"{address}/index.html", wait_until="networkidle")
         assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"  # dark, as the system
         assert page.evaluate("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
         page.click("label[for=__search]:visible") if page.is_visible("label.md-header__button[for=__search]") else None
@@ -96,9 +96,10 @@ def test_the_site_in_a_browser(address: str) -> None:
         page.wait_for_selector(".md-search-result__item")
         hits = page.eval_on_selector_all(".md-search-result__link", "links => links.map((link) => link.href)")
         assert any("sweep_file" in hit for hit in hits), hits
+        page.wait_for_load_state("networkidle")
         page.set_viewport_size({"width": 375, "height": 800})
         for name in ("index", "tutorial", "sweep_file", "api", "verdict", "comparison", "layout"):
-            page.goto(f"{address}/{name}.html")
+            page.goto(f"{address}/{name}.html", wait_until="networkidle")
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, (name, wide)
         browser.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.exhaustive  # builds with releases that pip downloads
+pytestmark = [pytest.mark.exhaustive, pytest.mark.keras, pytest.mark.ray]  # minutes, and downloads
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> str:
@@ -62,8 +62,6 @@ def test_a_function_is_swept_from_it(wheel: Path, tmp_path: Path) -> None:
     assert "first" in _run(command, "list", cwd=project)
 
 
-@pytest.mark.keras
-@pytest.mark.ray
 def test_an_empty_environment_trains_a_model_under_ray(wheel: Path, tmp_path: Path) -> None:
     """Everything that it needs is downloaded: minutes."""
     python = _environment(tmp_path / "env")
