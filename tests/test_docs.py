@@ -116,6 +116,12 @@ def test_links_lead_to_what_is_there(page: Path) -> None:
         assert not heading or heading in _anchors(target), link
 
 
+def test_every_page_has_its_place_on_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text().split("\nnav:\n")[1]
+    for page in (*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "adr").glob("*.md")):
+        assert nav.count(f" {page.relative_to(ROOT / 'docs')}\n") == 1, f"{page.name} is to be named once under nav"
+
+
 def _anchors(page: Path) -> set[str]:
     """The headings of a page as they stand in links: in small letters, words joined by hyphens."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
