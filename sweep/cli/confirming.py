@@ -13,10 +13,10 @@ from sweep.store.folder import require_locks
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="Fresh seeds of a finalist, at most.")
-@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="Finalists beside the baseline, at most.")
+@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="At most N fresh seeds per finalist.")
+@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="At most N finalists besides the baseline.")
 @click.option(
-    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no bound."
+    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no limit."
 )
 @options.no_memo
 @options.backend

@@ -21,7 +21,7 @@ from sweep.errors import printable
     default=8080,
     show_default=True,
     metavar="N",
-    help="Of 127.0.0.1; 0 takes one that is free.",
+    help="Port of 127.0.0.1; 0 picks a free one.",
 )
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
     """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""

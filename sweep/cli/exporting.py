@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Instead of a folder in the sweep's own, named by the format.",
+    help="Folder to write to, instead of one in the sweep's folder.",
 )
-@click.option("--tracking-uri", metavar="URI", help="Of an MLflow server or database, instead of a folder.")
+@click.option("--tracking-uri", metavar="URI", help="MLflow server or database, instead of a folder.")
 def export(format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None) -> None:
     """Write a sweep for CSV, MLflow, TensorBoard or W&B; run it again to update."""
     from sweep.store.folder import ResultsFolder

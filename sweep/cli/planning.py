@@ -105,7 +105,10 @@ def note_ignored(spec: Spec) -> None:
 def note_unseen(names: Sequence[str]) -> None:
     """Name the parameters that may be read or not."""
     if names:
-        click.echo(f"note: {', '.join(names)}: not seen to be read; the first trial will show it", err=True)
+        click.echo(
+            f"note: {', '.join(names)}: may be unused: no read found in the source; the first trial will check",
+            err=True,
+        )
 
 
 @click.command()

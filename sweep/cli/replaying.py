@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     default=200,
     show_default=True,
     metavar="N",
-    help="Orders in which the configurations come.",
+    help="Number of orders of the configurations to replay.",
 )
 @options.as_json
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:

@@ -16,7 +16,7 @@ from sweep.cli import options
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead of report.html in the (first) sweep's folder.",
+    help="File to write, instead of report.html in the (first) sweep's folder.",
 )
 def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     """Write one HTML file with linked charts, on one or several sweeps.

@@ -21,7 +21,7 @@ from sweep.errors import InputError, printable
     "--interval",
     type=click.FloatRange(min=0.1),
     metavar="S",
-    help="With --watch: seconds between looks, 1 unless told.",
+    help="With --watch: seconds between updates, 1 by default.",
 )
 def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: float | None) -> None:
     """Show whether a sweep runs, what became of its trials, and the best so far."""
