@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from sweep.cli import options
 from sweep.errors import InputError, did_you_mean
 
 ROOT = Path(__file__).parents[2]
@@ -124,8 +126,14 @@ def init(name: str | None, origin: str | None, function: bool, torch: bool, to: 
 @click.command("examples")
 @click.argument("name", required=False)
 @folder_option
-def examples_command(name: str | None, to: Path) -> None:
+@options.as_json
+def examples_command(name: str | None, to: Path, as_json: bool) -> None:
     """List the shipped sweep files, or copy the one called NAME."""
+    if as_json:
+        asked = [example(name)] if name else examples().values()
+        shown = [{"name": one.name, "question": one.about[0], "cost": one.about[1]} for one in asked]
+        click.echo(json.dumps(shown, indent=2))
+        return
     if name is None:
         for one in examples().values():
             question, cost = one.about

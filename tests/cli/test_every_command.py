@@ -297,6 +297,8 @@ OTHERS = (
     Row("init NEW --from verdict", out="wrote    NEW.yaml, NEW.py"),
     Row("init scored", 2, err="scored.py: already in"),
     Row("examples", out="lr_wd_aug"),
+    Row("examples --json", out=r'"name": "lr_wd_aug",\n +"question": "Which learning rate'),
+    Row("examples verdict --json", out=r'"name": "verdict"'),
     Row("examples verdict --to NEW", out="wrote    NEW/verdict.yaml\n"),
     Row("doctor --results results --timeout 1 --address 127.0.0.1:1 --json", 1, out=r'"level": "error"'),
 )
