@@ -108,6 +108,8 @@ def _optimizer(params: dict[str, Any], model: Any) -> Any:
     names = ("learning_rate", "momentum", "clipnorm", "global_clipnorm", "clipvalue")
     given = {name: params[name] for name in names if name in params}
     given["weight_decay"] = params.get("weight_decay", 0.0)  # AdamW takes no None
+    if params["optimizer"] == "muon":
+        given["adam_weight_decay"] = given["weight_decay"]  # Keras's own is not 0
     optimizer = OPTIMIZERS[params["optimizer"]](**given)
     if params.get("weight_decay"):
         optimizer.exclude_from_weight_decay([v for v in model.trainable_variables if len(v.shape) < 2])

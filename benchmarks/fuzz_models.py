@@ -106,6 +106,11 @@ LAYERS: dict[str, Callable[[], list[Any]]] = {
 """What a model may be made of. The last Dense is added to each."""
 
 
+def _added(model: Any) -> Any:
+    """What layers add to the loss, which in half precision is of that."""
+    return sum(ops.cast(loss, "float32") for loss in model.losses)
+
+
 class Compiled(KerasTrainable):
     """Points or masked series; classes, shares of classes or numbers to predict."""
 
@@ -128,7 +133,8 @@ class Compiled(KerasTrainable):
             "random": random.uniform(0.2, 2.0, rows).astype(np.float32),
             "some": (np.arange(rows) % 3 != 0).astype(np.float32),
         }.get(weights)
-        x = (x * (1.0 + hp.number("nudge", 0.0))).astype(np.float32)
+        signs = np.random.default_rng(11).choice([-1.0, 1.0], x.shape)  # all alike would be another scale, and no noise
+        x = (x * (1.0 + signs * hp.number("nudge", 0.0))).astype(np.float32)
         order = np.random.permutation(rows) if hp.get("split", "fixed") == "drawn" else np.arange(rows)
         parts = [a[order] for a in (x, y, weight) if a is not None]
         held_out = tuple(a[count:] for a in parts) if hp.get("validated", True) else None
@@ -179,7 +185,7 @@ class Stepped(Compiled):
         outputs = model(batch.x, training=True)
         if outputs.shape[-1] == 3:
             batch.measure(outputs)
-        return {"loss": _each(batch, outputs) + sum(model.losses)}
+        return {"loss": _each(batch, outputs) + _added(model)}
 
 
 class Turns(Compiled):
@@ -202,7 +208,7 @@ class Turns(Compiled):
         made, true = self.judge(outputs), self.judge(batch.draws.normal(outputs.shape[1:]))
         losses = {
             "judged": ops.softplus(-true) + ops.softplus(made),
-            "made": ops.softplus(-made)[:, 0] + _each(batch, outputs) + sum(model.losses),
+            "made": ops.softplus(-made)[:, 0] + _each(batch, outputs) + _added(model),
         }
         return losses if self.at_once else {batch.turn: losses[batch.turn]}
 

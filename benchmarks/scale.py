@@ -28,7 +28,7 @@ from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.retention import CheckpointKeeper
-from sweep.schedulers.none import NoScheduler
+from sweep.schedulers.early_termination import NoScheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sweep.statistics import intervals, signs
+from sweep.statistics import intervals, permutations
 from sweep.statistics.verdicts import ALPHA, Verdict, compare
 
 Floats = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ def judged(table: Floats) -> list[Verdict]:
 def holm_alone(table: Floats) -> bool:
     """Whether Holm's adjustment of the comparisons with the best would call any worse."""
     best = int(table.mean(axis=1).argmax())
-    return bool((signs.holm(signs.each(np.delete(table - table[best], best, 0).T).p) <= ALPHA).any())
+    return bool((permutations.holm(permutations.each(np.delete(table - table[best], best, 0).T).p) <= ALPHA).any())
 
 
 def false_winners(sweeps: int) -> bool:
@@ -100,7 +100,7 @@ def power(sweeps: int) -> bool:
             for _ in range(sweeps):
                 table = scores(rng, NOISES[name], shape, 1.2)
                 differences = table[0] - table[1]
-                single += signs.each(differences[:, None]).p[0] <= ALPHA
+                single += permutations.each(differences[:, None]).p[0] <= ALPHA
                 by_t += stats.ttest_1samp(differences, 0).pvalue <= ALPHA
                 told = judged(table)
                 if told[0] is not Verdict.WORSE:

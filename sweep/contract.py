@@ -66,7 +66,7 @@ class Devices:
     ranks: Ranks | None = None  # None: this process trains alone
 
     def memory_bytes(self, whole: float) -> float:
-        """What a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""
+        """Return what a trial may have of a GPU with so many bytes; CUDA takes some for itself in each process."""
         return min(self.gpus, 1.0) * whole - (0.0 if self.simulated else CUDA_BYTES)
 
 
@@ -131,7 +131,7 @@ class Trainable(Protocol):
         """
 
     def facts(self) -> Facts:
-        """Where and how the present trial runs, and at its end whether a longer one may go on from it."""
+        """Return where and how the present trial runs, and at its end whether a longer one may go on from it."""
 
 
 class Ranked(Protocol):
@@ -158,7 +158,7 @@ class Exporting(Protocol):
     """
 
     def trained_model(self) -> Any:
-        """The present trial's model as its author wrote it, with the weights that it is validated with.
+        """Return the present trial's model as its author wrote it, with the weights that it is validated with.
 
         It owes nothing to this object: whatever becomes of the one leaves the other as it is.
         """
@@ -174,7 +174,7 @@ class Testing(Protocol):
     """What a trainable may offer beside `Trainable`: data that nothing is chosen by."""
 
     def test(self) -> Mapping[str, float] | None:
-        """What the present trial's model reaches on the test data; None without such.
+        """Return what the present trial's model reaches on the test data; None without such.
 
         Called after `begin` and `restore`, once for a trial, when all choices are made.
         """

@@ -47,7 +47,7 @@ class InputError(SweepError):
 
     @classmethod
     def one(cls, where: str, what: str, hint: str = "") -> InputError:
-        """The common case of a single mistake."""
+        """Return the common case of a single mistake."""
         return cls([Problem(where, what, hint)])
 
 
@@ -72,13 +72,18 @@ class WorkerLost(BaseException):
 
 
 def printable(text: str) -> str:
-    """A text of others without what would move a terminal's cursor, change its colours or its title."""
+    """Return a text of others without what would move a terminal's cursor, change its colours or its title."""
     plain = _ESCAPES.sub("", text)
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in plain)
 
 
+def plural(noun: str, count: int) -> str:
+    """Return the noun as it stands after a number: ``epoch`` after 1, ``epochs`` after others."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def shortened(text: str, length: int = 300) -> str:
-    """A text of at most so many characters: one that is longer ends after a word, in ``...``."""
+    """Return a text of at most so many characters: one that is longer ends after a word, in ``...``."""
     if len(text) <= length:
         return text
     room = length - len("...")
@@ -87,13 +92,13 @@ def shortened(text: str, length: int = 300) -> str:
 
 
 def first_line(error: BaseException, length: int = 300) -> str:
-    """The first line of what an error says."""
+    """Return the first line of what an error says."""
     lines = printable(str(error)).strip().splitlines() or [""]
     return shortened(lines[0], length)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint that names the nearest known name, or else all of them."""
+    """Return a hint that names the nearest known name, or else all of them."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if near:

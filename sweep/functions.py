@@ -112,7 +112,7 @@ class Reporter:
         return not self._over
 
     def _heard(self) -> EpochReported | _End:
-        """The next word of the function; a Ctrl-C that comes just before the wait is heard all the same."""
+        """Return the next word of the function; a Ctrl-C that comes just before the wait is heard all the same."""
         while True:
             try:
                 return self._told.get(timeout=_LISTEN_S)
@@ -252,7 +252,7 @@ class FunctionTrainable:
 
 
 def takes_report(function: Callable[..., object]) -> bool:
-    """Whether a function takes ``(hp, report)`` and not ``(hp)`` alone; raises TrainableError for others."""
+    """Return whether a function takes ``(hp, report)`` and not ``(hp)`` alone; raise TrainableError for others."""
     name = getattr(function, "__name__", repr(function))
     try:
         signature = inspect.signature(function)
@@ -269,7 +269,7 @@ def takes_report(function: Callable[..., object]) -> bool:
 
 
 def _number(name: object, value: Any) -> float:
-    """A number of whatever library, as ours; NaN stays what it is."""
+    """Return a number of whatever library, as ours; NaN stays what it is."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError

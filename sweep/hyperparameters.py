@@ -74,7 +74,7 @@ def to_json(reads: Reads) -> str:
 
 
 def from_json(text: str) -> Reads:
-    """The inverse of `to_json`."""
+    """Return the inverse of `to_json`."""
     reads: Reads = {}
     for name, told in json.loads(text).items():
         match told:
@@ -101,7 +101,7 @@ class Hyperparameters:
         self._used: set[str] = set()  # of these
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
-        """These with some changed, None: not there; what is read of the others is read of these too."""
+        """Return these with some changed, None: not there; what is read of the others is read of these too."""
         if not changes:
             return self
         changed = Hyperparameters({})
@@ -141,18 +141,18 @@ class Hyperparameters:
         return iter(self.to_dict())
 
     def to_dict(self) -> dict[str, Value]:
-        """All parameters by name, and all of them read: for ``**hp.to_dict()``."""
+        """Return all parameters by name, and all of them read: for ``**hp.to_dict()``."""
         for name in self._params:
             self._read(name)
         return dict(self._params)
 
     def get(self, name: str, default: _T) -> Value | _T:
-        """The parameter, or ``default`` where the trial does not have it."""
+        """Return the parameter, or ``default`` where the trial does not have it."""
         value = self._read(name)
         return default if isinstance(value, Mark) else value
 
     def number(self, name: str, default: float | None = None, *, standard: bool = False) -> float:
-        """The parameter as a float; raises TypeError if it is none, KeyError if absent without default.
+        """Return the parameter as a float; raise TypeError if it is none, KeyError if absent without default.
 
         ``standard``: as the standard hyperparameter of this name; raises ValueError outside of its bounds.
         """
@@ -171,7 +171,7 @@ class Hyperparameters:
         return int(number)
 
     def text(self, name: str, default: str | None = None, *, standard: bool = False) -> str:
-        """The parameter as a string; raises TypeError if it is none. ``standard``: as for `number`."""
+        """Return the parameter as a string; raise TypeError if it is none. ``standard``: as for `number`."""
         value = self[name] if default is None else self.get(name, default)
         if standard:
             table.check(name, value)
@@ -180,7 +180,7 @@ class Hyperparameters:
         return value
 
     def below(self, name: str) -> tuple[str, ...]:
-        """The names of the parameters below a nested name, without it; none where there are none."""
+        """Return the names of the parameters below a nested name, without it; none where there are none."""
         names = tuple(key for key in self._params if key.startswith(f"{name}."))
         self._seen.update(names)
         for record in self._records:
@@ -188,14 +188,14 @@ class Hyperparameters:
         return tuple(key.removeprefix(f"{name}.") for key in names)
 
     def flag(self, name: str, *, default: bool | None = None) -> bool:
-        """The parameter as true or false; raises TypeError if it is neither."""
+        """Return the parameter as true or false; raise TypeError if it is neither."""
         value = self[name] if default is None else self.get(name, default)
         if not isinstance(value, bool):
             raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
         return value
 
     def choice(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """The parameter as one of these texts; raises ValueError for another."""
+        """Return the parameter as one of these texts; raise ValueError for another."""
         value = self[name] if default is None else self.get(name, default)
         if value not in choices or not isinstance(value, str):
             raise ValueError(f"parameter {name!r} is {value!r}, expected one of {', '.join(choices)}")
@@ -211,11 +211,11 @@ class Hyperparameters:
             self._records.pop()
 
     def agree(self, record: Reads) -> bool:
-        """Whether the same reads would give the same answers here; leaves no trace in any record."""
+        """Return whether the same reads would give the same answers here; leaves no trace in any record."""
         return all(self._same(name, then) for name, then in record.items())
 
     def peek(self, name: str) -> Value | Mark:
-        """The value, or `Mark.ABSENT`, without a trace in any record."""
+        """Return the value, or `Mark.ABSENT`, without a trace in any record."""
         (self._used if name in self._changed else self._seen).add(name)
         return self._params.get(name, Mark.ABSENT)
 
@@ -239,7 +239,7 @@ class Hyperparameters:
 
 
 def _taken(given: Params) -> tuple[dict[str, Value], set[str]]:
-    """A copy of what is given, and where to note what is read of it."""
+    """Return a copy of what is given, and where to note what is read of it."""
     if isinstance(given, Watched):
         return dict(dict.items(given)), given.seen
     return dict(given), set()

@@ -17,7 +17,7 @@ METHODS = ("begin", "train", "save", "restore", "facts")
 
 
 def load(trainable: str, folders: Iterable[Path], given: object = None) -> Callable[[], Trainable]:
-    """What makes trainables: the class, or one around the function, with these folders importable.
+    """Return what makes trainables: the class, or one around the function, with these folders importable.
 
     ``given`` is the class or function itself where no module has it. Raises TrainableError, or what its import raises.
     """
@@ -26,7 +26,7 @@ def load(trainable: str, folders: Iterable[Path], given: object = None) -> Calla
 
 
 def maker(found: object, name: str) -> Callable[[], Trainable]:
-    """What makes trainables of a class or a function; raises TrainableError for what is neither."""
+    """Return what makes trainables of a class or a function; raise TrainableError for what is neither."""
     if not isinstance(found, type):
         if not callable(found):
             raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
@@ -42,7 +42,7 @@ def maker(found: object, name: str) -> Callable[[], Trainable]:
 
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
-    """What a sweep file names in place of a part of sweep; raises InputError if it is no such part."""
+    """Return what a sweep file names in place of a part of sweep; raise InputError if it is no such part."""
     try:
         make_importable(folders)
         found = _named(target)

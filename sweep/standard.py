@@ -26,7 +26,7 @@ class Number:
     zero: str = ""  # what 0 means, where it is special
 
     def takes(self, value: Value) -> bool:
-        """Whether a value is one of these numbers; 2.0 counts as whole."""
+        """Return whether a value is one of these numbers; 2.0 counts as whole."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             return False
         if self.whole and value != int(value):
@@ -161,17 +161,17 @@ STANDARD: Mapping[str, Bounds] = {**FRAME, **OVERRIDABLE}
 
 
 def bounds(name: str) -> Bounds:
-    """The bounds of a standard hyperparameter, also of one below a name: ``loss_weights.depth``."""
+    """Return the bounds of a standard hyperparameter, also of one below a name: ``loss_weights.depth``."""
     return STANDARD[name if name in STANDARD else f"{name.partition('.')[0]}.*"]
 
 
 def is_standard(name: str) -> bool:
-    """Whether a parameter has the name of a standard hyperparameter."""
+    """Return whether a parameter has the name of a standard hyperparameter."""
     return name in STANDARD or ("." in name and f"{name.partition('.')[0]}.*" in STANDARD)
 
 
 def expected(of: Bounds) -> str:
-    """What a value must be, in words: ``a number from 0 (0: off)``."""
+    """Return what a value must be, in words: ``a number from 0 (0: off)``."""
     return f"{of} (0: {of.zero})" if of.zero else str(of)
 
 

@@ -24,15 +24,13 @@ from trainables.devices import compile_cache, determinism, parameter_server, pre
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
-from trainables.loop import building, compiled, rate_finder, saving, testing
+from trainables.loop import building, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.carrying import Carried
-from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook, checked_memory
 from trainables.loop.program import Program
-from trainables.loop.served_program import ServedProgram
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate, shares
+from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
 from trainables.numbers import seeds
 from trainables.numbers.live import Live
 from trainables.recipe import phases, plateau, refusals, schedules
@@ -43,7 +41,7 @@ from trainables.recipe.phases import Phase, Span
 from trainables.recipe.updates import Batch, Update
 from trainables.replicas import keras_corrections
 from trainables.replicas.sharded_embedding import ShardedEmbedding
-from trainables.state import attributes, checkpoint, origins, owned, weights
+from trainables.state import attributes, checkpoint, fitted, origins, owned, weights
 
 _OWN = frozenset({"_programs", "_data", "_example_read", "_hp", "_setting", "_spans", "_trial", "memory"}) | {
     "live", "first_example", "_some_targets", "_targets_read", "target_traits", "validates",
@@ -123,7 +121,8 @@ class KerasTrainable(Joining, Author):
             train.visit(Visits.of(hp))
             schedule = self.schedule(hp)
             peak = highest_rate(hp, batch_size, structure, program)
-            share, whole = shares(program, assignment.devices.ranks)
+            ranks = assignment.devices.ranks
+            share, whole = program.shares(0 if ranks is None else ranks.rank)
             walk = Walk.of(hp, train, batch_size, assignment.seed, share)
             held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate, whole)
         trial = Trial(
@@ -148,16 +147,16 @@ class KerasTrainable(Joining, Author):
         )
         trial.prepare()
         phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
-        if not isinstance(program, Program) and len(self._spans) > 1:
+        if len(self._spans) > 1:
             program.check_phases()
         return trial
 
     def _enter_next(self, trial: Trial) -> Trial:
         """The next phase of a trial, with the weights that it has now."""
-        carried = Carried(trial.phased)
+        carried = Carried(trial.program)
         owned.undo(self)
         following = self._enter(self._spans[trial.span.number + 1])
-        carried.give(following.phased)
+        carried.give(following.program)
         following.go_on_from(trial)
         return following
 
@@ -199,13 +198,13 @@ class KerasTrainable(Joining, Author):
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
             numerics=determinism.described(trial.placement)
-            | trial.numerics
+            | trial.program.numerics
             | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
             data=self._data.fingerprint,
             extends=trial.extends,
-            structure=to_json(trial.held) if isinstance(trial.program, Program) else None,
+            structure=to_json(trial.held) if trial.program.kept else None,
             structures=len(self._programs),
             reproducible=not differs,
         )
@@ -213,7 +212,7 @@ class KerasTrainable(Joining, Author):
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
         trial = self._begun()
-        if not isinstance(trial.program, Program) or trial.peak is None or trial.program.sets_no_rate:
+        if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
                 "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
                 "`training: {loop: fit}`"
@@ -288,12 +287,13 @@ class KerasTrainable(Joining, Author):
         batch_size: int,
         data: tuple[Split, Split | None],
         stopwatch: Stopwatch,
-    ) -> tuple[Structure, Program | FitProgram | ServedProgram]:
+    ) -> tuple[Structure, Program]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self.first_example))
-        xla = compiled.asked(assignment.training, placement)
-        numerics = assignment.training.get("deterministic") is True, xla
+        compiles = xla.asked(assignment.training, placement)
+        eager.check(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
+        numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, data[0].changes_shape, data[1] is not None, self.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self._data.key)
@@ -312,17 +312,19 @@ class KerasTrainable(Joining, Author):
         self.live = Live(hp)
         self._example_read = self._targets_read = False
         with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
+            copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self, hp, seed, record)
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
                 kept = attributes.kept(self, _OWN)
-                if xla:
+                if compiles:
                     global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
-                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, xla, fit=fit)
+                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, compiles, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self, _OWN).items() if name not in self._data.left}
+        own |= copies
         example = key.example if self._example_read else None
         targets = key.targets if self._targets_read else None
         drew = made.drew or bool(entropy.seeds or entropy.line)
@@ -331,12 +333,19 @@ class KerasTrainable(Joining, Author):
         structure = replace(
             key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
         )
-        if isinstance(built, Program):
+        if built.kept:
             most = room.most(placement, assignment.devices)
             weights.keep(most["host"] / 2)  # which counts among what the first program takes
             share = room.share(used, room.used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
+
+    def _copy_fitted(self) -> dict[str, object]:
+        """Give this object copies of the layers that `data` has fitted, for the program that is being made."""
+        copies = fitted.copies(self._data.bare)
+        for name, value in copies.items():
+            setattr(self, name, value)
+        return copies
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
         """Let a used program begin this trial; false where only a new one can.
@@ -348,6 +357,7 @@ class KerasTrainable(Joining, Author):
         record = origins.Record(seed)
         attributes.put(self, _OWN, self._data.bare)
         with origins.recording(record, to_copy=not program.parts.follows(program.state)):
+            self._copy_fitted()
             return program.begin_as(building.make(self, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:

@@ -1,20 +1,261 @@
-"""What fresh seeds and the test data said of the finalists: the answer of a sweep, and how much of it was luck."""
+"""Fresh seeds for the configurations that could still be the best: who gets the next one, and what they showed.
+
+A pure function of a sweep's trials, so that a resumed session, a report and a test come to the same result. Finalists
+are not judged by the scores that they were chosen by: only fresh seeds count.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import TypeAlias
 
-from sweep.analysis import race
-from sweep.analysis.race import Race, Racer, Rules, Run
 from sweep.analysis.trials import Sweep, Trial
-from sweep.events import Params, Role
+from sweep.events import Params, Role, Status
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective, objective
+from sweep.statistics import racing
 from sweep.statistics.racing import ALPHA
 from sweep.statistics.verdicts import LEAST, TOO_FEW
+
+ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
+BROKEN = "did not complete with a fresh seed"
+AFFORDED = 3  # seeds for each finalist that the budget must allow, or there are fewer finalists
+
+Key: TypeAlias = str
+"""A configuration: trials of one have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A trial, as far as a race looks at it."""
+
+    trial: int
+    params: Params
+    role: Role
+    repeat: int
+    fold: int | None
+    status: Status
+    loss: float  # its objective at its end, smaller is better; NaN where it has none
+    epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the sweep file says of a race."""
+
+    seeds: int
+    finalists: int
+    share: float | None  # of the search's epochs
+    repeats: int  # of the search
+    folds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Racer:
+    """A finalist."""
+
+    key: Key
+    params: Params
+    is_baseline: bool
+    selected: float  # its loss in the search
+    losses: tuple[float, ...]  # of its fresh seeds so far, in their order
+    epochs: int  # of one more seed
+    behind: float | None = None  # its mean less the leader's, over the seeds of both; None of the leader, or before any
+    half: float = math.inf  # of the interval of that
+    out: str = ""  # why it has dropped out
+
+    @property
+    def mean(self) -> float:
+        """Over its fresh seeds; NaN before any."""
+        return fmean(self.losses) if self.losses else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """How a race stands."""
+
+    racers: tuple[Racer, ...] = ()  # the leader first, then those that are left, then those that dropped out
+    wanted: tuple[tuple[Params, int, int | None], ...] = ()  # trials to start now: configuration, repeat, fold
+    over: str = ""  # why it is over, in words; "" while it goes on
+    decided: bool = False  # one is left
+    epochs: int = 0  # that it has taken, of whole seeds
+    allowed: float = math.inf  # epochs that it may take
+    left: tuple[Key, ...] = ()
+
+
+def run(runs: Iterable[Run], rules: Rules) -> Race:
+    """Return the race as these trials tell it; the search must have ended."""
+    runs = list(runs)
+    allowed = (
+        math.inf
+        if rules.share is None
+        else rules.share * sum(one.epochs for one in runs if one.role is not Role.CONFIRM)
+    )
+    scores, begun = _scores(runs, rules)
+    failed = [name for name, losses in scores.items() if any(map(math.isnan, losses.values()))][: rules.finalists]
+    found = candidates(runs, rules)
+    racers = finalists(found, rules, allowed, failed)  # others take the places of those that failed
+    broken = [replace(racer, out=BROKEN) for racer, _ in found if racer.key in failed]
+    if len(racers) < 2:
+        what = "no configuration is" if not racers else "a single configuration is"
+        return Race(racers=(*racers, *broken), over=f"{what} left to race: nothing to tell apart", allowed=allowed)
+    lost = sum(one.epochs for one in runs if one.role is Role.CONFIRM and configuration(one.params) in failed)
+    raced = _raced(racers, scores, begun, rules, allowed - lost)
+    return replace(raced, racers=(*raced.racers, *broken), epochs=raced.epochs + lost, allowed=allowed)
+
+
+Candidates: TypeAlias = list[tuple[Racer, list[float]]]
+"""Configurations that completed, the best first, each with its losses by repeat of the search."""
+
+
+def candidates(runs: Iterable[Run], rules: Rules) -> Candidates:
+    """Return all configurations of which every repeat of the search completed."""
+    groups: dict[Key, list[Run]] = {}
+    for one in runs:
+        if one.role is not Role.CONFIRM:
+            groups.setdefault(configuration(one.params), []).append(one)
+    found: Candidates = []
+    for name, group in groups.items():
+        means = _repeats(group, rules)
+        if means is not None:
+            epochs = max(one.epochs for one in group) * (rules.folds or 1)
+            own = any(one.role is Role.BASELINE for one in group)
+            found.append((Racer(name, group[0].params, own, fmean(means), (), epochs), means))
+    return sorted(found, key=lambda one: one[0].selected)
+
+
+def finalists(found: Candidates, rules: Rules, allowed: float, without: Collection[Key] = ()) -> list[Racer]:
+    """Return the best configurations of the search, and the baseline.
+
+    Where the search had repeats, those are left out that they tell from the best. Where the budget allows too few
+    seeds, there are fewer.
+    """
+    found = [one for one in found if one[0].key not in without]
+    others = [racer for racer, _ in _not_told([one for one in found if not one[0].is_baseline])]
+    baseline = [racer for racer, _ in found if racer.is_baseline]
+    count = min(rules.finalists, len(others))
+    while count > max(2 - len(baseline), 1):
+        if AFFORDED * sum(racer.epochs for racer in (*others[:count], *baseline)) <= allowed:
+            break
+        count -= 1
+    return others[:count] + baseline
+
+
+def _repeats(group: Sequence[Run], rules: Rules) -> list[float] | None:
+    """Return the losses of a configuration by repeat, the mean over its folds; None unless all of them completed."""
+    whole = {(one.repeat, one.fold): one.loss for one in group if _counts(one)}
+    folds = range(rules.folds) if rules.folds else (None,)
+    places = [[(repeat, fold) for fold in folds] for repeat in range(rules.repeats)]
+    if any(place not in whole for row in places for place in row):
+        return None
+    return [fmean(whole[place] for place in row) for row in places]
+
+
+def _counts(one: Run) -> bool:
+    return one.status is Status.COMPLETED and math.isfinite(one.loss)
+
+
+def _not_told(found: Candidates) -> Candidates:
+    """Return those that the repeats of the search do not tell from the best of them."""
+    if len(found) < 2 or len(found[0][1]) < racing.FIRST:
+        return found
+    looked = racing.look([losses for _, losses in found], racing.FIRST)
+    return [one for place, one in enumerate(found) if place not in looked.out]
+
+
+def _scores(runs: Iterable[Run], rules: Rules) -> tuple[dict[Key, dict[int, float]], set[tuple[Key, int, int | None]]]:
+    """Of each configuration its loss by fresh repeat, NaN where a training came to nothing; and what has begun."""
+    ended: dict[tuple[Key, int], dict[int | None, float]] = {}
+    begun: set[tuple[Key, int, int | None]] = set()
+    for one in runs:
+        if one.role is not Role.CONFIRM:
+            continue
+        name = configuration(one.params)
+        begun.add((name, one.repeat, one.fold))
+        if one.status in ENDED:
+            ended.setdefault((name, one.repeat), {})[one.fold] = one.loss if _counts(one) else math.nan
+    scores: dict[Key, dict[int, float]] = {}
+    for (name, repeat), folds in ended.items():
+        if len(folds) == (rules.folds or 1) or any(map(math.isnan, folds.values())):
+            scores.setdefault(name, {})[repeat] = fmean(folds.values())
+    return scores, begun
+
+
+def _raced(
+    racers: Sequence[Racer],
+    scores: Mapping[Key, Mapping[int, float]],
+    begun: set[tuple[Key, int, int | None]],
+    rules: Rules,
+    allowed: float,
+) -> Race:
+    """Seed by seed: all that are left get it, then those that are told apart drop out."""
+    left, out = list(racers), list[Racer]()
+    spent, wanted, over = 0, list[tuple[Params, int, int | None]](), ""
+    for repeat in range(rules.repeats, rules.repeats + rules.seeds):
+        cost = sum(racer.epochs for racer in left)
+        if spent + cost > allowed:
+            over = f"out of budget: a seed for {len(left)} more takes {cost} epochs, {allowed - spent:.0f} are left"
+            break
+        if any(repeat not in scores.get(racer.key, {}) for racer in left):
+            folds = range(rules.folds) if rules.folds else (None,)
+            places = [(racer, fold) for racer in left for fold in folds if repeat not in scores.get(racer.key, {})]
+            wanted = [(one.params, repeat, fold) for one, fold in places if (one.key, repeat, fold) not in begun]
+            break
+        spent += cost
+        fallen = [racer for racer in left if math.isnan(scores[racer.key][repeat])]
+        out = [replace(racer, out=BROKEN) for racer in fallen] + out
+        left = [
+            replace(racer, losses=(*racer.losses, scores[racer.key][repeat])) for racer in left if racer not in fallen
+        ]
+        left, told = _looked(left, rules.seeds)
+        out = told + out
+        if len(left) < 2:
+            over = "decided" if left else "no finalist completed its fresh seeds"
+            break
+    else:
+        over = f"{len(left)} are not told apart by {rules.seeds} fresh seeds"
+    left = _beside(left, rules.seeds)
+    return Race(
+        racers=(*left, *out),
+        wanted=tuple(wanted),
+        over=over,
+        decided=len(left) == 1,
+        epochs=spent,
+        allowed=allowed,
+        left=tuple(racer.key for racer in left),
+    )
+
+
+def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]]:
+    """Return those that go on, and those that are told apart now."""
+    if len(left) < 2:
+        return list(left), []
+    looked = racing.look([racer.losses for racer in left], seeds)
+    count = len(left[0].losses)
+    gone = [
+        replace(
+            left[place], behind=looked.behind[place], half=looked.half[place], out=f"told apart after {count} seeds"
+        )
+        for place in looked.out
+    ]
+    gone.sort(key=lambda racer: racer.mean)
+    return [racer for place, racer in enumerate(left) if place not in looked.out], gone
+
+
+def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
+    """Return those that are left, the leader first, each with its difference to that."""
+    if len(left) < 2 or not left[0].losses:
+        return sorted(left, key=lambda racer: racer.mean)
+    looked = racing.look([racer.losses for racer in left], seeds)
+    placed = [
+        racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half[place])
+        for place, racer in enumerate(left)
+    ]
+    return sorted(placed, key=lambda racer: racer.mean)
+
 
 METHOD = (
     f"Student's t on what the finalists differ by, seed by seed; all intervals and drop-outs together hold with "
@@ -65,12 +306,12 @@ class Confirmation:
 
 
 def of_sweep(sweep: Sweep) -> Confirmation | None:
-    """What a sweep's trials confirm; None where no fresh seed was ever asked for."""
+    """Return what a sweep's trials confirm; None where no fresh seed was ever asked for."""
     rules = _rules(sweep.folder.read_info())
     if rules is None or not any(trial.role is Role.CONFIRM for trial in sweep.trials):
         return None
     first = objective(*sweep.objectives[0])
-    raced = race.run([_run(trial, first) for trial in sweep.trials], rules)
+    raced = run([_run(trial, first) for trial in sweep.trials], rules)
     if not raced.racers:
         return None
     groups: dict[str, list[Trial]] = {}
@@ -112,7 +353,7 @@ def _confirmed(place: int, racer: Racer, raced: Race, trials: list[Trial], first
 
 
 def _verdict(racer: Racer, raced: Race) -> tuple[str, str]:
-    """The verdict and, where there is none, why."""
+    """Return the verdict and, where there is none, why."""
     if racer.out:
         return ("worse", "") if racer.behind is not None else ("undecided", racer.out)
     if racer.key == raced.racers[0].key and any(one.out and one.behind is not None for one in raced.racers):

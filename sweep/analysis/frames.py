@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
-from sweep.analysis.configurations import columns
-from sweep.analysis.ranking import Ranking
+from sweep.analysis.ranking import Ranking, columns
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, did_you_mean
 from sweep.store.tables import Tables
@@ -19,17 +18,17 @@ _NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp", "mem
 
 
 def trials(tables: Sequence[Tables]) -> Frame:
-    """One row per trial, with the columns of results/README.md."""
+    """Return one row per trial, with the columns of results/README.md."""
     return _joined([one.trials.to_pandas() for one in tables])
 
 
 def metrics(tables: Sequence[Tables]) -> Frame:
-    """One row per trial and epoch, with the columns of results/README.md."""
+    """Return one row per trial and epoch, with the columns of results/README.md."""
     return _joined([one.metrics.to_pandas() for one in tables])
 
 
 def best(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequence[object]]]) -> Frame:
-    """The rows of some configurations' trials, with the ``rank`` of each configuration in front."""
+    """Return the rows of some configurations' trials, with the ``rank`` of each configuration in front."""
     positions = {id(trial): at for at, trial in enumerate(trial for sweep in sweeps for trial in sweep.trials)}
     rows = [(number, positions[id(trial)]) for number, members in ranked for trial in members]
     chosen = frame.iloc[[position for _, position in rows]].reset_index(drop=True)
@@ -38,7 +37,7 @@ def best(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequ
 
 
 def configurations(ranking: Ranking) -> Frame:
-    """One row per configuration, the best first, with the columns of results/README.md."""
+    """Return one row per configuration, the best first, with the columns of results/README.md."""
     found = columns(ranking)
     series = {
         **{name: pd.Series(list(values)) for name, values in found.params.items()},

@@ -36,7 +36,7 @@ class HeldOut:
 
 
 def of_metric(metric: str, level: float, examples: int, loss_deviation: float | None = None) -> HeldOut | None:
-    """The noise of an accuracy, or of a loss whose deviation over examples is known; None of anything else.
+    """Return the noise of an accuracy, or of a loss whose deviation over examples is known; None of anything else.
 
     Two configurations on the same examples differ by less, the more they agree on. For a loss it is the ideal
     bootstrap over examples: the standard error of a mean has a closed form, the deviation over the root of their number
@@ -54,17 +54,17 @@ def of_metric(metric: str, level: float, examples: int, loss_deviation: float | 
 
 
 def is_share(metric: str) -> bool:
-    """Whether a metric is by its name a share of examples: an accuracy."""
+    """Return whether a metric is by its name a share of examples: an accuracy."""
     return bool(_SHARES.search(metric.lower()))
 
 
 def examples_for(difference: float, deviation: float) -> int:
-    """How many examples bring the noise between two means below a difference."""
+    """Return how many examples bring the noise between two means below a difference."""
     return math.ceil(2 * (deviation * _Z / difference) ** 2)
 
 
 def of(ranking: Ranking, read: Tables) -> HeldOut | None:
-    """The noise of the best score of a ranking; None where it is not known."""
+    """Return the noise of the best score of a ranking; None where it is not known."""
     if not ranking.best:
         return None
     best = ranking.best[0]
@@ -74,7 +74,7 @@ def of(ranking: Ranking, read: Tables) -> HeldOut | None:
 
 
 def examples(read: Tables) -> int:
-    """How many examples validated, the fewest of any trial; 0 where that was not counted."""
+    """Return how many examples validated, the fewest of any trial; 0 where that was not counted."""
     from sweep.store import values
 
     counted = values.numbers(read.metrics, EXAMPLES, missing=math.nan)

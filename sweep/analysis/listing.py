@@ -33,13 +33,13 @@ class Listed:
 
 
 def sweeps(results_dir: Path) -> list[Listed]:
-    """All sweeps in a folder by the time of their start; damaged ones last."""
+    """Return all sweeps in a folder by the time of their start; damaged ones last."""
     found = [listed(folder) for folder in folders(results_dir)]
     return sorted(found, key=lambda one: (one.started is None, one.started, one.name))
 
 
 def listed(folder: ResultsFolder) -> Listed:
-    """One sweep at a glance."""
+    """Return one sweep at a glance."""
     name, path = folder.name, str(folder.path)
     try:
         sweep = read(folder)

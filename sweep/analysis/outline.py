@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from sweep.events import Params
 from sweep.space import termination
 from sweep.space.objectives import Objective, objective
-from sweep.space.termination import Asha, EarlyTermination, Hyperband
 
 if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
     from sweep.spec import Spec
@@ -43,7 +42,7 @@ class Outline:
 
     @classmethod
     def of(cls, spec: Spec) -> Outline:
-        """That of a sweep file."""
+        """Return that of a sweep file."""
         from sweep.space.domains import Constant
 
         configurations = spec.trials()
@@ -59,7 +58,7 @@ class Outline:
             repeats=spec.trials_each,
             epochs=spec.epochs,
             decisions=termination.decision_epochs(spec.early_terminate, spec.epochs),
-            prior=shares(spec.early_terminate, spec.epochs),
+            prior=termination.shares(spec.early_terminate, spec.epochs),
             limits=Limits(
                 hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.trial_gpus
             ),
@@ -71,17 +70,6 @@ class Outline:
         return objective(self.metric, self.goal)
 
     def epochs_of(self, params: Params) -> int:
-        """The epochs that a trial with these parameters trains."""
+        """Return the epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)
         return epochs if isinstance(epochs, int) else self.epochs
-
-
-def shares(rule: EarlyTermination, epochs: int) -> dict[int, float]:
-    """By epoch: the share of the trials that a rule lets go on there once many have come; of rules that say so."""
-    if not isinstance(rule, Asha | Hyperband):
-        return {}
-    brackets = termination.brackets(rule, epochs)
-    return {
-        epoch: sum(1 / rule.eta if epoch in bracket else 1.0 for bracket in brackets) / len(brackets)
-        for epoch in termination.decision_epochs(rule, epochs)
-    }

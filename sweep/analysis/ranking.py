@@ -1,24 +1,105 @@
-"""Which configuration is best, and how sure that is: the repeats of each together, in order."""
+"""Rank configurations: which scores are compared, which configuration is best, and how sure that is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, stdev
 
 from msgspec import Struct, structs
 
-from sweep.analysis import confirmation, judging
+from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
+from sweep.errors import plural
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
-from sweep.statistics import intervals
-from sweep.statistics.verdicts import Verdict
+from sweep.statistics import intervals, verdicts
+from sweep.statistics.verdicts import Compared, Verdict
 from sweep.store.folder import Objectives
+
+PAIRED = (
+    "paired sign-flip permutation of scores with the same seeds ({count}), Holm over {comparisons}, and the largest "
+    "difference of all pairs, for the best was chosen by the same scores; 95 % intervals by Student's t"
+)
+FOLDED = (
+    "corrected resampled t-test of folds (Nadeau and Bengio), Holm over {comparisons} and over all pairs; 95 % "
+    "intervals by the same t"
+)
+FRONT = (
+    "a configuration is worse where one of the front is better in all objectives, each by paired sign-flip permutation "
+    "of scores with the same seeds, adjusted for all pairs"
+)
+
+
+def by_seed(trials: Iterable[Trial], metric: str) -> dict[Hashable, float]:
+    """Return the finite scores of trials by seed and fold; of several trainings with one seed their mean."""
+    found: dict[Hashable, list[float]] = {}
+    for trial in trials:
+        value = trial.metrics.get(metric, math.nan)
+        if math.isfinite(value):
+            found.setdefault((trial.seed, trial.fold), []).append(value)
+    return {seed: fmean(values) for seed, values in found.items()}
+
+
+def judge(
+    rows: Mapping[int, Sequence[Trial]], objectives: Objectives, best: Collection[int], folds: int
+) -> dict[int, Compared]:
+    """Return the verdict on each of the rows, by their number.
+
+    A configuration that diverged with some of its seeds is compared with none: the seeds that are left would flatter
+    it. Nor is one of which no trial completed.
+    """
+    reasons = {row: _unfit(trials, objectives) for row, trials in rows.items()}
+    fit = {row: [trial for trial in rows[row] if trial.status is Status.COMPLETED] for row in rows if not reasons[row]}
+    goals = [objective(*one).maximize for one in objectives]
+    tables = [{row: by_seed(trials, metric) for row, trials in fit.items()} for metric, _ in objectives]
+    front = [row for row in rows if row in best]
+    found: dict[int, Compared] = {}
+    if not front or any(reasons[row] for row in front) or not tables:
+        pass
+    elif len(tables) > 1:
+        found = verdicts.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+    else:
+        found = verdicts.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+    why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
+    return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, reason=reasons[row] or why) for row in rows}
+
+
+def method(judged: Iterable[Compared], folds: int, *, several: bool) -> str:
+    """Return how those verdicts were reached that were; empty where there is none."""
+    tested = [one for one in judged if one.p is not None]
+    if several:
+        return FRONT if tested else ""
+    if not tested:
+        return ""
+    comparisons = f"{len(tested)} {plural('comparison', len(tested))}"
+    drawn = next((one.p_error for one in tested if one.p_error), None)
+    count = "all patterns" if drawn is None else f"drawn patterns, p to {drawn:.1g}"
+    return (FOLDED if folds else PAIRED).format(comparisons=comparisons, count=count)
+
+
+def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
+    """Return why the trials of a configuration are not compared; empty where they are."""
+    diverged = sum(
+        trial.status is Status.DIVERGED
+        or (
+            trial.status is Status.COMPLETED
+            and any(not math.isfinite(trial.metrics.get(m, math.nan)) for m, _ in objectives)
+        )
+        for trial in trials
+    )
+    if diverged:
+        return "diverged" if len(trials) == 1 else f"diverged with {diverged} of {len(trials)} seeds"
+    if not any(trial.status is Status.COMPLETED for trial in trials):
+        kinds = Counter(trial.status.value for trial in trials)
+        return f"none completed: {', '.join(kinds)}" if len(trials) > 1 else next(iter(kinds))
+    return ""
+
 
 _ORDER = {
     Status.COMPLETED: 0,
@@ -142,7 +223,7 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
     best = {row.rank for row in ranking.best}
     several = len(ranking.objectives) > 1 and ranking.best and ranking.best[0].front == 1
     objectives = ranking.objectives if several else ranking.objectives[:1]
-    judged = judging.judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
+    judged = judge({row.rank: row.trials for row in ranking.rows}, objectives, best, folds)
     rows = [
         structs.replace(
             row,
@@ -160,13 +241,11 @@ def _judged(ranking: Ranking, folds: int) -> Ranking:
         for row in ranking.rows
         for one in [judged[row.rank]]
     ]
-    return replace(
-        ranking, rows=tuple(rows), method=judging.method(judged.values(), folds, several=len(objectives) > 1)
-    )
+    return replace(ranking, rows=tuple(rows), method=method(judged.values(), folds, several=len(objectives) > 1))
 
 
 def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
-    """The verdicts of the race; on the others there is none."""
+    """Return the verdicts of the race; on the others there is none."""
     raced = {configuration(one.params): one for one in found.rows}
     rows = []
     for row in ranking.rows:
@@ -180,7 +259,7 @@ def _confirmed(ranking: Ranking, found: Confirmation) -> Ranking:
 
 
 def pareto_fronts(losses: Sequence[Sequence[float]]) -> list[int]:
-    """The number of the front, from 1, of each point of (points, objectives), all to be minimised.
+    """Return the number of the front, from 1, of each point of (points, objectives), all to be minimised.
 
     Efficient non-dominated sort with sequential search (Zhang, Tian, Cheng, Jin, IEEE TEVC 19(2), 2015):
     in lexicographic order no point is dominated by a later one.
@@ -220,7 +299,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
     counted = fresh if fresh and best is Status.COMPLETED else counted
     scores = []
     for metric, goal in objectives:
-        values = tuple(judging.by_seed(counted, metric).values())
+        values = tuple(by_seed(counted, metric).values())
         if values:
             std = stdev(values) if len(values) > 1 else None
             shared = intervals.shared_by_folds(sweep.folds) if sweep.folds else 0.0
@@ -236,7 +315,7 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
 
 
 def _counts(trial: Trial, objectives: Objectives) -> bool:
-    """Whether a trial has completed, with numbers to show for it."""
+    """Return whether a trial has completed, with numbers to show for it."""
     finite = all(math.isfinite(trial.metrics.get(metric, math.nan)) for metric, _ in objectives)
     return trial.status is Status.COMPLETED and finite
 
@@ -246,8 +325,64 @@ def _losses(row: Ranked) -> list[float]:
 
 
 def _front_numbers(rows: Sequence[Ranked], objectives: Objectives) -> dict[int, int]:
-    """The fronts of the completed configurations, by the identity of their row."""
+    """Return the fronts of the completed configurations, by the identity of their row."""
     if len(objectives) < 2:
         return {}
     completed = [row for row in rows if row.completed == 1 and row.scores]
     return dict(zip(map(id, completed), pareto_fronts([_losses(row) for row in completed]), strict=True))
+
+
+_SAME = (
+    *("rank", "sweep", "status", "completed", "epochs", "front"),
+    *("verdict", "difference", "difference_low", "difference_high", "p", "p_holm", "p_any", "p_error"),
+    *("more", "undecided"),
+)
+_TYPES = {
+    **dict.fromkeys(("rank", "epochs", "front", "more"), "int"),
+    **dict.fromkeys(("sweep", "status", "verdict", "undecided"), "text"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Values by name; those of parameters may be of any type."""
+
+    params: Mapping[str, Sequence[object]]
+    numbers: Mapping[str, Sequence[float | None]]
+    integers: Mapping[str, Sequence[int | None]]
+    texts: Mapping[str, Sequence[str | None]]
+    names: tuple[str, ...]  # of all, in their order
+
+
+def columns(ranking: Ranking) -> Columns:
+    """Return the rows of a ranking by column, as results/README.md lists them."""
+    rows = ranking.rows
+    params = dict.fromkeys(name for row in rows for name in row.params)
+    numbers: dict[str, Sequence[float | None]] = {}
+    integers: dict[str, Sequence[int | None]] = {}
+    texts: dict[str, Sequence[str | None]] = {"trials": [_trials(row) for row in rows]}
+    for name in _SAME:
+        values = [getattr(row, name) for row in rows]
+        match _TYPES.get(name):
+            case "int":
+                integers[name] = values
+            case "text":
+                texts[name] = [str(value) for value in values]
+            case _:
+                numbers[name] = values
+    integers["seeds"] = [len(row.scores[0].values) if row.scores else 0 for row in rows]
+    scores = []
+    for at, (metric, _) in enumerate(ranking.objectives):
+        known = [row.scores[at] if row.scores else None for row in rows]
+        numbers[f"mean.{metric}"] = [None if one is None else one.mean for one in known]
+        numbers[f"std.{metric}"] = [None if one is None else one.std for one in known]
+        numbers[f"low.{metric}"] = [one.interval[0] if one and one.interval else None for one in known]
+        numbers[f"high.{metric}"] = [one.interval[1] if one and one.interval else None for one in known]
+        scores += [f"{word}.{metric}" for word in ("mean", "std", "low", "high")]
+    by_param = {f"param.{name}": [row.params.get(name) for row in rows] for name in params}
+    names = (*_SAME[:2], "trials", *_SAME[2:6], *by_param, "seeds", *scores, *_SAME[6:])
+    return Columns(by_param, numbers, integers, texts, names)
+
+
+def _trials(row: Ranked) -> str:
+    return " ".join(str(number) for number in sorted(trial.trial for trial in row.trials))

@@ -60,7 +60,7 @@ class Course:
         return sum(self.epochs.values())
 
     def is_whole(self, place: int) -> bool:
-        """Whether a trial came to its own end."""
+        """Return whether a trial came to its own end."""
         return place in self.epochs and place not in self.stopped
 
 
@@ -108,7 +108,7 @@ class Replay:
 
 
 def curves(events: Iterable[Event], length: Callable[[Params], int]) -> tuple[list[Curve], int]:
-    """The trials of a log's search, in the order of their start, and how many trained at a time."""
+    """Return the trials of a log's search, in the order of their start, and how many trained at a time."""
     found: dict[int, Curve] = {}
     running: set[int] = set()
     most, ledger = 1, Ledger(keep_epochs=False)
@@ -251,7 +251,7 @@ def _configurations(known: Sequence[Curve], objective: Objective) -> list[_Confi
 
 
 def _chosen(found: Iterable[_Configuration], winner: _Configuration, whole: Callable[[int], bool]) -> _Configuration:
-    """Which one would rank first if of the winner's equals no more than the ``whole`` trials had completed.
+    """Return which one would rank first if of the winner's equals no more than the ``whole`` trials had completed.
 
     As in a ranking the larger share of repeats comes first, then the mean of those; `_NONE` if no trial is whole.
     """
@@ -280,7 +280,7 @@ def replay(
     run_cap: int | None = None,
     orderings: int = 200,
 ) -> Replay | None:
-    """What ``rule`` would have done with the curves of a log; None where no configuration completed in it.
+    """Return what ``rule`` would have done with the curves of a log; None where no configuration completed in it.
 
     Rules are told by their words and a function that makes their scheduler. Orderings are of configurations.
     """

@@ -1,29 +1,35 @@
-"""Sweeps as studies of Optuna: its importances, plots and samplers then work on them."""
+"""Sweeps as Optuna studies, read once or followed while they run: for Optuna's importances, plots and samplers."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweep.analysis.trials import Sweep, of_tables, varying
-from sweep.errors import InputError
-from sweep.events import Params, Status, Value
-from sweep.searchers.optuna_study import Told, study
+from sweep.analysis.trials import Sweep, Trial, of_tables, varying
+from sweep.errors import InputError, StoreError
+from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
+from sweep.searchers import optuna_study
+from sweep.searchers.optuna_study import Axis, Told, study
 from sweep.space.domains import Domain, Tied, choices
 from sweep.space.space import Space
 from sweep.spec import parse
+from sweep.store import log
 from sweep.store.folder import Objectives, ResultsFolder
+from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started, TrialState, naming
 
 if TYPE_CHECKING:
     from optuna.study import Study
+    from optuna.trial import FrozenTrial
 
     from sweep.store.tables import Tables
 
 
 def of(folder: ResultsFolder) -> Study:
-    """The study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
+    """Return the study of a sweep as its log stands now. Raises `StoreError`, and `InputError` without an objective."""
     from sweep.store import reading
 
     (first, _), *_ = objectives(folder)
@@ -43,13 +49,13 @@ def of_read(folder: ResultsFolder, read: Tables) -> Study:
         folder.name,
         objectives(folder),
         searched(space, [trial.params for trial in sweep.trials]),
-        told(sweep, read, space),
+        recorded_study(sweep, read, space),
         alive=folder.is_running(),
     )
 
 
 def objectives(folder: ResultsFolder) -> Objectives:
-    """The objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
+    """Return the objectives of a sweep. Raises `InputError` where it has none: a study has one at least."""
     found = folder.objectives()
     if not found:
         raise InputError.one(str(folder.info), "names no objective, and a study has one at least")
@@ -57,7 +63,7 @@ def objectives(folder: ResultsFolder) -> Objectives:
 
 
 def space_of(folder: ResultsFolder) -> Space | None:
-    """The space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
+    """Return the space that a sweep searches; None where its sweep.json holds no sweep file. Raises `InputError`."""
     match folder.read_info():
         case {"spec": dict(resolved)} if "parameters" in resolved:
             known = {name: value for name, value in resolved.items() if value is not None}
@@ -66,14 +72,14 @@ def space_of(folder: ResultsFolder) -> Space | None:
 
 
 def searched(space: Space | None, seen: Sequence[Params]) -> dict[str, Domain | None]:
-    """The parameters that are searched, with their domains; where the space is not known, those that vary."""
+    """Return the parameters that are searched, with their domains; where the space is not known, those that vary."""
     if space is None:
         return dict.fromkeys(varying(seen))
     return {parameter.name: parameter.domain for parameter in space.parameters if parameter.drawn}
 
 
-def told(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
-    """The trials of a sweep as its study is told of them, by number."""
+def recorded_study(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
+    """Yield the trials of a sweep as its study is told of them, by number."""
     from sweep.store import values
 
     by_epoch = _by_epoch(read, sweep.objectives[0][0])
@@ -94,7 +100,7 @@ def told(sweep: Sweep, read: Tables, space: Space | None) -> Iterator[Told]:
 
 
 def notes(space: Space | None, trial: int, trial_id: str, repeat: int, seed: int, params: Params) -> dict[str, Value]:
-    """What tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
+    """Return what tells a trial apart, and the parameters that follow from others (``param.NAME``)."""
     tied = () if space is None else (p.name for p in space.parameters if isinstance(p.domain, Tied))
     follows: dict[str, Value] = {f"param.{name}": params[name] for name in tied if name in params}
     return {"trial": trial, "trial_id": trial_id, "repeat": repeat, "seed": seed, **follows}
@@ -120,3 +126,166 @@ def _by_epoch(read: Tables, objective: str) -> Mapping[int, dict[int, float]]:
             if value is not None:
                 found[trial][epoch] = value
     return found
+
+
+class FollowedSweep:
+    """One sweep as its log stands at each look; for several threads.
+
+    ``say`` hears what went wrong with a look, which then shows what the one before did; the first look raises
+    `StoreError` or `InputError`.
+    """
+
+    def __init__(self, folder: ResultsFolder, say: Callable[[str], None], name: str = "") -> None:
+        self.name = name or folder.name
+        self.objectives = objectives(folder)
+        self._folder = folder
+        self._space = space_of(folder)
+        self._say = say
+        self._said = ""
+        self._lock = threading.Lock()
+        self._load()
+
+    @property
+    def notes(self) -> Mapping[str, Value]:
+        """What the sweep is, for the page of its study."""
+        info = self._folder.read_info()
+        match info.get("spec"):
+            case dict(spec):
+                keys = ("description", "trainable", "method", "epochs", "repeats")
+                named = {key: spec[key] for key in keys if spec.get(key)}
+            case _:
+                named = {}
+        return {**named, "results": str(self._folder.path), "state": "running" if self._alive else "not running"}
+
+    def trials(self) -> list[FrozenTrial]:
+        """Return all trials as they are now, new ones last."""
+        with self._lock:
+            try:
+                self._follow()
+                self._said = ""
+            except (StoreError, InputError) as error:
+                if str(error) != self._said:
+                    self._say(str(error))
+                self._said = str(error)
+            return list(self._frozen.values())
+
+    def _load(self) -> None:
+        """Look at all of it."""
+        from sweep.store import reading
+
+        objective = f"metric.{self.objectives[0][0]}"
+        read = reading.read(self._folder, ["trial", "epoch", objective])
+        sweep = of_tables(self._folder, read)
+        told = recorded_study(sweep, read, self._space)
+        self._told = {trial.trial: one for trial, one in zip(sweep.trials, told, strict=True)}
+        self._ledger = Ledger(keep_epochs=False)
+        self._ledger.trials = {one.trial: _state(one, self._told[one.trial]) for one in sweep.trials}
+        self._read_to(read.history.log_bytes)
+        self._frozen: dict[int, FrozenTrial] = {}
+        self._alive = self._folder.is_running()
+        self._draw()
+
+    def _follow(self) -> None:
+        if self._folder.log.exists() and self._is_another():
+            self._load()
+            return
+        changed: set[int] = set()
+        offset = self._offset
+        while self._folder.log.exists():
+            events, offset = log.read_from(self._folder.log, offset)
+            if not events:
+                break
+            with naming(self._folder.log):
+                for event in events:
+                    self._observe(event, changed)
+        self._read_to(offset)
+        alive = self._folder.is_running()
+        if alive != self._alive:
+            self._alive = alive
+            changed |= {number for number, told in self._told.items() if told.status is Status.RUNNING}
+        self._tell(changed)
+
+    def _is_another(self) -> bool:
+        """Return whether the log is not the one of the last look: repaired, or that of another sweep of the name."""
+        size = self._folder.log.stat().st_size
+        return size < self._offset or log.mark(self._folder.log, self._offset) != self._mark
+
+    def _read_to(self, offset: int) -> None:
+        self._offset = offset
+        self._mark = log.mark(self._folder.log, offset) if self._folder.log.exists() else ""
+
+    def _observe(self, event: Event, changed: set[int]) -> None:
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                known = (start.trial, start.trial_id, start.repeat, start.seed, start.params)
+                self._told[trial.number] = Told(
+                    params=start.params,
+                    status=trial.status,
+                    reason="",
+                    started=start.time,
+                    ended=None,
+                    metrics={},
+                    epochs=0,
+                    by_epoch={},
+                    notes=notes(self._space, *known),
+                )
+            case Reported(trial, report):
+                self._told[trial.number] = self._reported(self._told[trial.number], trial, report)
+            case Interrupted(trial, end) | Reopened(trial, end) | Ended(trial, end):
+                told = self._told[trial.number]
+                self._told[trial.number] = replace(told, status=trial.status, reason=trial.reason, ended=end.time)
+            case _:
+                return
+        changed.add(trial.number)
+
+    def _reported(self, told: Told, trial: TrialState, event: EpochReported) -> Told:
+        objective = self.objectives[0][0]
+        new = {event.epoch: event.metrics[objective]} if objective in event.metrics else {}
+        return replace(
+            told,
+            status=trial.status,
+            reason="",
+            ended=None,
+            metrics={**told.metrics, **event.metrics},
+            epochs=trial.reported,
+            by_epoch={**told.by_epoch, **new},
+        )
+
+    def _draw(self) -> None:
+        """Tell all trials anew, on axes with room for each."""
+        told = list(self._told.values())
+        self._domains: dict[str, Domain | None] = searched(self._space, [one.params for one in told])
+        self._axes: dict[str, Axis] = optuna_study.axes(self._domains, told)
+        for number in self._told:
+            self._freeze(number)
+
+    def _tell(self, changed: set[int]) -> None:
+        new = [self._told[number].params for number in changed if number not in self._frozen]
+        if self._space is None and new:
+            self._draw()
+            return
+        if any(not self._axes[name].holds(params[name]) for params in new for name in self._domains if name in params):
+            self._draw()
+            return
+        for number in sorted(changed):
+            self._freeze(number)
+
+    def _freeze(self, number: int) -> None:
+        metrics = [metric for metric, _ in self.objectives]
+        frozen = optuna_study.told(self._told[number], self._axes, metrics, alive=self._alive)
+        frozen.number = number
+        self._frozen[number] = frozen
+
+
+def _state(trial: Trial, told: Told) -> TrialState:
+    """Return a trial out of the tables, as far as it takes to observe what follows."""
+    start = TrialStarted(
+        trial=trial.trial,
+        trial_id=trial.trial_id,
+        params=told.params,
+        seed=trial.seed,
+        repeat=trial.repeat,
+        time=told.started,
+        role=trial.role,
+    )
+    return TrialState(start, trial.status, trial.status_reason, epoch=trial.epochs, reported=trial.epochs)

@@ -54,19 +54,19 @@ class Sweep:
 
 
 def first_failure(sweep: Sweep) -> str:
-    """What became of the first trial, in words to go after "no trial completed"."""
+    """Return what became of the first trial, in words to go after "no trial completed"."""
     return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
 
 
 def read(folder: ResultsFolder) -> Sweep:
-    """The sweep in a folder as its log stands now. Raises `StoreError`."""
+    """Return the sweep in a folder as its log stands now. Raises `StoreError`."""
     from sweep.store import reading
 
     return of_tables(folder, reading.read(folder, metrics=()))
 
 
 def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
-    """The sweep in a folder, of which the table of trials has been read."""
+    """Return the sweep in a folder, of which the table of trials has been read."""
     from sweep.store import values
 
     names = read_tables.trials.column_names
@@ -81,7 +81,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
-    """The objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
+    """Return the objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
     first = sweeps[0]
     problems = [
         Problem(
@@ -99,7 +99,7 @@ def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
 
 
 def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
-    """The parameters that are not the same everywhere (or not everywhere), in the order of the file."""
+    """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
     names = dict.fromkeys(name for one in params for name in one)
     return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
 
@@ -113,7 +113,7 @@ _ABSENT = object()
 
 
 def _times(info: Mapping[str, object]) -> tuple[int, int]:
-    """The trials of a configuration, and how many folds are among them."""
+    """Return the trials of a configuration, and how many folds are among them."""
     match info:
         case {"spec": {"repeats": int(repeats), "folds": int(folds)}}:
             return repeats * folds, folds

@@ -5,17 +5,99 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from sweep.analysis import luck
+from sweep.analysis.confirmation import BROKEN, Confirmation, Confirmed
 from sweep.analysis.ranking import Ranked, Ranking
-from sweep.errors import printable
+from sweep.errors import plural, printable
 from sweep.events import Role, Value
+from sweep.space.objectives import objective
 from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
+
+
+def confirmed_sentences(found: Confirmation, named: str) -> list[str]:
+    """Return the answer: what beats the baseline and by how much, which is best, and how much of its score was luck."""
+    told = [_against_baseline(found)] if found.baseline else []
+    told.append(_standing_of_finalists(found, named))
+    if luck := _luck(found):
+        told.append(luck)
+    return told
+
+
+def _against_baseline(found: Confirmation) -> str:
+    """Return whether the best one that the search found beats the author's own configuration."""
+    baseline, best = found.baseline, found.best
+    if baseline is None or baseline.mean is None:
+        return "The baseline has no fresh seeds yet."
+    if baseline is best:
+        others = [row for row in found.rows if row is not best and row.difference is not None]
+        if not others:
+            return "No configuration of the search completed its fresh seeds: nothing is known to beat the baseline."
+        near = min(others, key=lambda row: abs(row.difference or 0.0), default=None)
+        behind = f": the nearest is {_gap(near)} behind" if near else ""
+        return f"Nothing that the search found beats the baseline{behind}."
+    if baseline.difference is None:
+        return f"The baseline {baseline.reason}, and cannot be compared."
+    gap = f"{_gap(baseline)} over {baseline.seeds} fresh seeds"
+    if baseline.verdict == "worse":
+        return f"The best configuration beats the baseline by {gap}."
+    return f"The best configuration does not beat the baseline: it is ahead by {gap}, which may be luck."
+
+
+def _standing_of_finalists(found: Confirmation, named: str) -> str:
+    left = [row for row in found.rows if not row.reason]
+    why = f" ({found.over})" if found.over else ""
+    if not left:
+        return f"No finalist is left{why}."
+    broken = sum(row.reason == BROKEN for row in found.rows)
+    if broken:
+        named_so = f"{broken} {plural('finalist', broken)} did not complete with a fresh seed"
+        why = f"{why}; {named_so}"
+    told = len(found.rows) - 1 - broken
+    if found.decided and told:
+        return f"Best is {named}, told apart from {told} other {plural('finalist', told)}{why}."
+    if found.decided:
+        return f"Left is {named}{why}."
+    many = f"{len(left)} of {len(found.rows)} finalists could be the best"
+    going = "" if found.over else ", and the race goes on"
+    return f"First is {named}, but {many}{why}{going}."
+
+
+def _luck(found: Confirmation) -> str:
+    best = found.best
+    if best.mean is None:
+        return ""
+    told = f"Its {found.metric} was {_score(best.selected)} in the search and is {_score(best.mean)} with fresh seeds"
+    if found.metric in best.tested or _bare(found.metric) in best.tested:
+        tested = best.tested.get(_bare(found.metric), best.tested.get(found.metric, 0.0))
+        told += f", {_score(tested)} on the test data"
+    gap = objective(found.metric, found.goal).to_loss(best.mean - best.selected)
+    if abs(gap) < 1e-9 * max(abs(best.mean), 1.0):
+        return f"{told}: the search promised no more."
+    return f"{told}: the search was {abs(gap):.2g} too {'hopeful' if gap >= 0 else 'modest'}."
+
+
+def _bare(metric: str) -> str:
+    return metric.removeprefix("val_")
+
+
+def _gap(row: Confirmed) -> str:
+    """Return ``0.012 (0.004 to 0.020)``, as what it lacks."""
+    size = f"{abs(row.difference or 0.0):.2g}"
+    if row.low is None or row.high is None:
+        return size
+    sign = -1 if (row.difference or 0.0) < 0 else 1
+    low, high = sorted((sign * row.low, sign * row.high))
+    return f"{size} ({low:.2g} to {high:.2g})"
+
+
+def _score(value: float) -> str:
+    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.4g}"
+
 
 NAMED = 8  # parameters of a configuration that are written out
 
 
 def sentence(ranking: Ranking, *, running: bool = False) -> str:
-    """What to say of a ranking, as plain text.
+    """Return what to say of a ranking, as plain text.
 
     It claims no more than the verdicts hold: of one training each nothing is known about luck.
     """
@@ -23,7 +105,7 @@ def sentence(ranking: Ranking, *, running: bool = False) -> str:
 
 
 def _without_luck(ranking: Ranking) -> str:
-    """That several seeds gave the same numbers, where they did in every configuration."""
+    """Return that several seeds gave the same numbers, where they did in every configuration."""
     several = [row for row in ranking.rows if len({trial.seed for trial in row.trials if trial.metrics}) > 1]
     if not several or not all(row.seed_changes_nothing for row in several):
         return ""
@@ -40,14 +122,14 @@ def _answer(ranking: Ranking, *, running: bool) -> str:
         return f"No trial has completed{' yet' if running else ''}, so there is no answer."
     begin = "It still runs, and this may change. " if running else ""
     if ranking.confirmed is not None:
-        return begin + " ".join(luck.sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
+        return begin + " ".join(confirmed_sentences(ranking.confirmed, _named(ranking.best[0], ranking)))
     begin += _beside_baseline(ranking)
     several = len(ranking.objectives) > 1 and ranking.best[0].front == 1
     return begin + (_front(ranking) if several else _single(ranking))
 
 
 def _beside_baseline(ranking: Ranking) -> str:
-    """How the best configuration stands to the author's own, where that was trained; empty where it was not."""
+    """Return how the best configuration stands to the author's own, where that was trained; empty where it was not."""
     own = next((row for row in ranking.rows if any(one.role is Role.BASELINE for one in row.trials)), None)
     if own is None or len(ranking.objectives) > 1:
         return ""
@@ -71,7 +153,7 @@ def _beside_baseline(ranking: Ranking) -> str:
 
 
 def words(row: Ranked, ranking: Ranking) -> str:
-    """The verdict on a row, for a cell of a table."""
+    """Return the verdict on a row, for a cell of a table."""
     match row.verdict:
         case Verdict.TIES:
             return "ties with best"
@@ -79,7 +161,7 @@ def words(row: Ranked, ranking: Ranking) -> str:
             return "worse"
         case Verdict.BEST:
             ties = sum(other.verdict is Verdict.TIES for other in ranking.rows)
-            return f"best, {ties} tie{'s' * (ties > 1)}" if ties and row.front is None else "best"
+            return f"best, {ties} {plural('tie', ties)}" if ties and row.front is None else "best"
         case Verdict.UNDECIDED if row.undecided == TOO_FEW and row.more:
             return f"{TOO_FEW} ({row.more} more would tell)"
         case Verdict.UNDECIDED:
@@ -94,7 +176,7 @@ def _front(ranking: Ranking) -> str:
         return alone + _behind(ranking)
     ends = []
     for at, (metric, goal) in enumerate(ranking.objectives):
-        best = (max if goal == "maximize" else min)(rows, key=lambda row: row.scores[at].mean)
+        best = min(rows, key=lambda row: objective(metric, goal).to_loss(row.scores[at].mean))
         ends.append(f"{metric} {_score(best.scores[at].mean)} with {_named(best, ranking)}")
     return (
         f"{len(rows)} of the {of} configurations that completed are on the Pareto front of {names}: no other is better "
@@ -103,7 +185,7 @@ def _front(ranking: Ranking) -> str:
 
 
 def _behind(ranking: Ranking) -> str:
-    """How far luck could have chosen the front."""
+    """Return how far luck could have chosen the front."""
     others = [row for row in ranking.rows if row.completed and row.scores and row.front != 1]
     if not others:
         return ""
@@ -130,7 +212,7 @@ def _single(ranking: Ranking) -> str:
 
 
 def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
-    """How the best stands to the others."""
+    """Return how the best stands to the others."""
     if not others:
         return "No other configuration completed to compare it with."
     of = {verdict: [row for row in others if row.verdict is verdict] for verdict in Verdict}
@@ -149,12 +231,12 @@ def _beside(best: Ranked, others: Sequence[Ranked], ranking: Ranking) -> str:
 
 
 def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
-    """Why nothing can be said, and what would help."""
+    """Return why nothing can be said, and what would help."""
     best, follower = ranking.best[0], others[0]
     score, next_score = best.scores[0], follower.scores[0]
     equal = sum(row.scores[0].mean == score.mean for row in others)
     if equal:
-        told = f"{equal} other configuration{'s' * (equal > 1)} reached the same score"
+        told = f"{equal} other {plural('configuration', equal)} reached the same score"
     else:
         told = f"The next, {_named(follower, ranking)}, is {abs(score.mean - next_score.mean):.2g} behind"
     needed = seeds_for(len(others))
@@ -172,7 +254,7 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
 
 
 def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:
-    """The nearest of some rows, with its difference to the best, as far as it is behind."""
+    """Return the nearest of some rows, with its difference to the best, as far as it is behind."""
     row = min(rows, key=lambda row: abs(row.difference or 0.0))
     named = f"the nearest, {_named(row, ranking)}," if len(rows) > 1 else _named(row, ranking)
     if not row.difference:
@@ -217,10 +299,6 @@ def _named(row: Ranked, ranking: Ranking) -> str:
 
 def _interval(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f" (95 % interval {_score(interval[0])} to {_score(interval[1])})"
-
-
-def _score(value: float) -> str:
-    return f"{value:#.4g}" if 1e-4 <= abs(value) < 1e4 else f"{value:.4g}"
 
 
 def _setting(value: Value) -> str:

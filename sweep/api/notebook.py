@@ -15,7 +15,7 @@ from rich.text import Text
 
 from sweep.errors import printable
 from sweep.events import Event
-from sweep.render.picture import Frame
+from sweep.render.progress import Frame
 
 DRAW_S = 0.5
 SAID = 20  # lines that stay

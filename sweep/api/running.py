@@ -20,7 +20,7 @@ from sweep.api.process import alone, kept_process
 from sweep.api.trainables import Given
 from sweep.api.viewing import viewer
 from sweep.errors import InputError, Interrupted, Problem, StoppedAtOnce, StoreError, SweepError, shortened
-from sweep.export import beside
+from sweep.export import followers
 from sweep.runner import planning, resuming, retraining, session
 from sweep.runner.options import Options, Outcome
 from sweep.runner.resuming import Reopened
@@ -94,7 +94,7 @@ def run(
         given = given or trainables.again(spec.trainable)
         source = trainables.source_of(given, spec, where, folders)
         how = _options(address, max_concurrent, simulate_gpus, reuse, inline, memo, profile=profile)
-        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
+        how = replace(how, beside=followers(tensorboard=tensorboard))
         notes = [*_notes(spec, planning.not_seen_read(spec, source)), *_rehearsal(simulate_gpus)]
         view = viewer(spec, notes, quiet=quiet, verbose=verbose)
         return _concluded(
@@ -133,7 +133,7 @@ def resume(
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
         reopened = resuming.reopen(Path(results), str(name), changes)
         how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo, retry_failed=retry_failed)
-        how = replace(how, beside=beside.wanted(tensorboard=tensorboard))
+        how = replace(how, beside=followers(tensorboard=tensorboard))
         return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
 
 
@@ -165,7 +165,7 @@ def confirm(
             raise InputError(wrong)
         reopened = resuming.reopen_to_confirm(Path(results), str(name), seeds, finalists, budget)
         how = _options(address, max_concurrent, reopened.simulated_gpus, reuse, inline, memo)
-        how = replace(how, confirming=True, beside=beside.wanted(tensorboard=tensorboard))
+        how = replace(how, confirming=True, beside=followers(tensorboard=tensorboard))
         return _gone_on(reopened, trainable, how, quiet=quiet, verbose=verbose)
 
 
@@ -216,7 +216,7 @@ def retrain(
             how.get("inline", False),
             how.get("memo", True),
         )
-        options = replace(options, beside=beside.wanted(tensorboard=how.get("tensorboard", False)))
+        options = replace(options, beside=followers(tensorboard=how.get("tensorboard", False)))
         parent = folder.path.parent
         return _concluded(
             lambda: session.run(

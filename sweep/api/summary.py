@@ -10,7 +10,7 @@ from sweep.analysis import verdict
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, printable
-from sweep.render.figures import duration, score, settings
+from sweep.render.formatting import duration, score, settings
 from sweep.render.tables import filled, ranking_grid
 
 ROWS = 5

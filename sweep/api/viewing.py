@@ -37,7 +37,7 @@ def drawing(spec: Spec) -> notebook.Drawing:
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
     from sweep.analysis.outline import Outline
+    from sweep.render.formatting import console
     from sweep.render.live import LiveView
-    from sweep.render.terminal import console
 
     return LiveView(console(), Outline.of(spec), quiet=quiet)

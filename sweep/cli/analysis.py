@@ -16,9 +16,8 @@ from sweep.cli import options
 def list_sweeps(results: Path, as_json: bool) -> None:
     """List the sweeps of the results folder."""
     from sweep.analysis import listing
-    from sweep.render.documents import document
+    from sweep.render.formatting import console, document
     from sweep.render.tables import show, sweeps_grid
-    from sweep.render.terminal import console
 
     found = listing.sweeps(results)
     if as_json:
@@ -36,25 +35,22 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
-    from sweep.analysis import costs, held_out, ranking, trials, verdict, worth
-    from sweep.render.confirmations import show_finalists
-    from sweep.render.costs import lines
-    from sweep.render.documents import document
-    from sweep.render.tables import answered, ranking_grid, show
-    from sweep.render.terminal import console
-    from sweep.render.worth import held_out_lines
-    from sweep.render.worth import lines as worth_lines
+    from sweep.analysis import held_out, ranking, report_data, search_efficiency, trials, verdict
+    from sweep.render.formatting import console, document
+    from sweep.render.summaries import cost_lines, held_out_lines
+    from sweep.render.summaries import efficiency_lines as worth_lines
+    from sweep.render.tables import answered, ranking_grid, show, show_finalists
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read, wanted = [], {*costs.COLUMNS, "epoch", *held_out.COLUMNS}
+    read, wanted = [], {*report_data.COLUMNS, "epoch", *held_out.COLUMNS}
     for folder in folders:
         metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
     ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
-    worths = [found for folder, one in read if (found := worth.of(folder.name, ranked, one))]
+    worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
     noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
@@ -65,7 +61,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     show(ranking_grid(ranked, limit), console())
     show_finalists(ranked, console())
     for folder, one in read:
-        for line in lines(costs.of_tables(folder.name, one)):
+        for line in cost_lines(report_data.costs_of(folder.name, one)):
             click.echo(line)
     for line in (*worth_lines(worths), *held_out_lines(noise)):
         click.echo(line)

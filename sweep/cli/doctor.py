@@ -25,13 +25,12 @@ from sweep.cli import options
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
     """Check whether this machine can train; exit code 1 if something must be fixed."""
-    from sweep.doctor import checklist, commands
-    from sweep.doctor.findings import Level
-    from sweep.render.documents import document
-    from sweep.render.findings import show_finding
-    from sweep.render.terminal import console
+    from sweep.doctor import checklist, probe
+    from sweep.doctor.probe import Level
+    from sweep.render.formatting import console, document
+    from sweep.render.summaries import show_finding
 
-    given = checklist.Round(commands.run, os.environ, results, timeout, address)
+    given = checklist.Round(probe.run_command, os.environ, results, timeout, address)
     target, found = console(), []
     for finding in checklist.examine(given):
         found.append(finding)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, printable
+from sweep.errors import InputError, plural, printable
 
 if TYPE_CHECKING:
     from sweep.store.folder import ResultsFolder
@@ -49,9 +49,9 @@ def export(format: str, sweep: str, results: Path, output: Path | None, tracking
 
 
 def _csv(folder: ResultsFolder, target: Path) -> str:
-    from sweep.export import csv_files
+    from sweep.export import runs
 
-    return "\n".join(f"csv      {path}" for path in csv_files.export(folder, target))
+    return "\n".join(f"csv      {path}" for path in runs.export_csv(folder, target))
 
 
 def _mlflow(folder: ResultsFolder, target: Path, uri: str | None) -> str:
@@ -85,4 +85,4 @@ def _wandb(folder: ResultsFolder, target: Path) -> str:
 
 
 def _trials(count: int) -> str:
-    return f"{count} trial{'s' * (count != 1)}"
+    return f"{count} {plural('trial', count)}"

@@ -50,9 +50,9 @@ def plan(
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
     from sweep import spec as specs
-    from sweep.render import rates as drawn
+    from sweep.render import plans as drawn
+    from sweep.render.formatting import console
     from sweep.render.plans import as_dict, show_plan
-    from sweep.render.terminal import console
     from sweep.runner import connecting, noise, planning, pricing, rates, telling, warm_start
 
     spec = specs.load(file, assignments)
@@ -86,12 +86,12 @@ def plan(
         with TemporaryDirectory() as folder, noise.redirected(Path(folder) / "debug.log"):
             curves = rates.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     if as_json:
-        found = {"find_lr": [drawn.as_dict(curve) for curve in curves]} if find_lr else {}
+        found = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}
         click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
         return
     show_plan(planned, console())
     for curve in curves:
-        click.echo("\n" + "\n".join(drawn.lines(curve)))
+        click.echo("\n" + "\n".join(drawn.rates_lines(curve)))
 
 
 def note_ignored(spec: Spec) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from sweep.cli import options
+from sweep.errors import plural
 
 
 @click.command()
@@ -19,7 +20,7 @@ def repair(sweep: str, results: Path) -> None:
 
     folder = ResultsFolder.open(results, sweep)
     done = repairing.repair(folder)
-    records = f"{done.kept:,} record{'s' * (done.kept != 1)}"
+    records = f"{done.kept:,} {plural('record', done.kept)}"
     if done.original is None:
         click.echo(f"{folder.log} is whole: {records}")
         return

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
     """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
-    from sweep.render import replays
-    from sweep.render.documents import document
+    from sweep.render import summaries
+    from sweep.render.formatting import document
     from sweep.runner import choosing, resuming
     from sweep.store import log
     from sweep.store.ledger import naming
@@ -64,7 +64,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if as_json:
         click.echo(document(found))
         return
-    for line in replays.lines(found, spec.objectives[0].name):
+    for line in summaries.replay_lines(found, spec.objectives[0].name):
         click.echo(printable(line))
 
 
@@ -94,9 +94,9 @@ def _with_rule(spec: Spec, text: str) -> Spec:
 
 def _words(spec: Spec) -> str:
     """``asha min_iter=1 eta=4``."""
-    from sweep.spec import stopping
+    from sweep.spec import sweep_file
 
-    rule = stopping.to_dict(spec.early_terminate)
+    rule = sweep_file.rule_to_dict(spec.early_terminate)
     if not isinstance(rule, dict):
         return str(rule)
     return " ".join(

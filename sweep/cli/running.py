@@ -53,7 +53,7 @@ def run(
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
-    from sweep.export import beside
+    from sweep.export import followers
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
@@ -68,7 +68,7 @@ def run(
         inline=inline,
         memo=not no_memo,
         profile=profile,
-        beside=beside.wanted(tensorboard=tensorboard),
+        beside=followers(tensorboard=tensorboard),
     )
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
@@ -139,7 +139,7 @@ def go_on(
     confirming: bool = False,
 ) -> None:
     """Run one more session of a sweep; the options are those of the commands."""
-    from sweep.export import beside
+    from sweep.export import followers
     from sweep.runner import planning, session
 
     source = planning.check(reopened.spec, str(reopened.folder.info), reopened.import_folders, here=address is None)
@@ -152,7 +152,7 @@ def go_on(
         memo=not no_memo,
         retry_failed=retry_failed,
         confirming=confirming,
-        beside=beside.wanted(tensorboard=tensorboard),
+        beside=followers(tensorboard=tensorboard),
     )
     outcome = session.resume(reopened, source, how, viewer(reopened.spec, how, quiet, verbose))
     conclude(outcome, quiet=quiet)
@@ -166,8 +166,8 @@ class _Viewer:
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
         from sweep.analysis.outline import Outline
+        from sweep.render.formatting import console
         from sweep.render.live import LiveView
-        from sweep.render.terminal import console
 
         view = LiveView(console(), Outline.of(self._spec), quiet=self._quiet)
         if self._verbose:
@@ -185,9 +185,8 @@ def viewer(spec: Spec, how: Options, quiet: bool, verbose: bool) -> _Viewer:
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
     from sweep.analysis import ranking, trials, verdict
-    from sweep.render.confirmations import show_finalists
-    from sweep.render.tables import answered, ranking_grid, show
-    from sweep.render.terminal import console
+    from sweep.render.formatting import console
+    from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
     ranked = ranking.rank([trials.read(folder)])

@@ -27,8 +27,8 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     """Show whether a sweep runs, what became of its trials, and the best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     from sweep.analysis import listing
-    from sweep.render import figures
-    from sweep.render.documents import document
+    from sweep.render import formatting
+    from sweep.render.formatting import document
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
@@ -49,10 +49,10 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
-        lines.append(f"best     {found.metric} {figures.score(found.best)}, trial {found.best_trial}{verdict}")
+        lines.append(f"best     {found.metric} {formatting.score(found.best)}, trial {found.best_trial}{verdict}")
     if written is not None:
-        age = figures.duration(max(0.0, time.time() - written))
-        lines.append(f"written  {age} ago, after {figures.duration(found.duration_s or 0.0)} of work")
+        age = formatting.duration(max(0.0, time.time() - written))
+        lines.append(f"written  {age} ago, after {formatting.duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo(printable("\n".join(lines)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.analysis.following import Follower
+    from sweep.analysis.progress import Follower
     from sweep.render.live import LiveView
     from sweep.runner.resuming import Reopened
 
@@ -23,14 +23,14 @@ def watch(sweep: Reopened, interval_s: float) -> None:
     Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
     Raises `StoreError` for a damaged log.
     """
-    from sweep.analysis.following import Follower
     from sweep.analysis.outline import Outline
-    from sweep.render import terminal
+    from sweep.analysis.progress import Follower
+    from sweep.render import formatting
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
     follower = Follower(sweep.folder)
-    console = terminal.console(soft_wrap=True)
+    console = formatting.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
     left = False
     try:
@@ -81,7 +81,7 @@ def _read_on(view: LiveView, follower: Follower) -> None:
 
 def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
     """The picture as it is now, to stay."""
-    from sweep.render.picture import Frame
+    from sweep.render.progress import Frame
 
     width = PLAIN_WIDTH if view.plain else console.size.width
     height = 23 if view.plain else console.size.height - 1

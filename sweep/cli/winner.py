@@ -78,9 +78,8 @@ def _which(epoch: str) -> Which:
 
 
 def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from sweep.render.documents import document
+    from sweep.render.formatting import console, document
     from sweep.render.tables import answered, ranking_grid, show
-    from sweep.render.terminal import console
 
     if as_json:
         told = {field.name: getattr(ranking, field.name) for field in dataclasses.fields(ranking)}
@@ -142,7 +141,7 @@ def retrain(
     """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
-    from sweep.export import beside
+    from sweep.export import followers
     from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
@@ -161,7 +160,7 @@ def retrain(
         reuse=not no_reuse,
         inline=inline,
         memo=not no_memo,
-        beside=beside.wanted(tensorboard=tensorboard),
+        beside=followers(tensorboard=tensorboard),
     )
     outcome = session.run(
         made.spec,

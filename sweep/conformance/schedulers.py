@@ -23,7 +23,7 @@ def report(trial: int, epoch: int, value: float) -> EpochReported:
 
 
 def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS) -> Verdicts:
-    """All trials side by side, in the order given, each with one value throughout, until it is pruned."""
+    """Return all trials side by side, in the order given, each with one value throughout, until it is pruned."""
     verdicts: Verdicts = {}
     going = list(values)
     for epoch in range(1, epochs + 1):
@@ -35,7 +35,7 @@ def run(scheduler: Scheduler, values: Mapping[int, float], epochs: int = EPOCHS)
 
 
 def pruned(verdicts: Verdicts) -> dict[int, int]:
-    """The epoch at which each pruned trial was stopped."""
+    """Return the epoch at which each pruned trial was stopped."""
     return {trial: epoch for (trial, epoch), reason in verdicts.items() if reason}
 
 
@@ -44,7 +44,7 @@ class SchedulerConformance(ABC):
 
     @abstractmethod
     def make(self, objective: Objective, epochs: int) -> Scheduler:
-        """The scheduler under test."""
+        """Return the scheduler under test."""
 
     def build(self, epochs: int = EPOCHS) -> Scheduler:
         return self.make(Objective("m", "minimize"), epochs)

@@ -1,17 +1,50 @@
-"""What every searcher keeps, whatever its method: `sweep.searchers.contract.Searcher`, as tests."""
+"""What every searcher keeps, whatever its method: `sweep.searchers.contract.Searcher`, as tests, and logs for them."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
-from sweep.conformance.logs import drive, trial
-from sweep.events import Event, Params, Status, TrialStarted
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.contract import Searcher
 from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 from sweep.space.space import Between, Condition, OneOf, Parameter, Space
+
+
+def started(trial: int, params: Params, repeat: int = 0) -> TrialStarted:
+    return TrialStarted(trial=trial, trial_id=f"t{trial}", params=params, seed=0, repeat=repeat, time=100.0 + trial)
+
+
+def epoch(trial: int, number: int, **metrics: float) -> EpochReported:
+    return EpochReported(trial=trial, epoch=number, metrics=metrics, time=200.0 + trial, time_s=1.0)
+
+
+def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
+    return TrialEnded(trial=trial, status=status, reason=reason, time=300.0 + trial)
+
+
+def trial(number: int, params: Params, status: Status, losses: Iterable[float], repeat: int = 0) -> list[Event]:
+    """Return a whole trial, one loss an epoch; still running if the status says so."""
+    reports = [epoch(number, index, loss=loss) for index, loss in enumerate(losses, start=1)]
+    end = [ended(number, status)] if status is not Status.RUNNING else []
+    return [started(number, params, repeat), *reports, *end]
+
+
+def drive(searcher: Searcher, count: int, outcome: Callable[[int, Params], Iterable[Event]]) -> list[Event]:
+    """Run up to ``count`` trials one after the other; returns the log."""
+    log: list[Event] = []
+    for number in range(count):
+        params = searcher.suggest(number)
+        if params is None:
+            break
+        for event in outcome(number, params):
+            searcher.observe(event)
+            log.append(event)
+    return log
+
 
 LOSS = (Objective("loss", "minimize"),)
 SPACE = Space(
@@ -40,7 +73,7 @@ STATES = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Statu
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:
-    """Every state a trial can have, more completed than others."""
+    """Return every state a trial can have, more completed than others."""
     status = STATES[number % 6] if number % 3 == 2 else Status.COMPLETED
     loss = sum(map(ord, key(params))) % 97 / 97
     return trial(number, params, status, [loss + 1, loss + 0.5, loss])
@@ -59,7 +92,7 @@ class SearcherConformance(ABC):
 
     @abstractmethod
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        """The searcher under test."""
+        """Return the searcher under test."""
 
     def build(self, space: Space) -> Searcher:
         return self.make(space, LOSS, 0)

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor import device_judgement, gpu_judgement, host, host_judgement, nvidia, probe, share_judgement
-from sweep.doctor.commands import Run
-from sweep.doctor.findings import Finding
-from sweep.doctor.probe import Resources
+from sweep.doctor import gpu_checks, host_checks, nvidia, probe
+from sweep.doctor.probe import Finding, Resources, Run
 
 CLUSTER_TIMEOUT_S = 60.0
 MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.pair`
@@ -27,42 +25,42 @@ class Round:
 
 
 def examine(given: Round) -> Iterator[Finding]:
-    """All checks in turn, the quick ones first."""
-    machine = host.gather(given.environ)
-    yield from host_judgement.versions(machine)
-    yield from host_judgement.disk(host.disk(given.results))
+    """Yield all checks in turn, the quick ones first."""
+    machine = host_checks.gather(given.environ)
+    yield from host_checks.versions(machine)
+    yield from host_checks.disk(host_checks.disk_of(given.results))
     driver = nvidia.gather(given.run)
     shown = nvidia.visible(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
-    yield from host_judgement.shared_memory(machine, several_gpus=len(shown) > 1)
+    yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
     tensorflow = probe.describe(given.run, given.timeout_s)
-    yield from host_judgement.keras(machine, tensorflow)
+    yield from host_checks.keras(machine, tensorflow)
     if isinstance(tensorflow, probe.Failure):
         return
-    yield from gpu_judgement.presence(driver, shown, tensorflow)
-    yield from gpu_judgement.driver(shown, tensorflow)
-    yield from gpu_judgement.libraries(shown, tensorflow)
-    yield from gpu_judgement.capability(shown, tensorflow)
-    yield from gpu_judgement.health(driver, shown)
-    yield from gpu_judgement.memory(driver, shown)
-    yield from gpu_judgement.gauges(tensorflow)
-    yield from gpu_judgement.links(driver, shown)
+    yield from gpu_checks.presence(driver, shown, tensorflow)
+    yield from gpu_checks.driver(shown, tensorflow)
+    yield from gpu_checks.libraries(shown, tensorflow)
+    yield from gpu_checks.capability(shown, tensorflow)
+    yield from gpu_checks.health(driver, shown)
+    yield from gpu_checks.memory(driver, shown)
+    yield from gpu_checks.gauges(tensorflow)
+    yield from gpu_checks.links(driver, shown)
     gpus = len(tensorflow.capabilities)
     if gpus:
-        yield from share_judgement.mps(share_judgement.gather(given.run, given.environ))
+        yield from gpu_checks.mps(gpu_checks.mps_state(given.run, given.environ))
     yield from _ray(given, (machine.cpus, gpus))
     yield from _devices(given, gpus)
 
 
 def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     if given.address is None:
-        yield from host_judgement.ray(here, usable=int(here[1]), address=None)
+        yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
     answer = probe.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
-    yield from host_judgement.ray(answer, usable=int(here[1]), address=given.address)
+    yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
     if not isinstance(answer, probe.Failure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
         met = probe.between_nodes(given.run, given.timeout_s, given.address, most_s)
-        yield from host_judgement.between_nodes(met)
+        yield from host_checks.between_nodes(met)
 
 
 def _devices(given: Round, gpus: int) -> Iterator[Finding]:
@@ -70,16 +68,16 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
         tried[name] = probe.try_device(given.run, given.timeout_s, name)
-        yield from device_judgement.device(name, tried[name])
-    yield from device_judgement.pace(tried)
+        yield from gpu_checks.device(name, tried[name])
+    yield from gpu_checks.pace(tried)
     if isinstance(tried.get("gpu:0"), probe.Tried):
-        yield from share_judgement.limit("gpu:0", probe.share(given.run, given.timeout_s))
+        yield from gpu_checks.limit("gpu:0", probe.share(given.run, given.timeout_s))
     count = gpus or 2
     several = None if gpus == 1 else probe.train(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
-        yield from device_judgement.together(several, count=count, simulated=not gpus)
+        yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
         alone = probe.train(given.run, given.timeout_s, 1, simulated=False)
-        yield from device_judgement.alone(alone)
+        yield from gpu_checks.alone(alone)
         if several is not None:
-            yield from device_judgement.scaling(alone, several, gpus)
+            yield from gpu_checks.scaling(alone, several, gpus)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweep.doctor.commands import MISSING, Run
+from sweep.doctor.probe import MISSING, Run
 
 FIELDS = (
     "index",
@@ -93,7 +93,7 @@ def gather(run: Run) -> Nvidia:
 
 
 def parse_links(matrix: str) -> dict[tuple[int, int], str]:
-    """The link between each pair of GPUs, lower index first, from the matrix of ``nvidia-smi topo -m``."""
+    """Return the link between each pair of GPUs, lower index first, from the matrix of ``nvidia-smi topo -m``."""
     rows = iter([_ESCAPES.sub("", line).split() for line in matrix.splitlines()])
     head = next((row for row in rows if "GPU0" in row), [])
     links = {}
@@ -106,7 +106,7 @@ def parse_links(matrix: str) -> dict[tuple[int, int], str]:
 
 
 def parse_mig_devices(listing: str) -> dict[str, int]:
-    """The MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
+    """Return the MIG instances in the listing of ``nvidia-smi -L``, with the GPU that each is a part of."""
     devices, current = {}, 0
     for line in listing.splitlines():
         if gpu := re.match(r"GPU (\d+):", line):
@@ -117,7 +117,7 @@ def parse_mig_devices(listing: str) -> dict[str, int]:
 
 
 def visible(nvidia: Nvidia, setting: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
+    """Return the GPUs that CUDA shows under this CUDA_VISIBLE_DEVICES (None: not set), in its order.
 
     The list ends at the first entry that names nothing (CUDA C++ programming guide, environment variables).
     """
@@ -178,6 +178,6 @@ def _switch(cell: str) -> bool | None:
 
 
 def _number(name: str) -> int | None:
-    """The 3 of GPU3; None for a network card, an affinity, a legend."""
+    """Return the 3 of GPU3; None for a network card, an affinity, a legend."""
     number = re.fullmatch(r"GPU(\d+)", name)
     return int(number[1]) if number else None

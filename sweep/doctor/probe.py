@@ -1,14 +1,113 @@
-"""What TensorFlow and Ray say about the machine, asked in processes that may abort or hang."""
+"""What a finding is, and how the doctor asks TensorFlow and Ray: in processes that may fail, abort or hang."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from enum import StrEnum
+from typing import Any, TypeAlias
 
-from sweep.doctor.commands import Ran, Run
+
+class Level(StrEnum):
+    """How much a finding matters; an error makes the machine unfit for some sweep."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the checklist: what was looked at, what was found, and what to do about it."""
+
+    check: str
+    level: Level
+    found: str
+    todo: str = ""
+
+
+MISSING = 127  # as a shell says that there is no such program
+_TELLING = re.compile(r"error|fail|fatal|abort|cannot|could not|unable|mismatch", re.IGNORECASE)
+_PREFIX = re.compile(
+    r"^([IWEF]\d{4} [\d:.]+ +\d+ \S+\]|\[[\d-]+ [\d:,]+ \w \d+ \d+\] \S+:) "
+)  # of log lines of TensorFlow and Ray
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """How a program ended; ``code`` is None where it did not end in time, negative where a signal ended it."""
+
+    code: int | None
+    out: str
+    err: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why it gave no answer, in a line: how it ended, what it was at, and its last telling words."""
+        if self.code is None:
+            how = "no answer in time"
+        elif self.code < 0:
+            how = f"aborted by {signal.Signals(-self.code).name}"
+        else:
+            how = f"exit code {self.code}"
+        lines = [_PREFIX.sub("", line).strip() for line in f"{self.out}\n{self.err}".splitlines() if line.strip()]
+        steps = [line.removeprefix("probe: ") for line in lines if line.startswith("probe: ")]
+        words = [line for line in lines if _TELLING.search(line) and not line.startswith("probe: ")][-1:] or lines[-1:]
+        said = [] if words and words[0].startswith("probe: ") else words
+        return "; ".join([how + (f" during {steps[-1]}" if steps else ""), *said])
+
+    def logged(self, pattern: str) -> str | None:
+        """Return the last line of its log that matches, without time, process and source file."""
+        lines = [line for line in self.err.splitlines() if re.search(pattern, line, re.IGNORECASE)]
+        return _PREFIX.sub("", lines[-1]).strip() if lines else None
+
+
+Run: TypeAlias = Callable[[Sequence[str], float], Ran]
+"""Runs a program for at most so many seconds."""
+
+
+def run_command(command: Sequence[str], timeout_s: float) -> Ran:
+    """Run a program in a session of its own, which is killed whole when the time is up."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}  # TensorFlow's log tells why it sees no GPU
+    try:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return Ran(MISSING, "")
+    except OSError as error:
+        return Ran(MISSING - 1, "", str(error))
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        out, err = _end(process)
+        return Ran(None, out, err)
+    finally:
+        if process.poll() is None:
+            _end(process)
+    return Ran(process.returncode, out, err)
+
+
+def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
+    os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=5)
+    except subprocess.TimeoutExpired:  # it hangs in the driver, where no signal reaches it
+        return "", ""
+
 
 MODULE = "trainables.doctor.device_probe"
 CLUSTER_MODULE = "sweep.backends.ray_tune.resources"
@@ -80,7 +179,7 @@ class Met:
 
 
 def describe(run: Run, timeout_s: float) -> TensorFlow | Failure:
-    """What TensorFlow is and sees."""
+    """Return what TensorFlow is and sees."""
     ran, answer = _ask(run, timeout_s, MODULE, "describe")
     if isinstance(answer, Failure):
         return answer
@@ -129,13 +228,13 @@ def share(run: Run, timeout_s: float) -> Shared | Failure:
 
 
 def tpu(run: Run, timeout_s: float) -> tuple[str, ...] | Failure:
-    """What keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
+    """Return what keeps TensorFlow from computing on TPUs, in words; nothing where it can."""
     _, answer = _ask(run, timeout_s, MODULE, "tpu")
     return answer if isinstance(answer, Failure) else tuple(answer["missing"])
 
 
 def cluster(run: Run, timeout_s: float, address: str) -> Resources | Failure:
-    """What the Ray cluster at an address has."""
+    """Return what the Ray cluster at an address has."""
     ran, answer = _ask(run, timeout_s, CLUSTER_MODULE, address)
     if "AuthenticationError" in ran.err or "InvalidAuthToken" in ran.err:
         found = "it wants an authentication token (RAY_AUTH_TOKEN) and got none or another"

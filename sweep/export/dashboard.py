@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from sweep.analysis.live_study import FollowedSweep
+from sweep.analysis.studies import FollowedSweep
 from sweep.errors import InputError
-from sweep.export import extras
-from sweep.searchers.optuna_watched import WatchedStudies
+from sweep.export import runs
+from sweep.searchers.optuna_storage import WatchedStudies
 from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ class _Quiet(WSGIRequestHandler):
 
 
 def serve(folders: Sequence[ResultsFolder], port: int, say: Callable[[str], None]) -> Server:
-    """A server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
+    """Return a server for these sweeps, on this machine alone; port 0 is any that is free. Call its `serve_forever`.
 
     ``say`` hears what goes wrong later. Raises `InputError` for a taken port, a sweep that cannot be shown and where
     optuna-dashboard is not installed, `StoreError` for a damaged log.
     """
-    library = extras.load("optuna_dashboard", "optuna-dashboard", "dashboard")
+    library = runs.extra("optuna_dashboard", "optuna-dashboard", "dashboard")
     names = [folder.name for folder in folders]
     sweeps = [
         FollowedSweep(folder, say, folder.name if names.count(folder.name) == 1 else str(folder.path))

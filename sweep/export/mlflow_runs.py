@@ -18,7 +18,7 @@ from typing import Any
 
 from sweep.errors import InputError, StoreError, first_line
 from sweep.events import Status, Value
-from sweep.export import extras
+from sweep.export import runs
 from sweep.export.runs import Exported, Run, allowed
 from sweep.space.domains import key
 from sweep.store.disk import storing
@@ -48,7 +48,7 @@ class Done:
 
 
 def local_uri(target: Path) -> str:
-    """The address of a database in a folder, which is made. Raises `StoreError`."""
+    """Return the address of a database in a folder, which is made. Raises `StoreError`."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{target.absolute() / 'mlflow.db'}"
@@ -63,7 +63,7 @@ def export(sweep: Exported, uri: str) -> Done:
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of MLflow about its own libraries
-        library = extras.load("mlflow.tracking", "mlflow-skinny", "mlflow")
+        library = runs.extra("mlflow.tracking", "mlflow-skinny", "mlflow")
         for name in ("mlflow", "alembic"):
             logging.getLogger(name).setLevel(logging.ERROR)
         try:
@@ -85,7 +85,7 @@ class _Export:
         self._client = client
         self._experiment = experiment
         self._sweep = sweep
-        self._entities = extras.load("mlflow.entities", "mlflow-skinny", "mlflow")
+        self._entities = runs.extra("mlflow.entities", "mlflow-skinny", "mlflow")
         names = [name.partition(".")[2] for name in sweep.tables.trials.column_names if name.startswith("param.")]
         self._params = _safe(names)
         measured = sweep.tables.metrics.column_names
@@ -109,7 +109,7 @@ class _Export:
         return Done(new, unchanged, {name: there for name, there in both.items() if name != there})
 
     def _known(self) -> dict[str, Any]:
-        """The runs of an earlier export by the number of their trial; "" is the sweep's own."""
+        """Return the runs of an earlier export by the number of their trial; "" is the sweep's own."""
         found: dict[str, Any] = {}
         token = None
         while True:
@@ -122,7 +122,7 @@ class _Export:
                 return found
 
     def _parent(self, known: Any) -> str:
-        """The run of the sweep itself, with its best values and where it comes from."""
+        """Return the run of the sweep itself, with its best values and where it comes from."""
         sweep = self._sweep
         started, last = sweep.tables.history.started or 0.0, sweep.tables.history.last
         if known is None:
@@ -169,7 +169,7 @@ class _Export:
             self._client.set_terminated(run_id, status, _ms(run.ended))
 
     def _status(self, run: Run) -> str:
-        """What a trial is for MLflow; one that nobody drives will go on."""
+        """Return what a trial is for MLflow; one that nobody drives will go on."""
         is_left = run.trial.status is Status.RUNNING and self._sweep.state != "running"
         return _STATUS[Status.INTERRUPTED if is_left else run.trial.status]
 
@@ -199,12 +199,12 @@ def _experiment(client: Any, sweep: Exported, uri: str) -> str:
 
 
 def _safe(names: Sequence[str]) -> dict[str, str]:
-    """Names that MLflow takes: of allowed characters, and none that as a path would be another."""
+    """Return names that MLflow takes: of allowed characters, and none that as a path would be another."""
     return allowed(names, rf"{FORBIDDEN}|^/|^\.\.|^\.(?=/|$)|(?<=/)\.\.?(?=/|$)|(?<=/)/|/$", _NAME)
 
 
 def _provenance(info: Mapping[str, object]) -> dict[str, str]:
-    """What MLflow has its own tags for, and the versions."""
+    """Return what MLflow has its own tags for, and the versions."""
     tags = {"mlflow.source.type": "LOCAL"}
     match info.get("spec"):
         case {"trainable": str(trainable), "method": str(method), "description": str(description)}:

@@ -1,4 +1,4 @@
-"""A sweep trial by trial with all its epochs, as trackers of experiments know runs; nothing here knows any of them."""
+"""A sweep trial by trial with all its epochs, as experiment trackers know runs, and as CSV files."""
 
 from __future__ import annotations
 
@@ -6,17 +6,34 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
 from sweep.analysis import studies
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, Trial, of_tables
+from sweep.errors import InputError
 from sweep.events import Params
-from sweep.store import reading, values
+from sweep.store import csv_lines, reading, values
+from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.tables import Tables
 from sweep.store.values import numbers
+from sweep.version import DISTRIBUTION
+
+
+def extra(module: str, package: str, extra: str) -> ModuleType:
+    """A module of a package that comes with one of sweep's extras. Raises `InputError` where it is not installed."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
+        raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
+
 
 _NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")
 _FACTS = (
@@ -74,7 +91,7 @@ class Exported:
         return rank([self.sweep])
 
     def runs(self) -> Iterator[Run]:
-        """All trials by number; made one after the other, for there may be many."""
+        """Yield all trials by number; made one after the other, for there may be many."""
         space = studies.space_of(self.sweep.folder)
         read = self.tables
         times = values.columns(read.trials, ("started_at", "ended_at"))
@@ -92,7 +109,7 @@ class Exported:
 
 
 def read(folder: ResultsFolder) -> Exported:
-    """All that there is to export of a sweep. Raises `StoreError`."""
+    """Return all that there is to export of a sweep. Raises `StoreError`."""
     tables = reading.read(folder)
     sweep = of_tables(folder, tables)
     state = "running" if folder.is_running() else tables.history.ended or "unfinished"
@@ -137,3 +154,16 @@ class _Epochs:
             Epoch(epoch, time.timestamp(), {name: values[row] for name, values in named if values[row] is not None})
             for row, (epoch, time) in enumerate(zip(columns["epoch"], columns["timestamp"], strict=True))
         ]
+
+
+def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
+    """Write ``trials.csv`` and ``metrics.csv``; return both paths. Raises `StoreError`."""
+    tables = reading.read(folder)
+    with storing(target):
+        target.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, table in (("trials.csv", tables.trials), ("metrics.csv", tables.metrics)):
+        with replacing(target / name) as aside:
+            csv_lines.write(table, aside)
+        written.append(target / name)
+    return written

@@ -1,7 +1,7 @@
-"""A sweep for TensorBoard: a folder of event files, made of the log and brought up to it again and again.
+"""Export a sweep as TensorBoard event files, made from the log and brought up to date again and again.
 
-What is written is a function of the log, byte for byte. ``written.json`` says up to where; what a killed process has
-written behind that is cut off and written again, so that nothing is lost and nothing there twice.
+The files are a function of the log, byte for byte. ``written.json`` says how far they go; what a killed process wrote
+beyond that is cut off and written again, so that nothing is lost and nothing is there twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import IO
 from sweep.analysis import studies
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.export import extras
+from sweep.export import runs
 from sweep.space.domains import Constant, Domain
 from sweep.store import log
 from sweep.store.disk import replacing, storing
@@ -38,13 +38,13 @@ _PATTERN = "events.out.tfevents.*.sweep"
 
 
 def require() -> ModuleType:
-    """The module that makes events. Raises `InputError` where TensorBoard is not installed."""
-    extras.load("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
-    return extras.load("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
+    """Return the module that makes events. Raises `InputError` where TensorBoard is not installed."""
+    runs.extra("tensorboard.summary.writer.record_writer", "tensorboard", "tensorboard")
+    return runs.extra("sweep.export.tensorboard_events", "tensorboard", "tensorboard")
 
 
 def folder_of(sweep: ResultsFolder) -> Path:
-    """Where a sweep's event files lie."""
+    """Return where a sweep's event files lie."""
     return sweep.path / "tensorboard"
 
 
@@ -271,7 +271,7 @@ class LiveEventFiles:
 
 
 def _locked(target: Path) -> IO[bytes]:
-    """A file whose lock makes this process the only one that writes here; where there are no locks, a file."""
+    """Return a file whose lock makes this process the only one that writes here; where there are no locks, a file."""
     with storing(target):
         target.mkdir(parents=True, exist_ok=True)
         file = (target / "lock").open("ab")

@@ -29,7 +29,7 @@ _STATUS = {
 
 
 def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequence[str], started: float) -> bytes:
-    """The file that names parameters with their types, and the metrics; ``seen`` are those of some trial."""
+    """Return the file that names parameters with their types, and the metrics; ``seen`` are those of some trial."""
     made = api_pb2.Experiment(
         time_created_secs=started,
         hparam_infos=[_hparam(name, domain, seen.get(name)) for name, domain in domains.items()],
@@ -40,7 +40,7 @@ def experiment(domains: Mapping[str, Domain | None], seen: Params, metrics: Sequ
 
 
 def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str) -> bytes:
-    """The beginning of a trial's file: its parameters."""
+    """Return the beginning of a trial's file: its parameters."""
     info = plugin_data_pb2.SessionStartInfo(group_name=group, start_time_secs=event.time)
     for name, domain in domains.items():
         if name in event.params:
@@ -50,7 +50,7 @@ def begin(event: TrialStarted, domains: Mapping[str, Domain | None], group: str)
 
 
 def epoch(event: EpochReported) -> bytes:
-    """All that one epoch of a trial has reported; what are not its metrics stands under ``run/``."""
+    """Return all that one epoch of a trial has reported; what are not its metrics stands under ``run/``."""
     own: dict[str, float | None] = {
         "time_s": event.time_s,
         "learning_rate": event.learning_rate,
@@ -65,7 +65,7 @@ def epoch(event: EpochReported) -> bytes:
 
 
 def end(event: TrialEnded, epochs: int) -> bytes:
-    """What became of a trial: its status for the HParams tab, and in words for the Text tab."""
+    """Return what became of a trial: its status for the HParams tab, and in words for the Text tab."""
     info = plugin_data_pb2.SessionEndInfo(status=_STATUS[event.status], end_time_secs=event.time)
     data = plugin_data_pb2.HParamsPluginData(session_end_info=info)
     words = f"{event.status}{': ' * bool(event.reason)}{event.reason}"
@@ -116,7 +116,7 @@ def _hparam(name: str, domain: Domain | None, seen: Value) -> Any:
 
 
 def _type(domain: Domain | None, seen: Value) -> int:
-    """Numbers, booleans, or else text, as of all values that the domain can yield."""
+    """Return numbers, booleans, or else text, as of all values that the domain can yield."""
     if isinstance(domain, Range):
         return int(api_pb2.DATA_TYPE_FLOAT64)
     values = choices(domain) or () if isinstance(domain, Categorical) else (seen,)
@@ -139,7 +139,7 @@ def _is_number(value: Value) -> bool:
 
 
 def _float32(number: float) -> float:
-    """What TensorBoard keeps of a number; what is too large for it is infinite."""
+    """Return what TensorBoard keeps of a number; what is too large for it is infinite."""
     return number if not math.isfinite(number) or abs(number) < 3.4e38 else math.copysign(math.inf, number)
 
 

@@ -15,11 +15,12 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from sweep.events import Status
-from sweep.export import extras
+from sweep.export import runs
 from sweep.export.runs import Exported, Run
 from sweep.store.disk import replacing, storing
 
@@ -36,7 +37,7 @@ def export(sweep: Exported, target: Path) -> int:
     Raises `StoreError` for a disk that cannot be written.
     """
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # before it is imported
-    records: Any = extras.load("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
+    records: Any = runs.extra("wandb.proto.wandb_internal_pb2", "wandb", "wandb")
     with storing(target):
         found = target.glob(f"offline-run-*-{sweep.identity}-*")
         earlier = {path.name.split("-", 3)[3]: path for path in found}  # by the id
@@ -52,7 +53,7 @@ def export(sweep: Exported, target: Path) -> int:
 
 
 def _write(path: Path, content: bytes, earlier: Path | None) -> None:
-    """One run's folder; what is there already stays as it is, and with it the mark that it was synced."""
+    """Write one run's folder; what is there already stays as it is, and with it the mark that it was synced."""
     with storing(path):
         if path.is_file() and path.read_bytes() == content:
             return
@@ -64,7 +65,7 @@ def _write(path: Path, content: bytes, earlier: Path | None) -> None:
 
 
 def run_id(sweep: Exported, trial: int) -> str:
-    """The same for this trial of this sweep at every export, and for no other."""
+    """Return the same for this trial of this sweep at every export, and for no other."""
     return f"{sweep.identity}-{trial:05d}"
 
 
@@ -85,7 +86,7 @@ def framed(records: Iterable[bytes]) -> bytes:
 
 
 def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[Any]:
-    """What wandb itself would have written of a run."""
+    """Yield what wandb itself would have written of a run."""
     number = 0
 
     def numbered(**content: Any) -> Any:
@@ -93,7 +94,7 @@ def _records(known: Any, sweep: Exported, run: Run, identity: str) -> Iterator[A
         number += 1
         return known.Record(num=number, **content)
 
-    version = known.VersionInfo(producer=extras.version("wandb"), min_consumer=_READABLE_FROM)
+    version = known.VersionInfo(producer=metadata.version("wandb"), min_consumer=_READABLE_FROM)
     yield numbered(header=known.HeaderRecord(version_info=version))
     yield numbered(run=_run(known, sweep, run, identity))
     for epoch in run.epochs:
@@ -131,7 +132,7 @@ def _run(known: Any, sweep: Exported, run: Run, identity: str) -> Any:
 
 
 def _summary(run: Run) -> dict[str, object]:
-    """The last of each metric, the best, and what became of the trial."""
+    """Return the last of each metric, the best, and what became of the trial."""
     last: dict[str, object] = {}
     for epoch in run.epochs:
         last |= {**epoch.scalars, "_step": epoch.number, "_timestamp": epoch.time}
@@ -141,7 +142,7 @@ def _summary(run: Run) -> dict[str, object]:
 
 
 def _config(sweep: Exported, run: Run) -> dict[str, object]:
-    """The parameters, and under ``sweep`` what else tells the trial apart."""
+    """Return the parameters, and under ``sweep`` what else tells the trial apart."""
     trial = run.trial
     own: Mapping[str, object] = {
         "name": sweep.name,

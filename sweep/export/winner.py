@@ -1,24 +1,237 @@
-"""A folder with a trial's model: checked files, the sweep file that trains it again, and a model card."""
+"""Export a trial as a folder: checked model files, the sweep file that trains it again, and a model card."""
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep.analysis import ranking, trials
+from sweep.analysis import ranking, trials, verdict
+from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoint_folders
 from sweep.contract import Exported
-from sweep.errors import InputError
-from sweep.export import card
+from sweep.errors import InputError, printable
+from sweep.events import Value
+from sweep.inspection import Source
 from sweep.runner import noise, restoring
 from sweep.runner.restoring import Kept, Restored, Which
-from sweep.spec import single
+from sweep.spec import models
 from sweep.store.disk import process
 from sweep.store.folder import ResultsFolder
+
+TO_FILL_IN = "**To be filled in by the author.**"
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """All that a card tells."""
+
+    kept: Kept
+    ranking: Ranking
+    exported: Exported
+    source: Source
+    notes: tuple[str, ...]
+    with_checkpoint: bool
+
+
+def card(facts: CardFacts) -> str:
+    """Return the card in Markdown, its names and values as text that formats nothing."""
+    kept = facts.kept
+    parts = [
+        _front_matter(facts),
+        f"# {_plain(kept.sweep.folder.name)}, trial {kept.trial}\n",
+        _summary(facts),
+        _section("Use", [_usage(facts)]),
+        _section("Intended use", [f"{TO_FILL_IN} For what and for whom is this model meant, and for what is it not?"]),
+        _section("Result", _result(facts)),
+        _section("Data", _data(facts)),
+        _section("Preprocessing", _preprocessing(facts)),
+        _section("Hyperparameters", [_table(("parameter", "value"), _pairs(kept.started.params))]),
+        _section("Training", _training(facts)),
+        _section("Provenance", _provenance(facts)),
+        _section("Notes", [f"- {_plain(note)}" for note in facts.notes]) if facts.notes else "",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _front_matter(facts: CardFacts) -> str:
+    library = "keras" if "keras" in facts.exported.files else "tensorflow" if facts.exported.files else "other"
+    lines = [f"library_name: {library}", "license: unknown  # to be filled in by the author", "tags: [sweep]"]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def _summary(facts: CardFacts) -> str:
+    kept, spec = facts.kept, facts.kept.sweep.spec
+    model = facts.exported.data.get("model", "")
+    said = [f"Trained by {_code(spec.trainable)} in the sweep {_code(kept.sweep.folder.name)}"]
+    said.append(f", after epoch {kept.epoch} of {spec.trial_epochs(kept.started.params)}")
+    said.append(f": {_plain(model)}." if model else ".")
+    lines = ["".join(said)]
+    if spec.description:
+        lines.append(_plain(spec.description))
+    if spec.training.get("all_data"):
+        lines.append("**Trained on all data: nothing was held out, and no number below is of new examples.**")
+    return "\n\n".join(lines) + "\n"
+
+
+def _usage(facts: CardFacts) -> str:
+    blocks = [_fenced(lines, "python") for lines in facts.exported.usage.values()]
+    if "saved_model" in facts.exported.files:
+        blocks.append("For TensorFlow Serving, mount `saved_model` as `/models/NAME/1`.")
+    if facts.exported.needs:
+        modules = ", ".join(map(_code, facts.exported.needs))
+        blocks.append(f"`model.keras` needs the author's {modules}, and what these import, to be importable.")
+    if "keras" in facts.exported.files:
+        blocks.append("The model is for inference, and not compiled: compile it to evaluate or to train it on.")
+    if facts.with_checkpoint:
+        blocks.append("`checkpoint/` holds what the trainable saved; only its own `restore` reads it.")
+    return "\n\n".join(blocks)
+
+
+def _result(facts: CardFacts) -> list[str]:
+    kept = facts.kept
+    row = next(row for row in facts.ranking.rows if kept.trial in {one.trial for one in row.trials})
+    said = verdict.sentence(facts.ranking)
+    rank = f"This configuration ranks {row.rank} of {len(facts.ranking.rows)}."
+    rows = [
+        (name, goal, _number(kept.metrics.get(name)), *_repeats(row, name)) for name, goal in facts.ranking.objectives
+    ]
+    head = ("objective", "goal", f"after epoch {kept.epoch}", "mean of its seeds", "95 % interval", "seeds")
+    others = [(name, _number(value)) for name, value in kept.metrics.items()]
+    lines = [f"{_plain(said)} {rank}".strip(), _table(head, rows), _table(("metric", "value"), others)]
+    if facts.exported.differences:
+        checked = ", ".join(
+            f"{_code(facts.exported.files[kind])} {value:.1e}" for kind, value in facts.exported.differences.items()
+        )
+        lines.append(
+            f"Checked on {_plain(facts.exported.compared)} in a fresh process: the largest difference to the "
+            f"predictions of the trial's model is {checked}."
+        )
+    return lines
+
+
+def _repeats(row: Ranked, metric: str) -> tuple[str, str, str]:
+    for score in row.scores:
+        if score.metric == metric:
+            interval = "" if score.interval is None else f"{score.interval[0]:.6g} to {score.interval[1]:.6g}"
+            return _number(score.mean), interval, str(len(score.values))
+    return "", "", ""
+
+
+def _data(facts: CardFacts) -> list[str]:
+    rows = [(name, value) for name, value in facts.exported.data.items() if name != "model"]
+    rows += [("fingerprint", facts.kept.facts.data)] if facts.kept.facts.data else []
+    return [_table(("part", "what"), rows), f"{TO_FILL_IN} Where does it come from, and under which licence?"]
+
+
+def _preprocessing(facts: CardFacts) -> list[str]:
+    module, _, name = facts.kept.sweep.spec.trainable.partition(":")
+    path = facts.source.files.get(module)
+    lines = [
+        f"What is done to raw inputs before the model sees them is the code of `data()` in {_code(name)}, module "
+        f"{_code(module)}" + (f", file {_code(path.name)}" if path else "") + "; it is not part of the model, and "
+        f"whoever predicts must do the same. SHA-256 of all its code: {_code(facts.source.digest())}.",
+        "Augmentation, dropout and other noise of training are off when the model predicts.",
+    ]
+    if facts.exported.preprocessing:
+        lines += ["In the author's words:", _fenced(facts.exported.preprocessing, "text")]
+    return lines
+
+
+def _training(facts: CardFacts) -> list[str]:
+    kept, spec, ran = facts.kept, facts.kept.sweep.spec, facts.kept.facts
+    told: dict[str, Value] = {
+        "seed": kept.started.seed,
+        "repeat": kept.started.repeat,
+        "epochs": spec.trial_epochs(kept.started.params),
+        **{f"training.{key}": value for key, value in spec.training.items() if value is not None},
+        "devices": ran.devices,
+        "strategy": ran.strategy,
+        "replicas": ran.num_replicas,
+        "precision": ran.precision,
+        "micro-batches that a batch was cut into": kept.accumulate if kept.accumulate > 1 else None,
+        "status": kept.status.value,
+    }
+    return [_table(("", ""), _pairs({key: value for key, value in told.items() if value is not None}))]
+
+
+def _provenance(facts: CardFacts) -> list[str]:
+    info = facts.kept.sweep.folder.read_info()
+    about = _mapping(info.get("provenance"))
+    git, packages = _mapping(about.get("git")), _mapping(about.get("packages"))
+    origin = _mapping(info.get("origin"))
+    began = datetime.fromtimestamp(facts.kept.started.time, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    commit = str(git.get("commit", "unknown")) + (" and uncommitted changes" if git.get("dirty") else "")
+    gpus = about.get("gpus")
+    told: dict[str, object] = {
+        "sweep": facts.kept.sweep.folder.name,
+        "trial": f"{facts.kept.trial} ({facts.kept.started.trial_id})",
+        "began": began,
+        "retrained from": f"{origin.get('sweep')}, trial {origin.get('trial')}" if origin else None,
+        "git commit": commit,
+        "machine": about.get("platform"),
+        "CPU cores": about.get("cpus"),
+        "GPUs": ", ".join(str(_mapping(gpu).get("name")) for gpu in gpus) if isinstance(gpus, list) else None,
+        "python": about.get("python"),
+        "packages": ", ".join(f"{name} {version}" for name, version in packages.items() if version),
+    }
+    rows = [(name, str(value)) for name, value in told.items() if value not in (None, "")]
+    return [_table(("", ""), rows), "The same configuration as a sweep of one trial: `sweep.yaml`."]
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _pairs(values: Mapping[str, Value]) -> list[tuple[str, str]]:
+    return [(name, value if isinstance(value, str) else json.dumps(value)) for name, value in values.items()]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.9g}"
+
+
+def _section(title: str, parts: Iterable[str]) -> str:
+    body = list(parts)
+    between = "\n" if body and body[0].startswith("- ") else "\n\n"
+    return f"## {title}\n\n{between.join(part for part in body if part)}\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return ""
+    lines = [" | ".join(map(_plain, head)), " | ".join("---" for _ in head)]
+    lines += [" | ".join(_code(cell) if cell else "" for cell in row) for row in rows]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _plain(value: str) -> str:
+    """Return a text in which no character formats anything, on one line."""
+    flat = " ".join(printable(value).split())
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|~" else c for c in flat)
+
+
+def _code(value: str) -> str:
+    """Return a text between backticks, also in a table."""
+    flat = " ".join(printable(value).split()).replace("|", "\\|")
+    fence = "`"
+    while fence in flat:
+        fence += "`"
+    space = " " if flat[:1] == "`" or flat[-1:] == "`" else ""
+    return f"{fence}{space}{flat}{space}{fence}"
+
+
+def _fenced(value: str, language: str) -> str:
+    fence = "```"
+    while fence in value:
+        fence += "`"
+    return f"{fence}{language}\n{printable(value).strip()}\n{fence}"
+
 
 FORMATS = ("keras", "saved_model", "onnx", "checkpoint")
 DEFAULT = ("keras", "saved_model")
@@ -92,8 +305,8 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
         )
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
     told = trials.read(kept.sweep.folder)
-    facts = card.Facts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
-    (aside / CARD).write_text(card.text(facts), encoding="utf-8")
+    facts = CardFacts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
+    (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))
 
 
@@ -138,7 +351,7 @@ def _close(a: float, b: float) -> bool:
 
 
 def _sweep_file(restored: Restored) -> str:
-    """The trial as a sweep of one trial: run again it gives the same numbers."""
+    """Return the trial as a sweep of one trial: run again it gives the same numbers."""
     kept = restored.kept
     spec, sweep = kept.sweep.spec, kept.sweep
     module = spec.trainable.partition(":")[0]
@@ -156,12 +369,12 @@ def _sweep_file(restored: Restored) -> str:
     if fold is not None:
         comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
-    keys = single.of_trial(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
-    return single.text(keys, [*comments, *restored.notes])
+    keys = models.trial_file(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
+    return models.file_text(keys, [*comments, *restored.notes])
 
 
 def _root(file: Path | None, module: str) -> str:
-    """The folder from which a module is imported, as a shell takes it."""
+    """Return the folder from which a module is imported, as a shell takes it."""
     if file is None:
         return "FOLDER"
     depth = module.count(".") + (file.stem == "__init__")

@@ -1,4 +1,4 @@
-"""What surely happens in every trial, as far as the text tells: parameters that are read without a default, imports.
+"""What surely happens in every trial, as far as the source tells: methods, parameters read without a default, imports.
 
 Only what is neither in a branch nor in a try counts, and nothing after a branch that may leave.
 """
@@ -11,7 +11,146 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from sweep.hyperparameters import Hyperparameters
-from sweep.inspection import methods
+
+_PLAIN = frozenset({"object", "Protocol", "Generic", "ABC"})  # bases without methods that matter
+
+
+def lacks(trainable: str, names: tuple[str, ...], trees: Mapping[str, ast.Module]) -> tuple[str, ...]:
+    """Return those of the methods that ``module:Name`` has for sure not; all of them where it is a function."""
+    module, _, name = trainable.partition(":")
+    found: set[str] = set()
+    sure = _collect(module, name, trees, found, set())
+    return tuple(one for one in names if one not in found) if sure else ()
+
+
+def is_function(trainable: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Return whether ``module:Name`` is a function for sure."""
+    module, _, name = trainable.partition(":")
+    return isinstance(_resolved(module, name, trees, set())[1], ast.FunctionDef | ast.AsyncFunctionDef)
+
+
+def definition(module: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module in which a name is defined, through imports, and its definition; None where that cannot be told."""
+    return _resolved(module, name, trees, set())
+
+
+def method(trainable: str, name: str, trees: Mapping[str, ast.Module]) -> tuple[str, ast.stmt | None]:
+    """The module and the definition of a method of ``module:Name``, its own or inherited; None as of `definition`."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, owner = queue.pop(0).partition(":")
+        module, node = _resolved(module, owner, trees, seen)
+        if not isinstance(node, ast.ClassDef):
+            break
+        found = [one for one in node.body if name in _bound(one)]
+        if found:
+            return module, found[0] if len(found) == 1 else None
+        queue[:0] = [":".join(_named(module, one, trees)) for one in node.bases]
+    return "", None
+
+
+def derives(trainable: str, base: str, trees: Mapping[str, ast.Module]) -> bool:
+    """Return whether ``module:Name`` is ``base`` or for sure a class that derives from it."""
+    queue, seen = [trainable], set[tuple[str, str]]()
+    while queue:
+        module, _, name = queue.pop().partition(":")
+        module, node = _resolved(module, name, trees, seen)
+        if isinstance(node, ast.ClassDef):
+            if f"{module}:{node.name}" == base:
+                return True
+            queue += [":".join(_named(module, one, trees)) for one in node.bases]
+    return False
+
+
+def _named(module: str, base: ast.expr, trees: Mapping[str, ast.Module]) -> tuple[str, str]:
+    """Return the module and the name of a base class, as the module of its subclass names it."""
+    owner, _, name = ast.unparse(base).rpartition(".")
+    if owner:
+        owner = next((full for alias, full in _modules(trees[module]) if alias == owner), owner)
+    return owner or module, name
+
+
+def _collect(
+    module: str, name: str, trees: Mapping[str, ast.Module], found: set[str], seen: set[tuple[str, str]]
+) -> bool:
+    """Add the methods of a class and its bases; False where there may be more."""
+    module, node = _resolved(module, name, trees, seen)
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return not node.decorator_list  # which may make anything of it
+    if not isinstance(node, ast.ClassDef):
+        return False
+    sure = not node.decorator_list and not node.keywords
+    for one in node.body:
+        match one:
+            case ast.FunctionDef(name=method) | ast.AsyncFunctionDef(name=method):
+                found.add(method)
+            case ast.Assign(targets=targets):
+                found.update(target.id for target in targets if isinstance(target, ast.Name))
+            case ast.AnnAssign(target=ast.Name(id=method)):
+                found.add(method)
+            case ast.Expr(value=ast.Constant()) | ast.Pass():
+                pass
+            case _:
+                sure = False
+    for base in node.bases:
+        owner, its = _named(module, base, trees)
+        if its in _PLAIN:
+            continue
+        sure &= _collect(owner, its, trees, found, seen)
+    return sure
+
+
+def _resolved(
+    module: str, name: str, trees: Mapping[str, ast.Module], seen: set[tuple[str, str]]
+) -> tuple[str, ast.stmt | None]:
+    """Return where a name is defined, through imports, and its definition; None where that cannot be told."""
+    while (module, name) not in seen and module in trees:
+        seen.add((module, name))
+        body = trees[module].body
+        definitions = [one for one in body if name in _bound(one)]
+        if len(definitions) != 1:
+            return module, None
+        (node,) = definitions
+        if not isinstance(node, ast.ImportFrom):
+            return module, node
+        original = next(alias.name for alias in node.names if (alias.asname or alias.name) == name)
+        module, name = _absolute(module, node, trees), original
+    return module, None
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield name
+        case ast.ImportFrom(names=aliases) | ast.Import(names=aliases):
+            yield from (alias.asname or alias.name for alias in aliases)
+        case ast.Assign(targets=targets):
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            yield name
+        case ast.If() | ast.Try():  # whichever branch it is
+            yield from (
+                name for one in ast.walk(node) if one is not node and isinstance(one, ast.stmt) for name in _bound(one)
+            )
+
+
+def _modules(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the modules that a module imports, by the names that it has for them."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from ((alias.asname or alias.name, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _absolute(module: str, node: ast.ImportFrom, trees: Mapping[str, ast.Module]) -> str:
+    if not node.level:
+        return node.module or ""
+    parts = module.split(".")
+    is_package = any(other.startswith(f"{module}.") for other in trees)
+    parts = parts[: len(parts) - node.level + is_package]
+    return ".".join([*parts, *([node.module] if node.module else [])])
+
 
 METHODS = ("data", "model")  # of a KerasTrainable: called in every trial, with the hyperparameters alone
 
@@ -36,16 +175,16 @@ def reads(trainable: str, trees: Mapping[str, ast.Module], *, is_function: bool)
     """The parameters that a function, or the class's own `data` and `model`, read in every trial without a default."""
     module, _, name = trainable.partition(":")
     if is_function:
-        module, found = methods.definition(module, name, trees)
+        module, found = definition(module, name, trees)
         yield from _of(module, found, 0)
         return
-    for method in METHODS:
-        module, found = methods.method(trainable, method, trees)
+    for name in METHODS:
+        module, found = method(trainable, name, trees)
         yield from _of(module, found, 1)
 
 
 def imports(module: str, trees: Mapping[str, ast.Module]) -> Iterator[Place]:
-    """The modules that importing a module surely imports, also by way of those in ``trees``."""
+    """Yield the modules that importing a module surely imports, also by way of those in ``trees``."""
     queue, seen = [module], {module}
     while queue:
         module = queue.pop()
@@ -78,7 +217,7 @@ def _of(module: str, function: ast.stmt | None, place: int) -> Iterator[Place]:
 
 
 def _read(node: ast.AST, hp: str) -> str | None:
-    """The parameter that an expression reads of ``hp`` and fails without."""
+    """Return the parameter that an expression reads of ``hp`` and fails without."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=reader), args=[ast.Constant(value=str(name))]):
             if owner == hp and reader in _READERS and not node.keywords:
@@ -93,7 +232,7 @@ def _read(node: ast.AST, hp: str) -> str | None:
 
 
 def _executed(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The nodes of statements that are surely reached, in their order."""
+    """Yield the nodes of statements that are surely reached, in their order."""
     for statement in body:
         if isinstance(statement, _LATER):
             continue
@@ -127,7 +266,7 @@ def _tests(statement: ast.stmt) -> list[ast.expr]:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and what of it is evaluated in any case."""
+    """Yield a node and what of it is evaluated in any case."""
     if isinstance(node, (*_LATER, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
         return
     yield node

@@ -41,7 +41,7 @@ def of(given: object) -> Definitions:
 
 
 def importable(given: object) -> str | None:
-    """Its ``module:Name``, where it is what another process finds there."""
+    """Return its ``module:Name``, where it is what another process finds there."""
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__" or "." in name:
         return None
@@ -148,7 +148,7 @@ def _of_code(code: types.CodeType) -> str | None:
 
 
 def _of_class(kind: type) -> str | None:
-    """The text of a class, found by that of one of its methods: Python knows no file of a notebook's classes."""
+    """Return the text of a class, found by that of one of its methods: Python knows no file of a notebook's classes."""
     for code in _codes(kind):
         try:
             lines, _ = inspect.findsource(code)
@@ -174,7 +174,7 @@ def _codes(kind: type) -> Iterator[types.CodeType]:
 
 
 def _globals(code: types.CodeType) -> Iterator[str]:
-    """The names outside of it that a function looks up, functions inside of it included."""
+    """Yield the names outside of it that a function looks up, functions inside of it included."""
     for step in dis.get_instructions(code):
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield str(step.argval)
@@ -198,7 +198,7 @@ def _content(cell: types.CellType) -> object:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no word for, and is a plain value nevertheless."""
+    """Return what JSON has no word for, and is a plain value nevertheless."""
     match value:
         case PurePath():
             return str(value)

@@ -14,12 +14,10 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import certain, definitions, methods, reading
+from sweep.inspection import certain, definitions, reading
 from sweep.inspection.certain import Place
 from sweep.inspection.definitions import Definitions
-from sweep.inspection.distributions import Distribution, Distributions
-from sweep.inspection.finding import Search
-from sweep.inspection.imports import imports, obscure
+from sweep.inspection.packages import Distribution, Distributions, Search, imports, obscure
 from sweep.inspection.reading import Reading
 
 OURS = ("trainables", "sweep")
@@ -67,7 +65,7 @@ class Source:
         return (*self._reading.doubts, *self.unseen)
 
     def reads_parameter(self, name: str) -> bool:
-        """Whether the source is seen to read a parameter, by its own name or with all those of its group."""
+        """Return whether the source is seen to read a parameter, by its own name or with all those of its group."""
         return _among(name, self.reads)
 
     def author_reads(self, name: str) -> bool:
@@ -79,8 +77,8 @@ class Source:
         return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
 
     def derives_from(self, base: str) -> bool:
-        """Whether the trainable is ``module:Name``, or for sure a class that derives from it."""
-        return methods.derives(self.trainable, base, self.trees)
+        """Return whether the trainable is ``module:Name``, or for sure a class that derives from it."""
+        return certain.derives(self.trainable, base, self.trees)
 
     def reads_surely(self) -> tuple[Place, ...]:
         """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
@@ -89,7 +87,7 @@ class Source:
         return tuple(certain.reads(self.trainable, self.trees, is_function=self.is_function))
 
     def not_found(self) -> tuple[Place, ...]:
-        """The imports of modules that are not there, of those that importing the trainable surely meets."""
+        """Return the imports of modules that are not there, of those that importing the trainable surely meets."""
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
             return ()
@@ -97,17 +95,17 @@ class Source:
         return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
 
     def where(self, place: Place) -> str:
-        """A place as compilers print it."""
+        """Return a place as compilers print it."""
         return f"{self.files.get(place.module, place.module)}:{place.line}"
 
     def lacks(self, *names: str) -> tuple[str, ...]:
-        """Those of the methods that the trainable has for sure not; all of them where it is a function."""
-        return methods.lacks(self.trainable, names, self.trees)
+        """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
+        return certain.lacks(self.trainable, names, self.trees)
 
     @property
     def is_function(self) -> bool:
         """Whether the trainable is a function for sure."""
-        return methods.is_function(self.trainable, self.trees)
+        return certain.is_function(self.trainable, self.trees)
 
     @property
     def first_imports(self) -> tuple[str, ...]:
@@ -164,14 +162,14 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 
 def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
-    """What a class or function is made of that no module has: its text, and that of all it uses."""
+    """Return what a class or function is made of that no module has: its text, and that of all it uses."""
     search, pieces = Search(tuple(folders)), definitions.of(given)
     closure = _Closure(search)
     return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
 
 
 def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
-    """A source with the optimizers of one's own, where it is one that takes them by name."""
+    """Return a source with the optimizers of one's own, where it is one that takes them by name."""
     if not optimizers or "trainables.recipe.optimizers" not in source.files:
         return source
     for one in optimizers:
@@ -224,7 +222,7 @@ class _Closure:
         return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
 
     def closed(self, trainable: str, queue: list[str]) -> Source:
-        """A source of all taken in so far, and of what these modules import."""
+        """Return a source of all taken in so far, and of what these modules import."""
         seen = set(queue)
         while queue:
             for name in self._imported(queue.pop()):
@@ -255,7 +253,7 @@ class _Closure:
         yield from self._named(tree, module, path)
 
     def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
-        """The modules that a tree imports, and their packages."""
+        """Yield the modules that a tree imports, and their packages."""
         if _top(module) not in OURS:
             self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
         for name in imports(tree, module, is_package=path.stem == "__init__"):
@@ -288,7 +286,7 @@ class _Closure:
 
 
 def _hidden(top: str, place: Path | None) -> tuple[str, str]:
-    """What is wrong with a user's own package of the name of one of sweep's, and what to do."""
+    """Return what is wrong with a user's own package of the name of one of sweep's, and what to do."""
     return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
 
 

@@ -1,27 +1,139 @@
-"""A running sweep, watched: a picture on a terminal that is drawn over, a line per finished trial elsewhere."""
+"""The live view of a running sweep: lines that are redrawn on a terminal, one line per finished trial elsewhere.
+
+A frame is one write: each line is overwritten and then cleared to its end, so that nothing flickers. The cursor waits
+below it and is never hidden, and no alternate screen is used: a process that is killed leaves a terminal that works.
+"""
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
+from typing import IO
 
 from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.seen import Ended
-from sweep.analysis.standing import Standing
-from sweep.errors import printable
+from sweep.analysis.progress import Ended, Standing
+from sweep.errors import plural, printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.render.figures import duration, score, settings
-from sweep.render.picture import Frame, count_of_epochs, picture
-from sweep.render.screen import Above, Screen, is_plain
-from sweep.render.terminal import STYLES
+from sweep.render.formatting import STYLES, duration, score, settings
+from sweep.render.progress import Frame, picture
+
+_NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
+_CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"
+
+
+class Screen:
+    """Draws frames on a terminal. Not for several threads at once."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._file = console.file
+        self._drawn: list[int] = []  # the width of each line of the last frame
+        self._width = 0  # of the terminal at that time
+
+    def draw(self, above: Sequence[Text], frame: Sequence[Text]) -> None:
+        """Write lines that stay, and below them a frame in the place of the last one.
+
+        Raises OSError where nobody reads any more.
+        """
+        up, width = self._rows(), self._console.size.width
+        parts = [f"\x1b[{up}A" if up else "", "\r"]
+        if (
+            above or width != self._width or not frame
+        ):  # rows that were wrapped would be joined when there is more room again
+            parts += [_erased(up), *(f"{line}\r\n" for line in self._rendered(above))]
+        parts.append(_NO_WRAP)
+        for line, text in zip(self._rendered(frame), frame, strict=True):
+            # After a full line the cursor is still on its last character, which would be cleared.
+            parts += [line, _CLEAR_LINE if text.cell_len < width else "", "\r\n"]
+        parts += [_CLEAR_BELOW if frame else "", _WRAP]
+        self._write("".join(parts))
+        self._drawn, self._width = [line.cell_len for line in frame], width
+
+    def _rows(self) -> int:
+        """Return how many rows the last frame takes: a terminal that became narrower may have wrapped its lines."""
+        width, height = max(self._console.size.width, 1), self._console.size.height
+        return min(sum(max(-(-cells // width), 1) for cells in self._drawn), max(height - 1, 0))
+
+    def _rendered(self, lines: Sequence[Text]) -> list[str]:
+        with self._console.capture() as captured:
+            for line in lines:
+                self._console.print(line, soft_wrap=True)
+        return captured.get().split("\n")[:-1]
+
+    def _write(self, text: str) -> None:
+        encoding = self._console.encoding
+        self._file.write(text.encode(encoding, "replace").decode(encoding))
+        self._file.flush()
+
+
+def _erased(up: int) -> str:
+    """Clears ``up`` rows from the cursor on, and the one below them, without moving it.
+
+    Row by row: terminals keep what a clearing from their first row on takes away, as if it had scrolled off.
+    """
+    return "\x1b[2K\x1b[B" * up + "\x1b[2K" + (f"\x1b[{up}A" if up else "")
+
+
+class Above(io.TextIOBase):
+    """Stands in for standard output while frames are drawn: its lines are told, to be written above them."""
+
+    def __init__(self, file: IO[str], tell: Callable[[str], None]) -> None:
+        self.rich_proxied_file = file  # what Rich's consoles take instead
+        self._tell = tell
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        *lines, self._begun = f"{self._begun}{text}".split("\n")
+        for line in lines:
+            self._tell(line.rstrip("\r").rpartition("\r")[2])
+        return len(text)
+
+    def flush(self) -> None:
+        """A line that has only begun waits for its end."""
+
+    def isatty(self) -> bool:
+        return self.rich_proxied_file.isatty()
+
+    def fileno(self) -> int:
+        return self.rich_proxied_file.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # that of the base is writable
+        return str(getattr(self.rich_proxied_file, "encoding", "utf-8"))
+
+    def take_over(self) -> None:
+        """Be standard output, if that is what frames are drawn on."""
+        if sys.stdout is self.rich_proxied_file:
+            sys.stdout = self
+
+    def give_back(self) -> None:
+        """Let standard output be what it was; tell a line that never ended."""
+        if sys.stdout is self:
+            sys.stdout = self.rich_proxied_file
+        if self._begun:
+            self.write("\n")
+
+
+def is_plain(encoding: str, environ: dict[str, str]) -> bool:
+    """Return whether a terminal shows nothing but ASCII, by what its encoding and its locale say.
+
+    Python takes UTF-8 in the locale C, whose users have asked for ASCII.
+    """
+    if encoding.lower().replace("-", "").replace("_", "") != "utf8":
+        return True
+    # Python itself sets LC_CTYPE where LANG is C.
+    said = environ.get("LC_ALL") or environ.get("LANG") or ""
+    return said in ("C", "POSIX")
+
 
 DRAW_S = 0.25
 PATIENCE_S = 2.0  # with a terminal that does not take the last frame
@@ -69,7 +181,7 @@ class LiveView:
             thread.join(PATIENCE_S)
 
     def say(self, text: str) -> None:
-        """A line about the session itself."""
+        """Write a line about the session itself."""
         if self._screen is not None and not self._over.is_set():
             self._tell(text, "dim")
         elif self._lines or self._screen is not None:
@@ -110,7 +222,7 @@ class LiveView:
         return self._standing.over is not None
 
     def lines(self, frame: Frame, *, running: bool = True, state: str = "") -> list[Text]:
-        """The picture as it is now; of a sweep that does not run any more, as it was at its last event."""
+        """Return the picture as it is now; of a sweep that does not run any more, as it was at its last event."""
         with self._lock:
             last = self._standing.last
             now = time.time() if running or last is None else last
@@ -159,10 +271,10 @@ class LiveView:
 
     def _line(self, ended: Ended) -> str:
         total, best, done = self._standing.total, self._standing.best, self._standing.finished
-        after = "" if ended.status is Status.COMPLETED else f" after {count_of_epochs(ended.epochs)}"
+        after = "" if ended.status is Status.COMPLETED else f" after {ended.epochs} {plural('epoch', ended.epochs)}"
         took = f" in {duration(ended.took_s)}"
         told = "" if ended.value is None else f"{self._outline.metric} {score(ended.value)}"
-        whose = "" if best is None else f"trial{'s' * (len(best.trials) > 1)} {', '.join(map(str, best.trials))}"
+        whose = "" if best is None else f"{plural('trial', len(best.trials))} {', '.join(map(str, best.trials))}"
         best_so_far = "" if best is None else f"(best {score(best.value)}, {whose})"
         of_total = f"{done}" if total is None else f"{done}/{total}"
         reason = f"{' '.join(ended.reason.split())};" if ended.reason else ""

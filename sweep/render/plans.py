@@ -1,23 +1,84 @@
-"""A plan on a terminal, and as data."""
+"""Show a plan, its histograms and a learning-rate range test on a terminal, or return them as plain data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import asdict
 
 from rich.cells import cell_len
 from rich.console import Console
 
+from sweep.errors import plural
 from sweep.events import Value
-from sweep.render.figures import duration, score, setting, settings
+from sweep.render.formatting import duration, score, setting, settings
 from sweep.render.tables import configurations_grid, show
 from sweep.runner.histograms import Bin, Histogram
 from sweep.runner.planning import Plan
 from sweep.runner.pricing import Rung
+from sweep.runner.rates import RATE, Curve
 from sweep.runner.telling import Telling
-from sweep.space.conditioning import DRAWS
+from sweep.space.constraint_sampling import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
+
+WIDTH, HEIGHT = 64, 10
+MARKS = {"steepest": "^", "diverged": "x"}
+
+
+def rates_as_dict(curve: Curve) -> dict[str, Value]:
+    """Return a curve as plain data."""
+    return {
+        "params": dict(curve.params),
+        "rates": list(curve.rates),
+        "losses": list(curve.losses),
+        "smoothed": list(curve.smoothed),
+        "steepest": curve.steepest,
+        "diverged": curve.diverged,
+        "tenth_of_diverged": curve.tenth,
+    }
+
+
+def rates_lines(curve: Curve) -> list[str]:
+    """Return the curve as text: smoothed losses over the logarithm of the rate, and the two suggestions."""
+    named = " ".join(f"{name}={value}" for name, value in curve.params.items())
+    title = f"{RATE} of {named or 'the first configuration'}"
+    if len(curve.rates) < 2:
+        return [title, f"  it diverged at {curve.diverged:.2g} already" if curve.diverged else "  nothing was tried"]
+    return [title, *_plot(curve), *_said(curve)]
+
+
+def _plot(curve: Curve) -> list[str]:
+    first, last = math.log10(curve.rates[0]), math.log10(curve.diverged or curve.rates[-1])
+    low = min(curve.smoothed)
+    high = max(curve.smoothed[: max(len(curve.smoothed) // 2, 1)])
+    high = max(high + (high - low) * 0.5, low + 1e-12)
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for rate, loss in zip(curve.rates, curve.smoothed, strict=True):
+        row = round((min(loss, high) - low) / (high - low) * (HEIGHT - 1))
+        grid[HEIGHT - 1 - row][_column(rate, first, last)] = "•"
+    labels = {0: f"{high:.4g}", HEIGHT - 1: f"{low:.4g}"}
+    rows = [f"{labels.get(i, ''):>10} │{''.join(line).rstrip()}" for i, line in enumerate(grid)]
+    marks = [" "] * WIDTH
+    for name, mark in MARKS.items():
+        rate = getattr(curve, name)
+        if rate is not None:
+            marks[_column(rate, first, last)] = mark
+    ends = f"{curve.rates[0]:.0e}".ljust(WIDTH - 8) + f"{10**last:.0e}".rjust(8)
+    return [*rows, f"{'':>10} └{'─' * WIDTH}", f"{'':>12}{''.join(marks).rstrip()}", f"{'':>12}{ends}"]
+
+
+def _column(rate: float, first: float, last: float) -> int:
+    share = (math.log10(rate) - first) / max(last - first, 1e-9)
+    return min(max(round(share * (WIDTH - 1)), 0), WIDTH - 1)
+
+
+def _said(curve: Curve) -> list[str]:
+    falls = "nowhere" if curve.steepest is None else f"at {curve.steepest:.2g}"
+    up_to = f"{curve.rates[-1]:.2g}"
+    rises = f"not up to {up_to}" if curve.diverged is None else f"at {curve.diverged:.2g}, a tenth: {curve.tenth:.2g}"
+    return [f"  ^ falls fastest {falls}", f"  x diverges {rises}"]
+
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MANY_RUNGS = 8
@@ -60,7 +121,7 @@ def show_plan(plan: Plan, target: Console) -> None:
 
 
 def as_dict(plan: Plan) -> dict[str, Value]:
-    """The plan as plain data."""
+    """Return the plan as plain data."""
     timing = plan.timing
     return {
         "sweep": plan.spec.to_json_dict(),
@@ -106,7 +167,7 @@ def _workers(spec: Spec, each: str) -> str:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         cpus = f"{spec.resources.cpus:g} CPU"
-        named = f"{workers} worker{'s' * (workers > 1)} of {each}, {servers} server{'s' * (servers > 1)}"
+        named = f"{workers} {plural('worker', workers)} of {each}, {servers} {plural('server', servers)}"
         return f"{named} and a coordinator of {cpus}"
     return each if workers == 1 else f"{workers} workers of {each}"
 
@@ -152,7 +213,7 @@ def _rung(rung: Rung) -> str:
 
 
 def _ends(spec: Spec) -> str:
-    """What may end the sweep before its trials do."""
+    """Return what may end the sweep before its trials do."""
     budget, metric = spec.budget, spec.metrics[0]
     bounds = ((budget.hours, "hours"), (budget.gpu_hours, "GPU hours"), (budget.epochs, "epochs"))
     reasons = [f"after {bound:g} {unit}" for bound, unit in bounds if bound is not None]
@@ -175,12 +236,12 @@ def _baseline(plan: Plan) -> str:
     spec = plan.spec
     if spec.baseline is None:
         return ""
-    times = f"{spec.baseline_trials} trial{'s' * (spec.baseline_trials > 1)} of its own"
+    times = f"{spec.baseline_trials} {plural('trial', spec.baseline_trials)} of its own"
     return f"{settings(spec.baseline, spec.baseline)}: {times}"
 
 
 def _confirms(plan: Plan) -> str:
-    """What fresh seeds for the finalists take at most."""
+    """Return what fresh seeds for the finalists take at most."""
     found, confirm = plan.confirming, plan.spec.confirm
     if found is None or confirm is None:
         return ""
@@ -196,7 +257,7 @@ def _confirms(plan: Plan) -> str:
 
 
 def _tells(one: Telling) -> str:
-    """Which differences are told from luck."""
+    """Return which differences are told from luck."""
     if one.configurations == 1:
         return ""
     if one.seeds < one.needed:
@@ -211,7 +272,7 @@ def _tells(one: Telling) -> str:
 
 
 def _held_out(one: Telling) -> str:
-    """What the examples that validate hide, whatever the seeds."""
+    """Return what the examples that validate hide, whatever the seeds."""
     if one.examples is None or one.known is None:
         return ""
     found = one.examples

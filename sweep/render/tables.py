@@ -1,4 +1,4 @@
-"""Rankings, lists of sweeps and plans as tables on a terminal, and as plain text elsewhere."""
+"""Rankings, finalists, lists of sweeps and plans as tables on a terminal, and as plain text elsewhere."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import verdict
+from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.listing import Listed
 from sweep.analysis.ranking import Ranked, Ranking, Score
 from sweep.analysis.trials import varying
 from sweep.errors import printable
 from sweep.events import Params
-from sweep.render.figures import duration, moment, score, setting
-from sweep.render.terminal import STYLES
+from sweep.render.formatting import STYLES, duration, moment, score, setting
 
 GAP = "  "
 
@@ -79,7 +79,7 @@ def _blocks(grid: Grid, columns: Sequence[int]) -> Iterator[Text]:
 
 
 def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
-    """The best ``limit`` configurations, with the parameters that tell them apart."""
+    """Return the best ``limit`` configurations, with the parameters that tell them apart."""
     rows = ranking.rows[:limit]
     several = len({row.sweep for row in ranking.rows}) > 1
     columns: dict[str, list[str]] = {
@@ -103,14 +103,14 @@ def ranking_grid(ranking: Ranking, limit: int | None = None) -> Grid:
 
 
 def answered(ranking: Ranking, answer: str) -> Iterator[str]:
-    """What follows a table: how verdicts were reached, and the answer."""
+    """Yield what follows a table: how verdicts were reached, and the answer."""
     if ranking.method:
         yield f"method   {ranking.method}"
     yield f"answer   {answer}"
 
 
 def _verdicts(rows: Sequence[Ranked], ranking: Ranking) -> dict[str, list[str]]:
-    """What the repeats say; nothing of one training each."""
+    """Return what the repeats say; nothing of one training each."""
     if not any(len(score.values) > 1 for row in ranking.rows for score in row.scores):
         return {}
     return {
@@ -128,7 +128,7 @@ def _difference(row: Ranked) -> str:
 
 
 def sweeps_grid(listed: Iterable[Listed]) -> Grid:
-    """The sweeps of a results folder."""
+    """Return the sweeps of a results folder."""
     rows = list(listed)
     return _grid(
         {
@@ -165,7 +165,7 @@ def _trials(row: Ranked) -> str:
 
 
 def _status(row: Ranked) -> str:
-    """The status; of repeats with different ones, how many have which."""
+    """Return the status; of repeats with different ones, how many have which."""
     counts: dict[str, int] = {}
     for trial in row.trials:
         counts[trial.status] = counts.get(trial.status, 0) + 1
@@ -192,3 +192,33 @@ def _interval(one: Score | None) -> str:
         return ""
     low, high = one.interval
     return f"{score(low)} .. {score(high)}"
+
+
+def show_finalists(ranking: Ranking, target: Console) -> None:
+    """Print who was given fresh seeds, what was promised and what they kept; nothing where there were none."""
+    if ranking.confirmed is not None:
+        target.print()
+        show(finalists_grid(ranking.confirmed), target)
+
+
+def finalists_grid(found: Confirmation) -> Grid:
+    """Return the finalists, the best first."""
+    rows = found.rows
+    columns: dict[str, list[str]] = {
+        "place": [str(row.place) for row in rows],
+        "finalist": ["baseline" if row.is_baseline else "" for row in rows],
+        "verdict": [row.verdict for row in rows],
+        "fresh seeds": [str(row.seeds) for row in rows],
+        found.metric: [_mean_or_nothing(row.mean) for row in rows],
+        "in the search": [score(row.selected) for row in rows],
+    }
+    for name in dict.fromkeys(name for row in rows for name in row.tested):
+        columns[f"test.{name}"] = [_mean_or_nothing(row.tested.get(name)) for row in rows]
+    for name in varying([row.params for row in rows]):
+        cells = [setting(row.params[name]) if name in row.params else "" for row in rows]
+        columns[f"param.{name}" if name in columns else name] = cells
+    return Grid(tuple(columns), tuple(zip(*columns.values(), strict=True)))
+
+
+def _mean_or_nothing(value: float | None) -> str:
+    return "" if value is None else score(value)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from sweep.analysis import race
-from sweep.analysis.race import Race, Rules, Run
+from sweep.analysis import confirmation
+from sweep.analysis.confirmation import Race, Rules, Run
 from sweep.events import Params, Role, TrialStarted
 from sweep.runner.terms import Terms
 from sweep.spec import Spec
@@ -67,7 +67,7 @@ class Beside:
         if self._spec.confirm is None:
             return Race()
         if self._race is None:
-            self._race = race.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
+            self._race = confirmation.run(runs(self._ledger, self._spec), rules(self._spec, self._spec.confirm))
         return self._race
 
 

@@ -8,8 +8,8 @@ from typing import ParamSpec, TypeVar
 
 from sweep.errors import InputError, SweepError
 from sweep.loading import load_part
-from sweep.schedulers.build import build as build_scheduler
 from sweep.schedulers.contract import Scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.searchers.contract import Factory, Searcher
 from sweep.space.termination import Own

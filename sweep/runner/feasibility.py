@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from sweep import standard
-from sweep.doctor import commands, probe
+from sweep.doctor import probe
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import KERAS_TRAINABLE, Source
@@ -126,7 +126,7 @@ def _workers(spec: Spec, source: Source) -> list[Problem]:
 def _tpus(spec: Spec) -> list[Problem]:
     if spec.training.get("strategy") != "tpu":
         return []
-    found = probe.tpu(commands.run, PROBE_S)
+    found = probe.tpu(probe.run_command, PROBE_S)
     if isinstance(found, probe.Failure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         return [Problem("training.strategy", what, "python -m sweep doctor looks at the machine")]

@@ -13,16 +13,17 @@ from pathlib import Path
 from statistics import fmean
 
 from sweep.contract import Devices
-from sweep.errors import InputError, Problem, did_you_mean
+from sweep.errors import InputError, Problem, SweepError, did_you_mean
 from sweep.events import Params
 from sweep.inspection import Source, inspect
 from sweep.runner import choosing, feasibility, pricing
 from sweep.runner.histograms import Histogram, histograms
 from sweep.runner.telling import Known, Telling, telling
-from sweep.searchers import random_search
+from sweep.schedulers.contract import Scheduler
+from sweep.searchers import grid_random_sobol
 from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
-from sweep.space import conditioning
+from sweep.space import constraint_sampling
 from sweep.space.domains import Constant, choices
 from sweep.space.termination import Own
 from sweep.spec import Spec
@@ -175,16 +176,13 @@ def plan(
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    allowed = conditioning.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    allowed = constraint_sampling.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
     per_trial = lengths[0] if alike else fmean(lengths)
     priced = ENDLESS * spec.trials_each if spec.endless else trials
-    course = pricing.course(spec.early_terminate, max(lengths), priced if alike else None)
-    if isinstance(spec.early_terminate, Own):
-        decisions = choosing.scheduler(spec, folders).decision_epochs(max(lengths))
-        course = replace(course, rungs=tuple(pricing.Rung(epoch, None) for epoch in decisions))
+    course = _course(spec, folders, max(lengths), priced if alike else None)
     pruned = per_trial if course.epochs is None or priced is None else course.epochs / priced
     measured = timing(first)
     priced_at = pricing.price(spec, priced, pruned, measured, max(concurrent, 1))
@@ -209,6 +207,23 @@ def plan(
     )
 
 
+def _course(spec: Spec, folders: Sequence[Path], epochs: int, trials: int | None) -> pricing.Course:
+    """Return how a sweep is expected to go under its scheduler."""
+
+    def build() -> Scheduler:
+        return choosing.scheduler(spec, folders)
+
+    try:
+        own = isinstance(spec.early_terminate, Own)
+        return pricing.course(build, spec.objectives[0], epochs, trials, whole=own)
+    except SweepError:
+        raise
+    except Exception:  # an own rule may need what no made-up epoch has, such as other metrics
+        return replace(
+            pricing.course(build, spec.objectives[0], epochs, None), epochs=trials and float(trials * epochs)
+        )
+
+
 def _suggested(searcher: Searcher, count: int) -> Iterator[Params]:
     for number in range(count):
         params = searcher.suggest(number)
@@ -225,7 +240,7 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
         seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
     if thin:
-        points = _suggested(random_search.build(spec.space, spec.seed), enough)
+        points = _suggested(grid_random_sobol.random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
         points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)

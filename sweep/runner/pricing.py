@@ -5,26 +5,28 @@ from __future__ import annotations
 import math
 import random
 import time
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from sweep.analysis import race
+from sweep.analysis import confirmation
 from sweep.contract import Assignment, Devices, Fold, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
-from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
-from sweep.space import termination
-from sweep.space.termination import Asha, EarlyTermination, Hyperband
+from sweep.schedulers.contract import Scheduler
+from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store.folder import folders
 
 REHEARSED = 3000  # trials in all rehearsals of a rule together
 MOST_REHEARSED = 1000  # in one; what they do is scaled up to more
+FEWEST_REHEARSED = 50
+REPORTED = 100_000  # epochs in all rehearsals, which take about 0.2 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,23 +74,45 @@ class Course:
     epochs: float | None  # of all trials together
 
 
-def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
-    """What a rule makes of ``trials`` trials of ``epochs`` epochs that come one after the other.
+def course(
+    build: Callable[[], Scheduler], objective: Objective, epochs: int, trials: int | None, *, whole: bool = False
+) -> Course:
+    """Return what a scheduler makes of ``trials`` trials of ``epochs`` epochs that come one after the other.
 
-    The mean of rehearsals with trials of random merit, each of which keeps its merit; for asha and hyperband.
+    The mean of rehearsals with trials of random merit, each of which keeps its merit. The scheduler hears of the epochs
+    at which it decides, or of all where the ``whole`` trial matters to it.
     """
-    decisions = termination.decision_epochs(rule, epochs)
-    if trials is None or not isinstance(rule, Asha | Hyperband):
-        total = None if trials is None else float(trials * epochs)
-        return Course(tuple(Rung(epoch, None) for epoch in decisions), total)
-    tried = min(trials, MOST_REHEARSED)
-    rehearsals = max(REHEARSED // tried, 1)
+    decisions = build().decision_epochs(epochs)
+    if trials is None or not decisions:
+        return Course(tuple(Rung(epoch, None) for epoch in decisions), None if trials is None else trials * epochs)
+    reported = tuple(range(1, epochs + 1)) if whole else (*decisions, epochs)
+    tried = min(trials, MOST_REHEARSED, max(REPORTED // len(reported), FEWEST_REHEARSED))
+    rehearsals = max(min(REHEARSED // tried, REPORTED // (tried * len(reported))), 1)
     numbers = random.Random(0)
-    reached, trained = dict.fromkeys(decisions, 0), 0
+    count, reached = tried * rehearsals, Counter[int]()
     for _ in range(rehearsals):
-        trained += _rehearse(rule, epochs, tried, numbers, reached)
-    scale = trials / tried / rehearsals
-    return Course(tuple(Rung(epoch, count * scale) for epoch, count in reached.items()), trained * scale)
+        reached.update(_rehearsed(build(), objective, reported, tried, numbers))
+    lengths = zip(reported, (0, *reported), strict=False)
+    trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
+    return Course(tuple(Rung(epoch, reached[epoch] * trials / count) for epoch in decisions), trained * trials / count)
+
+
+def _rehearsed(
+    scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
+) -> Iterator[int]:
+    """Yield each epoch that a made-up trial reports before the scheduler stops it."""
+    facts = Facts()
+    for trial in range(trials):
+        metrics = {objective.name: objective.of_loss(numbers.random())}
+        scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
+        status, reason = Status.COMPLETED, ""
+        for epoch in epochs:
+            yield epoch
+            stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+            if stopped is not None and epoch < epochs[-1]:
+                status, reason = Status.PRUNED, stopped
+                break
+        scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=facts))
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:
@@ -99,7 +123,7 @@ def confirming(spec: Spec, configurations: int | None, epochs: float | None, lon
     own = int(spec.baseline is not None)
     racers = min(spec.confirm.finalists, configurations or spec.confirm.finalists) + own
     allowed = math.inf if share is None or epochs is None else share * epochs
-    while racers > 2 and race.AFFORDED * racers * each > allowed:
+    while racers > 2 and confirmation.AFFORDED * racers * each > allowed:
         racers -= 1
     seeds = spec.confirm.seeds if math.isinf(allowed) else min(spec.confirm.seeds, int(allowed // (racers * each)))
     return Confirming(racers, seeds, racers * seeds * (spec.folds or 1), racers * seeds * each)
@@ -217,37 +241,3 @@ def _assignment(spec: Spec, devices: Devices, trial: int, params: Params) -> Ass
         objective=spec.objectives[0].name,
         fold=Fold(0, spec.folds, spec.seed) if spec.folds else None,
     )
-
-
-def _rehearse(rule: Asha | Hyperband, epochs: int, trials: int, numbers: random.Random, reached: dict[int, int]) -> int:
-    """Count in which rungs are reached, return the epochs trained."""
-    brackets = termination.brackets(rule, epochs)
-    weights = [math.exp(-b) for b in range(len(brackets))]  # as Ray draws them
-    losses: dict[tuple[int, int], list[float]] = {}
-    trained = 0
-    for _ in range(trials):
-        (number,) = numbers.choices(range(len(brackets)), weights)
-        loss, last = numbers.random(), epochs
-        for epoch in brackets[number]:
-            reached[epoch] += 1
-            before = losses.setdefault((number, epoch), [])
-            goes_on = _goes_on(rule, before, loss)
-            insort(before, loss)
-            if not goes_on:
-                last = epoch
-                break
-        trained += last
-    return trained
-
-
-def _goes_on(rule: Asha | Hyperband, before: Sequence[float], loss: float) -> bool:
-    """The decision of a rung that has seen these losses, ascending."""
-    match rule:
-        case Asha() if not before:
-            return True
-        case Asha(eta=eta):  # a percentile of the others, interpolated
-            place = (len(before) - 1) / eta
-            low, high = before[int(place)], before[min(int(place) + 1, len(before) - 1)]
-            return loss <= low + (place - int(place)) * (high - low)
-        case Hyperband(eta=eta):  # a rank among all, itself included
-            return bisect_left(before, loss) <= int((len(before) + 1) / eta)

@@ -6,7 +6,7 @@ import math
 import time
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.standing import Standing
+from sweep.analysis.progress import Standing
 from sweep.backends.vitals import Vitals
 from sweep.events import Event, Status
 from sweep.spec import Spec

@@ -10,7 +10,7 @@ from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.runner import restoring
 from sweep.runner.resuming import Reopened, reopen
-from sweep.spec import Spec, parse, single
+from sweep.spec import Spec, models, parse
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder
 
@@ -53,7 +53,7 @@ def prepare(
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")
-    keys = single.of_trial(sweep.spec, started.params, started.seed, name or _free_name(folder))
+    keys = models.trial_file(sweep.spec, started.params, started.seed, name or _free_name(folder))
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
@@ -64,7 +64,7 @@ def prepare(
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: nothing is held out."] if all_data else []
-    text = single.text(keys, comments)
+    text = models.file_text(keys, comments)
     spec = parse(text, "retrain", assignments)
     origin: dict[str, object] = {
         "command": "retrain",

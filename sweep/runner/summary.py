@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from sweep.analysis import configurations, ranking, trials
+from sweep.analysis import ranking, trials
 from sweep.store import tables
 from sweep.store.folder import ResultsFolder
 
@@ -21,5 +21,5 @@ class Summary:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        found = configurations.columns(ranking.rank([trials.read(self._folder)]))
+        found = ranking.columns(ranking.rank([trials.read(self._folder)]))
         tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from sweep.analysis import race
+from sweep.analysis import confirmation
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import Event, ModelTested, Role, Status
@@ -30,7 +30,7 @@ def due(events: Iterable[Event], spec: Spec) -> list[int]:
     ledger = Ledger(keep_epochs=False)
     for event in events:
         ledger.observe(event)
-    found = race.run(runs(ledger, spec), rules(spec, spec.confirm))
+    found = confirmation.run(runs(ledger, spec), rules(spec, spec.confirm))
     if not found.over:
         return []
     chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}

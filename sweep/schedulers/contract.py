@@ -16,7 +16,7 @@ class Scheduler(Protocol):
     """
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        """The epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
+        """Return the epochs at which a trial of ``epochs`` epochs can be stopped, ascending."""
 
     def observe(self, event: Event) -> str | None:
         """Learn from an event; for a reported epoch, the reason to prune its trial, or None."""

@@ -1,17 +1,118 @@
-"""From the method named in a sweep file to its searcher."""
+"""Build the searcher of a sweep file's method, with its starting points and repeats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+
+from msgspec import structs
 
 from sweep.errors import InputError, did_you_mean
-from sweep.events import Params
-from sweep.searchers import grid, random_search, starts
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded
 from sweep.searchers.contract import Factory, Searcher
-from sweep.searchers.repeats import Repeated
-from sweep.space import starting
+from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_search
+from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.space.objectives import Objective
-from sweep.space.space import Space
+from sweep.space.space import Space, completed, on_grid
+from sweep.store.ledger import Ended, Ledger, Started, TrialState
+
+
+class StartingPoints:
+    """Suggests ``first`` in the first trials, and asks ``inner`` from then on."""
+
+    def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
+        self._inner = inner
+        self._first = first
+
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
+    def learn(self, past: Iterable[TrialState]) -> int:
+        return self._inner.learn(past)
+
+    def suggest(self, number: int) -> Params | None:
+        return self._first[number] if number < len(self._first) else self._inner.suggest(number)
+
+    def observe(self, event: Event) -> None:
+        self._inner.observe(event)
+
+
+def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
+    """Return ``starts``, completed by random draws."""
+
+    def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
+        return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
+
+    return completed(space, starts, complete)
+
+
+_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.PRUNED, Status.COMPLETED, Status.FAILED)
+_COUNTED = (Status.PRUNED, Status.COMPLETED)
+
+
+class Repeated:
+    """Lets a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
+
+    The inner searcher hears of a configuration when its first repeat starts and, once all repeats
+    ended, as one trial: its state is the first of diverged, oom, pruned, completed and failed that any
+    repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
+    the means over the completed and pruned repeats, or over all if there are none, as far as all came.
+    """
+
+    def __init__(self, inner: Searcher, repeats: int) -> None:
+        self._inner = inner
+        self._repeats = repeats
+        self._ledger = Ledger()
+
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
+    def learn(self, past: Iterable[TrialState]) -> int:
+        """Each past trial counts by itself, as if it were a configuration's mean."""
+        return self._inner.learn(past)
+
+    def suggest(self, number: int) -> Params | None:
+        configuration = number // self._repeats
+        started = self._trials(configuration)
+        return started[0].params if started else self._inner.suggest(configuration)
+
+    def observe(self, event: Event) -> None:
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                configuration = trial.number // self._repeats
+                if len(self._trials(configuration)) == 1:
+                    self._inner.observe(structs.replace(start, trial=configuration, repeat=0))
+            case Ended(trial, end):
+                configuration = trial.number // self._repeats
+                trials = self._trials(configuration)
+                if len(trials) == self._repeats and all(one.ended is not None for one in trials):
+                    for summary in _summaries(configuration, trials, end):
+                        self._inner.observe(summary)
+            case _:
+                pass
+
+    def _trials(self, configuration: int) -> list[TrialState]:
+        first = configuration * self._repeats
+        trials = self._ledger.trials
+        return [trials[n] for n in range(first, first + self._repeats) if n in trials]
+
+
+def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded) -> Iterator[Event]:
+    states = {trial.status for trial in trials}
+    counted = [trial for trial in trials if trial.status in _COUNTED] or trials
+    common = set[int].intersection(*(set(trial.epochs) for trial in counted))
+    for epoch in sorted(common):
+        metrics = _mean([trial.epochs[epoch] for trial in counted])
+        yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+    status = next(state for state in _WORST_FIRST if state in states)
+    yield structs.replace(last, trial=configuration, status=status)
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
+
 
 METHODS = ("grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2")
 
@@ -24,7 +125,7 @@ def build(
     repeats: int = 1,
     start_with: Sequence[Params] = (),
 ) -> Searcher:
-    """The searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
+    """Return the searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
 
     With several ``repeats`` it suggests each configuration as often. Raises `InputError` for an unknown method,
     one whose package is missing, or one that cannot optimize these objectives.
@@ -37,17 +138,15 @@ def _over_configurations(
     method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
 ) -> Searcher:
     if method == "grid":
-        return grid.build(space, starting.on_grid(space, start_with))
-    first = starts.drawn(space, start_with, seed)
+        return grid_search(space, on_grid(space, start_with))
+    first = starting_points(space, start_with, seed)
     match method:
         case "random":
-            return random_search.build(space, seed, first)
+            return random_search(space, seed, first)
         case "sobol":
-            from sweep.searchers import sobol
-
-            return sobol.build(space, seed, first)
+            return sobol_search(space, seed, first)
     inner = _learning(method, space, objectives, seed)
-    return starts.Started(inner, first) if first else inner
+    return StartingPoints(inner, first) if first else inner
 
 
 def _learning(method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:

@@ -135,7 +135,7 @@ class CmaesSearcher:
         return self._optimizer
 
     def _begun(self, population: int | None) -> cmaes.CMA:
-        """A new distribution: in the middle or where earlier sweeps were best, after a restart anywhere."""
+        """Return a new distribution: in the middle or where earlier sweeps were best, after a restart anywhere."""
         dimensions = len(self._adapted)
         seed = int(np.random.SeedSequence([self._seed, self._restarts]).generate_state(1)[0])
         mean, width, covariance = np.full(dimensions, 0.5), _WIDTH, None
@@ -161,7 +161,7 @@ class CmaesSearcher:
         return all(p.name in params and contains(p.domain, params[p.name]) for p in self._adapted)
 
     def _loss(self, record: TrialState) -> float | None:
-        """What a trial counts as; infinite for worse than any, None for nothing."""
+        """Return what a trial counts as; infinite for worse than any, None for nothing."""
         by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
         losses = [loss for loss in by_epoch if loss is not None]
         if record.status in _JUDGED:

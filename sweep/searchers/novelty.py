@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from sweep.events import Params, Value
-from sweep.space import conditioning
+from sweep.space import constraint_sampling
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
@@ -24,7 +24,7 @@ Draw: TypeAlias = Callable[[Parameter], Value]
 def first_new(
     space: Space, draws: Iterable[Draw], tried: Collection[str], uniform: Callable[[], float], *, walk: bool = True
 ) -> Params | None:
-    """The first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
+    """Return the first feasible point of up to `MAX_ATTEMPTS` draws whose `key` is not among ``tried``.
 
     Where all of them fail, a finite space is searched through in the order of its grid, and in another one
     the first draw is moved to where the constraints hold: by ``walk`` far into it, else as near as possible.
@@ -44,7 +44,7 @@ def first_new(
         return next(_untried(space, tried), None)
     if feasible and not space.constraints:  # infinite by name only, like a coarsely quantized normal
         return None
-    found = conditioning.near(space, start, uniform, walk=walk)
+    found = constraint_sampling.near(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
 
 

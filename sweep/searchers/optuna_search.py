@@ -1,8 +1,11 @@
-"""Search by Optuna's samplers: tpe, gp and nsga2.
+"""Search by Optuna's samplers: tpe, gp and nsga2, every setting that matters given and none left to a default.
 
 One study lives as long as the searcher and is told what has changed since a trial was asked for. It is a function
 of the observed events alone, so that a resumed sweep makes the same one anew; what a sampler asks for is forgotten
 at once, so that suggesting changes nothing and no trial stays in it as a running zombie.
+
+What Optuna cannot draw (other distributions, weights, quanta on a log scale) is a number from 0 to 1 for `from_unit`,
+so that nothing is changed or dropped.
 """
 
 from __future__ import annotations
@@ -14,27 +17,130 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
-from optuna.samplers import NSGAIISampler
-from optuna.study import StudyDirection
-from optuna.trial import FrozenTrial, TrialState
+from optuna import samplers
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler, GPSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, Trial, TrialState
 
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
-from sweep.searchers import optuna_domains, optuna_samplers, optuna_storage
+from sweep.searchers import optuna_storage
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
-from sweep.searchers.optuna_samplers import Method
 from sweep.searchers.optuna_storage import ToldTrials, quiet
-from sweep.space.domains import contains, key
+from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
+from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
 from sweep.version import DISTRIBUTION
+
+UNIT = FloatDistribution(0.0, 1.0)
+
+
+def distribution(domain: Domain) -> BaseDistribution:
+    """Optuna's own distribution, or `UNIT` where it has none like it."""
+    match domain:
+        case Categorical(probabilities=None):
+            return CategoricalDistribution([key(value) for value in choices(domain) or ()])
+        case IntUniform(low, high, None, log=True):
+            return IntDistribution(low, high, log=True)
+        case IntUniform(low, high, q, log=False):
+            return IntDistribution(int(snap(domain, low)), int(snap(domain, high)), step=q or 1)
+        case Uniform(low, high, q):
+            return FloatDistribution(snap(domain, low), snap(domain, high), step=q)
+        case LogUniform(low, high, None):
+            return FloatDistribution(low, high, log=True)
+        case _:
+            return UNIT
+
+
+def encode(domain: Domain, value: Value) -> Any:
+    """Return a value as Optuna knows it."""
+    known = distribution(domain)
+    if isinstance(known, CategoricalDistribution):
+        return key(value)
+    return to_unit(domain, value) if known == UNIT else value
+
+
+def draw(trial: Trial, parameter: Parameter) -> Value:
+    """Return the value that a sampler of Optuna chooses for a parameter of a trial."""
+    name, domain = parameter.name, parameter.domain
+    match distribution(domain):
+        case CategoricalDistribution(choices=labels):
+            label = trial.suggest_categorical(name, labels)
+            return (choices(domain) or ())[labels.index(label)]
+        case IntDistribution(low=low, high=high, step=step, log=log):
+            return trial.suggest_int(name, low, high, step=step, log=log)
+        case FloatDistribution(low=low, high=high, step=step, log=log) as known:
+            number = trial.suggest_float(name, low, high, step=step, log=log)
+            if known == UNIT or not isinstance(domain, Uniform | LogUniform):
+                return from_unit(domain, number)
+            return snap(domain, number)
+    raise TypeError(f"{domain} has no distribution")
+
+
+Method: TypeAlias = Literal["tpe", "gp", "nsga2"]
+
+
+def build_sampler(method: Method, space: Space, seed: int, *, objectives: int) -> BaseSampler:
+    """Return a sampler for one trial; its random state and all else that it keeps begin with the seed."""
+    match method:
+        case "tpe":
+            conditional = any(parameter.when for parameter in space.parameters)
+            return TPESampler(space, seed, multivariate=objectives == 1, group=objectives == 1 and conditional)
+        case "gp":
+            return GPSampler(
+                seed=seed, n_startup_trials=10, deterministic_objective=False, warn_independent_sampling=False
+            )
+        case "nsga2":
+            return NSGAIISampler(space, seed)
+
+
+class TPESampler(samplers.TPESampler):
+    """Knows what all trials have in common, which Optuna finds out anew by comparing all of them."""
+
+    def __init__(self, space: Space, seed: int, *, multivariate: bool, group: bool) -> None:
+        super().__init__(
+            seed=seed,
+            n_startup_trials=10,
+            n_ei_candidates=24,
+            multivariate=multivariate,
+            group=group,
+            constant_liar=True,  # a running trial counts as bad: workers that run at once keep apart
+        )
+        self._common = common(space) if multivariate and not group else None
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return super().infer_relative_search_space(study, trial) if self._common is None else self._common
+
+
+class NSGAIISampler(samplers.NSGAIISampler):
+    """As above; Optuna names what it notes about generations by the name of the class."""
+
+    def __init__(self, space: Space, seed: int) -> None:
+        super().__init__(seed=seed, population_size=50, mutation_prob=None, crossover_prob=0.9, swapping_prob=0.5)
+        self._common = common(space)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._common
+
+
+def common(space: Space) -> dict[str, BaseDistribution]:
+    """Return what every trial has, by name, in the order in which Optuna draws it."""
+    known = {p.name: distribution(p.domain) for p in space.parameters if p.drawn and not p.when}
+    return {name: distribution for name, distribution in sorted(known.items()) if not distribution.single()}
+
 
 _JUDGED = (Status.COMPLETED, Status.PRUNED)
 _SAMPLER_ATTEMPTS = 20  # then random draws, which cost a hundredth
@@ -100,7 +206,7 @@ class OptunaSearcher:
                 pass
 
     def study(self) -> optuna.Study:
-        """All trials as a study of Optuna, in the order in which they started."""
+        """Return all trials as a study of Optuna, in the order in which they started."""
         with quiet():
             return self._study(0)
 
@@ -121,13 +227,13 @@ class OptunaSearcher:
         for _ in range(_GP_ATTEMPTS if self._method == "gp" else _SAMPLER_ATTEMPTS):
             trial = study.ask()
             try:
-                yield partial(optuna_domains.draw, trial)
+                yield partial(draw, trial)
             finally:
                 self._storage.forget(trial.number)
                 self._storage.notes = notes
 
     def _study(self, number: int) -> optuna.Study:
-        """The study as it is now, with the sampler for one trial."""
+        """Return the study as it is now, with the sampler for one trial."""
         penalties = [of_one.penalty for of_one in self._ranges]
         for place in sorted(self._stale):
             told, is_bad = self._told(*self._known[place], penalties)
@@ -136,11 +242,11 @@ class OptunaSearcher:
                 self._bad.add(place)
         self._stale.clear()
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        sampler = optuna_samplers.build(self._method, self._space, seed, objectives=len(self._objectives))
+        sampler = build_sampler(self._method, self._space, seed, objectives=len(self._objectives))
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
     def _point(self, event: TrialStarted) -> _Point | None:
-        """The parameters of a trial as Optuna knows them; None if they are from another space."""
+        """Return the parameters of a trial as Optuna knows them; None if they are from another space."""
         point = _Point()
         for parameter in self._space.parameters:
             name, domain = parameter.name, parameter.domain
@@ -157,7 +263,7 @@ class OptunaSearcher:
         return point
 
     def _past_point(self, params: Params) -> _Point:
-        """A trial of another sweep as this method can use it."""
+        """Return a trial of another sweep as this method can use it."""
         point = _Point()
         for parameter in self._space.parameters:
             if parameter.name in params and parameter.drawn:
@@ -174,7 +280,7 @@ class OptunaSearcher:
         self._storage.forget(trial.number)
 
     def _told(self, point: _Point, record: Record, penalties: list[float]) -> tuple[FrozenTrial, bool]:
-        """A trial in Optuna's words, and whether these depend on how bad the others are."""
+        """Return a trial in Optuna's words, and whether these depend on how bad the others are."""
         state, values, epochs = self._outcome(record, penalties)
         by_epoch = {}
         if len(self._objectives) == 1:  # Optuna compares pruned trials by a single value only
@@ -211,7 +317,7 @@ class OptunaSearcher:
         return TrialState.COMPLETE, [penalty if value is None else value for value, penalty in pairs], {}
 
     def _values(self, record: Record) -> list[float]:
-        """The final value of every objective; empty if one has none."""
+        """Return the final value of every objective; empty if one has none."""
         values = [objective.value(record.last) for objective in self._objectives]
         finite = [value for value in values if value is not None]
         return finite if len(finite) == len(values) else []
@@ -224,8 +330,8 @@ class _Point:
     notes: dict[str, Any] = field(default_factory=dict)  # of the sampler, about this trial
 
     def add(self, parameter: Parameter, value: Value) -> None:
-        self.distributions[parameter.name] = optuna_domains.distribution(parameter.domain)
-        self.params[parameter.name] = optuna_domains.encode(parameter.domain, value)
+        self.distributions[parameter.name] = distribution(parameter.domain)
+        self.params[parameter.name] = encode(parameter.domain, value)
 
 
 class _Range:
@@ -254,7 +360,7 @@ class _Range:
 
 
 def _imputed(objective: Objective, record: Record) -> float | None:
-    """What a trial without a final value counts as by the objective's rule; None for worst of all."""
+    """Return what a trial without a final value counts as by the objective's rule; None for worst of all."""
     reported = [objective.loss(metrics) for metrics in record.epochs.values()]
     finite = [loss for loss in reported if loss is not None]
     if not finite or objective.impute in (None, "worst"):

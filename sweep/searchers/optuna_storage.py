@@ -1,19 +1,23 @@
-"""Where Optuna's study lives: in a list of trials that the searcher keeps true, without copies."""
+"""Storages of Optuna studies: the list of trials that the searcher maintains, without copies, and read-only sweeps."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn, Protocol
 
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
+from optuna.study._frozen import FrozenStudy
+from optuna.study.study import _SYSTEM_ATTR_METRIC_NAMES
 from optuna.trial import FrozenTrial, TrialState
+
+from sweep.events import Value
 
 NAME = "sweep"
 _ID = 0
@@ -121,7 +125,7 @@ def frozen(
     started: datetime,
     ended: datetime | None,
 ) -> FrozenTrial:
-    """A trial in Optuna's words, without a number."""
+    """Return a trial in Optuna's words, without a number."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -149,3 +153,118 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         optuna.logging.set_verbosity(verbosity)
+
+
+_IDS = 10_000_000  # a trial's id is its number, and so many more for each study before its own
+
+
+class Watched(Protocol):
+    """A sweep that is looked at again and again."""
+
+    @property
+    def name(self) -> str:
+        """What its study is called."""
+
+    @property
+    def objectives(self) -> Sequence[tuple[str, str]]:
+        """Metric and goal of each."""
+
+    @property
+    def notes(self) -> Mapping[str, Value]:
+        """What becomes the study's user attributes."""
+
+    def trials(self) -> Sequence[FrozenTrial]:
+        """Return all trials as they are now, new ones behind those that were there at the last call."""
+
+
+class WatchedStudies(BaseStorage):
+    """Trials have the numbers that they have in their sweep, and stand in the order in which they became known."""
+
+    def __init__(self, sweeps: Sequence[Watched]) -> None:
+        self._sweeps = list(sweeps)
+
+    def get_all_studies(self) -> list[FrozenStudy]:
+        return [
+            FrozenStudy(
+                study_name=sweep.name,
+                direction=None,
+                directions=self.get_study_directions(number),
+                user_attrs=dict(sweep.notes),
+                system_attrs=self.get_study_system_attrs(number),
+                study_id=number,
+            )
+            for number, sweep in enumerate(self._sweeps)
+        ]
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        trials = [trial for trial in self._of(study_id).trials() if states is None or trial.state in states]
+        for trial in trials:
+            trial._trial_id = _IDS * study_id + trial.number
+        return copy.deepcopy(trials) if deepcopy else trials
+
+    def get_trial(self, trial_id: int) -> FrozenTrial:
+        for trial in self.get_all_trials(trial_id // _IDS, deepcopy=False):
+            if trial._trial_id == trial_id:
+                return trial
+        raise KeyError(trial_id)
+
+    def get_study_id_from_name(self, study_name: str) -> int:
+        for number, sweep in enumerate(self._sweeps):
+            if sweep.name == study_name:
+                return number
+        raise KeyError(study_name)
+
+    def get_study_name_from_id(self, study_id: int) -> str:
+        return self._of(study_id).name
+
+    def get_study_directions(self, study_id: int) -> list[StudyDirection]:
+        return [StudyDirection[goal.upper()] for _, goal in self._of(study_id).objectives]
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        return dict(self._of(study_id).notes)
+
+    def get_study_system_attrs(self, study_id: int) -> dict[str, Any]:
+        return {_SYSTEM_ATTR_METRIC_NAMES: [metric for metric, _ in self._of(study_id).objectives]}
+
+    def _of(self, study_id: int) -> Watched:
+        if not 0 <= study_id < len(self._sweeps):
+            raise KeyError(study_id)
+        return self._sweeps[study_id]
+
+    def create_new_study(self, directions: Sequence[StudyDirection], study_name: str | None = None) -> int:
+        _refuse()
+
+    def delete_study(self, study_id: int) -> None:
+        _refuse()
+
+    def set_study_user_attr(self, study_id: int, key: str, value: Any) -> None:
+        _refuse()
+
+    def set_study_system_attr(self, study_id: int, key: str, value: Any) -> None:
+        _refuse()
+
+    def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
+        _refuse()
+
+    def set_trial_param(
+        self, trial_id: int, param_name: str, param_value_internal: float, distribution: BaseDistribution
+    ) -> None:
+        _refuse()
+
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
+        _refuse()
+
+    def set_trial_intermediate_value(self, trial_id: int, step: int, intermediate_value: float) -> None:
+        _refuse()
+
+    def set_trial_user_attr(self, trial_id: int, key: str, value: Any) -> None:
+        _refuse()
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        _refuse()
+
+
+def _refuse() -> NoReturn:
+    raise NotImplementedError("a sweep is what its log says; nothing is written here")

@@ -164,7 +164,7 @@ def _exact(value: Value) -> object:
 
 
 def contains(domain: Domain, value: Value) -> bool:
-    """Whether the domain can yield the value; a tied domain can yield any."""
+    """Return whether the domain can yield the value; a tied domain can yield any."""
     match domain:
         case Constant() | Categorical():
             return key(value) in map(key, choices(domain) or ())
@@ -178,7 +178,7 @@ def contains(domain: Domain, value: Value) -> bool:
 
 
 def choices(domain: Domain) -> tuple[Value, ...] | None:
-    """All values in their order, without repeats; None if continuous or more than `MAX_CHOICES`."""
+    """Return all values in their order, without repeats; None if continuous or more than `MAX_CHOICES`."""
     match domain:
         case Constant(value):
             return (value,)
@@ -197,7 +197,7 @@ def choices(domain: Domain) -> tuple[Value, ...] | None:
 
 
 def snap(domain: Range, x: float) -> int | float:
-    """The value of the domain nearest to ``x``: inside its bounds and on its quantum."""
+    """Return the value of the domain nearest to ``x``: inside its bounds and on its quantum."""
     q, (low, high) = quantum(domain), bounds(domain)
     if q is None:
         return min(max(x, low), high)
@@ -219,7 +219,7 @@ def bounds(domain: Range) -> tuple[float, float]:
 
 
 def quantum(domain: Range) -> float | None:
-    """The step between neighboring values; None where there is none."""
+    """Return the step between neighboring values; None where there is none."""
     return 1 if isinstance(domain, IntUniform) and domain.q is None else domain.q
 
 

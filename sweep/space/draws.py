@@ -53,7 +53,7 @@ def from_unit(domain: Domain, u: float) -> Value:
 
 
 def to_unit(domain: Domain, value: Value) -> float:
-    """A ``u`` in [0, 1) that `from_unit` maps to ``value``, which must be in the domain."""
+    """Return a ``u`` in [0, 1) that `from_unit` maps to ``value``, which must be in the domain."""
     match domain:
         case Categorical(values, probabilities):
             weights = probabilities or (1 / len(values),) * len(values)
@@ -69,7 +69,7 @@ def to_unit(domain: Domain, value: Value) -> float:
 
 
 def count_grid(domain: Range, count: int) -> tuple[Value, ...]:
-    """``count`` values evenly spaced in the domain's own scale, ascending; fewer if it has fewer.
+    """Return ``count`` values evenly spaced in the domain's own scale, ascending; fewer if it has fewer.
 
     Bounded scales include both ends; the others take the middles of ``count`` equal probabilities.
     """

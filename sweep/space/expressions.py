@@ -95,7 +95,7 @@ class Expression:
         return cls(text, frozenset(_names(text, tree, 1)), tree)
 
     def evaluate(self, params: Params) -> Value:
-        """The value at ``params``.
+        """Return the value at ``params``.
 
         Raises `UndefinedError` where arithmetic has no result, and `ExpressionError` for a name that
         ``params`` lacks or a type that an operator does not take.
@@ -103,7 +103,7 @@ class Expression:
         return _Evaluation(self.text, params).value(self._tree)
 
     def distance(self, params: Params) -> float:
-        """How far ``params`` are from making a condition true: 0 where it is, finite, less the nearer they are.
+        """Return how far ``params`` are from making a condition true: 0 where it is, finite, less the nearer they are.
 
         Raises as `evaluate`.
         """
@@ -111,7 +111,7 @@ class Expression:
 
 
 def _names(text: str, node: ast.expr, depth: int) -> Iterator[str]:
-    """The names of parameters in a tree, all of whose nodes are found to be allowed."""
+    """Yield the names of parameters in a tree, all of whose nodes are found to be allowed."""
     if depth > MAX_NESTING:
         raise ExpressionError(text, node.col_offset + 1, f"nested more than {MAX_NESTING} deep")
     parts: list[ast.expr] = []

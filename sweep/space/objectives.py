@@ -22,9 +22,14 @@ class Objective:
     impute: Impute | None = None
 
     @property
+    def maximize(self) -> bool:
+        """Whether larger values are better."""
+        return self.goal == "maximize"
+
+    @property
     def sign(self) -> float:
         """The factor between a value and its loss; prefer `loss` and `of_loss`."""
-        return 1.0 if self.goal == "minimize" else -1.0
+        return -1.0 if self.maximize else 1.0
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
         """Return the metric's value, or None if it is absent, NaN or infinite."""
@@ -32,7 +37,7 @@ class Objective:
         return value if value is not None and math.isfinite(value) else None
 
     def diverged(self, epoch: EpochReported) -> str:
-        """Why a trial has diverged with this epoch: its loss or objective is not finite; empty where it has not."""
+        """Return why a trial has diverged with this epoch: its loss or objective is not finite; empty if it has not."""
         for name in ("loss", self.name):
             value = epoch.metrics.get(name)
             if value is not None and not math.isfinite(value):
@@ -53,7 +58,7 @@ class Objective:
         return self.sign * loss
 
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
-        """That the metric is as good as a target, in words; None where it is not, or there is no target."""
+        """Return that the metric is as good as a target, in words; None if it is not, or there is no target."""
         value = self.value(metrics)
         if target is None or value is None or self.to_loss(value) > self.to_loss(target):
             return None

@@ -1,14 +1,14 @@
 """The search space: parameters in file order, when they apply, and what must hold between them.
 
-A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose
-condition does not hold. The space knows how to complete a point, check it and enumerate all points;
-how a single value is chosen is the business of searchers.
+A point of the space is a plain dict of flat, dotted names in file order, without the parameters whose condition does
+not hold. The space completes points, checks them and enumerates all of them; how a single value is chosen is left to
+searchers. Configurations to start with, given in part or whole, are completed to points of the space.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeAlias
@@ -87,7 +87,7 @@ class Parameter:
         return not isinstance(self.domain, Constant | Tied)
 
     def applies(self, params: Params) -> bool:
-        """Whether it is part of a point that holds ``params`` so far.
+        """Return whether it is part of a point that holds ``params`` so far.
 
         A tied value without one of its sources does not apply.
         """
@@ -136,7 +136,7 @@ class Space:
         return tuple(order)
 
     def complete(self, draw: Callable[[Parameter], Value]) -> dict[str, Value]:
-        """A point whose values ``draw`` chooses, asked for every drawn parameter that applies.
+        """Return a point whose values ``draw`` chooses, asked for every drawn parameter that applies.
 
         Raises `UndefinedError` where a tied value has no result.
         """
@@ -161,23 +161,23 @@ class Space:
         return None if self.violated(params) else params
 
     def violated(self, params: Params) -> list[str]:
-        """The constraints that do not hold, as text.
+        """Return the constraints that do not hold, as text.
 
         One that names an absent parameter does not apply; one without a result does not hold.
         """
         return [c.text for c in self.constraints if c.names <= params.keys() and not _holds(c, params)]
 
     def distance(self, params: Params) -> float:
-        """How far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
+        """Return how far a point is from meeting the constraints: 0 where it does, less the nearer it is."""
         return sum(_distance(c, params) for c in self.constraints if c.names <= params.keys())
 
     def fixed(self, values: Params) -> Space:
-        """The part of the space in which these parameters have these values."""
+        """Return the part of the space in which these parameters have these values."""
         domains = {name: Constant(value) for name, value in values.items()}
         return Space(tuple(replace(p, domain=domains.get(p.name, p.domain)) for p in self.parameters), self.constraints)
 
     def adopt(self, foreign: Params) -> dict[str, Value] | None:
-        """The point of this space that a trial of another sweep amounts to; None if it is none.
+        """Return the point of this space that a trial of another sweep amounts to; None if it is none.
 
         The trial has every drawn parameter that applies here, with a value that is possible here, it meets
         the constraints, and what else both name is the same.
@@ -196,14 +196,14 @@ class Space:
         return params if same else None
 
     def grid(self) -> Iterator[dict[str, Value]]:
-        """All points of the grid, without repeats, the first parameter varying slowest.
+        """Return all points of the grid, without repeats, the first parameter varying slowest.
 
         Raises ``ValueError`` if a domain is continuous and its parameter has no ``grid_count``.
         """
         return self._feasible_points(grid_values)
 
     def grid_size(self) -> int:
-        """The number of points of the grid; raises as `grid`, and `InputError` if it is beyond counting."""
+        """Return the number of points of the grid; raise as `grid`, and `InputError` if it is beyond counting."""
         size = self._count(grid_values)
         if size is None:
             what = f"more than {MAX_ENUMERATED:,} combinations to check against conditions and constraints"
@@ -211,15 +211,15 @@ class Space:
         return size
 
     def points(self) -> Iterator[dict[str, Value]]:
-        """All points of a finite space, in the order of a grid."""
+        """Return all points of a finite space, in the order of a grid."""
         return self._feasible_points(_all_values)
 
     def finite(self) -> bool:
-        """Whether `cardinality` is known."""
+        """Return whether `cardinality` is known."""
         return self.cardinality() is not None
 
     def cardinality(self) -> int | None:
-        """The number of different points; None if it is infinite or beyond counting."""
+        """Return the number of different points; None if it is infinite or beyond counting."""
         return self._cardinality
 
     @cached_property
@@ -251,7 +251,7 @@ class Space:
 
 
 def grid_values(parameter: Parameter) -> tuple[Value, ...]:
-    """The values that a grid takes from a parameter; ``ValueError`` if they are without end."""
+    """Return the values that a grid takes from a parameter; ``ValueError`` if they are without end."""
     if isinstance(parameter.domain, Range) and parameter.grid_count is not None:
         return count_grid(parameter.domain, parameter.grid_count)
     return _all_values(parameter)
@@ -265,7 +265,7 @@ def _all_values(parameter: Parameter) -> tuple[Value, ...]:
 
 
 def _walk(order: Sequence[Parameter], values: _Values) -> Iterator[dict[str, Value]]:
-    """All combinations as nested loops over ``order``, without those where a tied value is undefined.
+    """Yield all combinations as nested loops over ``order``, without those where a tied value is undefined.
 
     The yielded dict is reused: copy what is kept.
     """
@@ -307,3 +307,35 @@ def _distance(constraint: Expression, params: Params) -> float:
         return constraint.distance(params)
     except UndefinedError:
         return 10.0  # farther than any comparison
+
+
+def completed(
+    space: Space, starts: Iterable[Params], complete: Callable[[Space, int, Collection[str]], Params | None]
+) -> list[Params]:
+    """Return the points that ``starts`` become, without repeats.
+
+    ``complete`` finds a point of what a start leaves of the space, given its place and the keys of those before it.
+    """
+    points: list[Params] = []
+    tried: set[str] = set()
+    for place, start in enumerate(starts):
+        point = complete(space.fixed(start), place, tried)
+        if point is not None and key(point) not in tried:
+            points.append(point)
+            tried.add(key(point))
+    return points
+
+
+def on_grid(space: Space, starts: Iterable[Params]) -> list[Params]:
+    """Return ``starts``, completed by what comes first in the grid."""
+    return completed(
+        space, starts, lambda part, place, tried: next((p for p in part.grid() if key(p) not in tried), None)
+    )
+
+
+def beside_grid(space: Space, points: Iterable[Params]) -> int:
+    """Return how many of these points the space's grid does not have."""
+    values = {
+        parameter.name: set(map(key, grid_values(parameter))) for parameter in space.parameters if parameter.drawn
+    }
+    return sum(any(key(point[name]) not in values[name] for name in point.keys() & values.keys()) for point in points)

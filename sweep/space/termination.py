@@ -83,7 +83,7 @@ EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | Own
 
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
-    """The epochs at which a trial of ``epochs`` epochs can be stopped, for each bracket of the rule.
+    """Return the epochs at which a trial of ``epochs`` epochs can be stopped, for each bracket of the rule.
 
     The last epoch is never among them: there is nothing left to save.
     """
@@ -103,12 +103,23 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
 
 
 def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
-    """All epochs of `brackets` together, ascending; empty for a rule that can never act."""
+    """Return all epochs of `brackets` together, ascending; empty for a rule that can never act."""
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 
 
+def shares(rule: EarlyTermination, epochs: int) -> dict[int, float]:
+    """Return by epoch the share of trials that a rule lets go on there once many have come; of rules that say so."""
+    if not isinstance(rule, Asha | Hyperband):
+        return {}
+    found = brackets(rule, epochs)
+    return {
+        epoch: sum(1 / rule.eta if epoch in bracket else 1.0 for bracket in found) / len(found)
+        for epoch in decision_epochs(rule, epochs)
+    }
+
+
 def _growing(first: float, eta: float, limit: int) -> list[float]:
-    """``first * eta**k`` up to the limit; 100 at most, which is W&B's bound as well."""
+    """Return ``first * eta**k`` up to the limit; 100 at most, which is W&B's bound as well."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]
 
 

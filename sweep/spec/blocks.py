@@ -72,11 +72,11 @@ class Metric(Block):
 
 
 def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
-    """A block without the keys that earlier releases did not have, where they say nothing."""
+    """Return a block without the keys that earlier releases did not have, where they say nothing."""
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
-LATER = ("all_data", "data_seed", "deterministic", "servers", "co2_g_per_kwh")
+LATER = ("all_data", "data_seed", "deterministic", "run_eagerly", "servers", "co2_g_per_kwh")
 
 
 class Training(Block):
@@ -93,9 +93,7 @@ class Training(Block):
     cross_device: Literal["auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device"] = Field(
         "auto", description="How replicas add up their gradients."
     )
-    loop: Literal["own", "fit"] = Field(
-        "own", description="The training loop; fit: Model.fit, for models with their own train_step."
-    )
+    loop: Literal["own", "fit"] = Field("own", description="The training loop; fit: Model.fit, for Keras's callbacks.")
     patience: Count | None = Field(None, description="A trial ends after this many epochs without a better objective.")
     all_data: bool = Field(
         False, description="Train on the validation data as well: nothing is held out, no val_ metric is reported."
@@ -111,9 +109,12 @@ class Training(Block):
         description="Updates compiled by XLA; auto: on GPUs, where they can be. true: on CPUs too, and trials whose "
         "updates cannot be compiled fail.",
     )
+    run_eagerly: bool = Field(
+        False, description="Train op by op, so that breakpoints and prints in the trainable see values; slow."
+    )
 
     def described(self) -> dict[str, Value]:
-        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
         unsaid = {"jit_compile"} if self.jit_compile == "auto" else set()
         return later_left_out(self.model_dump(mode="json", exclude=unsaid))
 
@@ -148,7 +149,7 @@ class Resources(Block):
     )
 
     def described(self) -> dict[str, Value]:
-        """All keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
         return later_left_out(self.model_dump(mode="json"))
 
     @property
@@ -211,5 +212,5 @@ class Confirm(Block):
     )
 
     def share(self) -> float | None:
-        """The budget as a number; None without one."""
+        """Return the budget as a number; None without one."""
         return None if self.budget is None else float(self.budget.rstrip("% ")) / 100

@@ -1,4 +1,4 @@
-"""The distributions of a parameter: what each is called, which keys it takes, which domain it is.
+"""The keys of one parameter, its `when:` among them, and the domain that its distribution describes.
 
 One table serves parser, JSON Schema and reference page. Names and meaning are those of W&B sweeps;
 bounds of `log_uniform` and `inv_log_uniform` are exponents of e there and here.
@@ -7,9 +7,13 @@ bounds of `log_uniform` and `inv_log_uniform` are exponents of e there and here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated, Literal, TypeAlias
 
+from pydantic import AfterValidator, Field, JsonValue
+
+from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space.domains import (
     Beta,
@@ -22,12 +26,163 @@ from sweep.space.domains import (
     Normal,
     Tied,
     Uniform,
+    bounds,
     choices,
 )
 from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
-from sweep.spec.document import flow, show
-from sweep.spec.parameter_block import Name, ParameterBlock
+from sweep.space.space import Between, Condition, OneOf
+from sweep.spec.blocks import Block, Count, Number
+from sweep.spec.document import Document, KeyPath, flow, show
+
+
+class Bounds(Block):
+    """A test for a number between two bounds, both included."""
+
+    min: Number | None = Field(None, description="Smallest value that meets the condition.")
+    max: Number | None = Field(None, description="Largest value that meets the condition.")
+
+
+def _in_order(bounds: Bounds) -> Bounds:
+    low = -math.inf if bounds.min is None else bounds.min
+    high = math.inf if bounds.max is None else bounds.max
+    if not bounds.model_fields_set or low > high:
+        raise ValueError("min, max or both, and min not above max")
+    return bounds
+
+
+Scalar: TypeAlias = bool | int | float | str | None
+Test: TypeAlias = (
+    Scalar
+    | Annotated[tuple[Scalar, ...], Field(strict=False, min_length=1)]
+    | Annotated[Bounds, AfterValidator(_in_order)]
+)
+When: TypeAlias = Annotated[dict[str, Test], Field(min_length=1, examples=[{"optimizer": "sgd"}])]
+
+
+def condition_of(when: Mapping[str, Test]) -> Condition:
+    """Return the block as the condition that a space checks."""
+    tests: list[tuple[str, OneOf | Between]] = []
+    for name, test in when.items():
+        match test:
+            case Bounds(min=low, max=high):
+                between = Between(-math.inf if low is None else low, math.inf if high is None else high)
+                tests.append((name, between))
+            case tuple():
+                tests.append((name, OneOf(test)))
+            case _:
+                tests.append((name, OneOf((test,))))
+    return Condition(tuple(tests))
+
+
+def condition_to_dict(condition: Condition) -> dict[str, Value]:
+    """Return a condition as it is written in a file; two tests of one name cannot be."""
+    when: dict[str, Value] = {}
+    for name, test in condition.tests:
+        match test:
+            case OneOf(values):
+                when[name] = list(values)
+            case Between(low, high):
+                ends = {"min": low, "max": high}
+                when[name] = {end: value for end, value in ends.items() if math.isfinite(value)}
+    return when
+
+
+def check_possible(test: OneOf | Between, domain: Domain, path: KeyPath, document: Document) -> None:
+    """Note values that the parameter of ``domain`` never takes, so that a condition on them never holds."""
+    if isinstance(domain, Tied):
+        return
+    possible = choices(domain)
+    match test:
+        case OneOf(values):
+            for value in values:
+                if possible is None:
+                    reason = f"{show(value)} is never met exactly by a continuous parameter"
+                    document.mistake(path, reason, "use {min: ..., max: ...}")
+                elif not any(_same(value, choice) for choice in possible):
+                    known = [flow(choice) for choice in possible[:20]]
+                    hint = "remove the quotes" if value in known else did_you_mean(flow(value), known)
+                    document.mistake(path, f"{show(value)} is no value of that parameter", hint)
+        case Between(low, high):
+            if possible is not None:
+                met = any(test.passes(choice) for choice in possible)
+            elif isinstance(domain, Constant | Categorical):
+                met = False
+            else:
+                least, most = bounds(domain)
+                met = low <= most and least <= high
+            if not met:
+                document.mistake(path, "no value of that parameter lies in this range")
+
+
+def _same(one: Value, other: Value) -> bool:
+    """Equality as people see it: 1 is 1.0, but not true."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+Name: TypeAlias = Literal[
+    "constant",
+    "categorical",
+    "categorical_w_probabilities",
+    "int_uniform",
+    "int_log_uniform_values",
+    "uniform",
+    "q_uniform",
+    "log_uniform",
+    "log_uniform_values",
+    "q_log_uniform",
+    "q_log_uniform_values",
+    "inv_log_uniform",
+    "inv_log_uniform_values",
+    "normal",
+    "q_normal",
+    "log_normal",
+    "q_log_normal",
+    "beta",
+    "q_beta",
+]
+"""The distributions of W&B sweeps (wandb/sweeps, config/schema.json), and whole numbers on a logarithmic scale."""
+
+Positive: TypeAlias = Annotated[float, Field(gt=0)]
+Quantum: TypeAlias = Annotated[int, Field(gt=0)] | Positive
+Values: TypeAlias = Annotated[tuple[JsonValue, ...], Field(strict=False, min_length=1)]
+Probabilities: TypeAlias = Annotated[tuple[Annotated[float, Field(ge=0)], ...], Field(strict=False, min_length=1)]
+
+
+class ParameterBlock(Block):
+    """One hyperparameter: a value, a list of values, or a distribution."""
+
+    distribution: Name | None = Field(None, description="How values are drawn; inferred if left out.")
+    value: JsonValue = Field(None, description="The one value; '= expression' ties it to other parameters.")
+    values: Values = Field((), description="The values to choose from.", examples=[[0.1, 0.01]])
+    probabilities: Probabilities = Field(
+        (), description="Probability of each of the values; they sum to one.", examples=[[0.7, 0.3]]
+    )
+    min: Number = Field(0, description="Lower bound, included.")
+    max: Number = Field(1, description="Upper bound, included.")
+    q: Quantum = Field(1, description="Quantum: values are multiples of it.")
+    mu: float = Field(0.0, description="Mean of the normal distribution, or of the logarithm.")
+    sigma: Positive = Field(1.0, description="Standard deviation of it.")
+    a: Positive = Field(1.0, description="First shape parameter of beta.")
+    b: Positive = Field(1.0, description="Second shape parameter of beta.")
+    count: Count | None = Field(None, description="Number of values that a grid takes from a range.")
+    when: When | None = Field(None, description="Values of other parameters for which this one exists.")
+
+
+HINTS = {
+    **dict.fromkeys(("choice", "choices", "options", "vals"), "did you mean 'values'?"),
+    **dict.fromkeys(("default", "fixed"), "did you mean 'value'?"),
+    **dict.fromkeys(("high", "upper", "maxval"), "did you mean 'max'?"),
+    **dict.fromkeys(("low", "lower", "minval"), "did you mean 'min'?"),
+    **dict.fromkeys(("log", "loguniform"), "write distribution: log_uniform_values, or int_log_uniform_values"),
+    **dict.fromkeys(("int", "integer", "randint"), "write distribution: int_uniform"),
+    "mean": "did you mean 'mu'?",
+    "num": "did you mean 'count'?",
+    "step": "did you mean 'q'?",
+    "alpha": "did you mean 'a'?",
+    "beta": "did you mean 'b'?",
+}
+"""Help with the words of other programs."""
 
 
 class KeyMistake(ValueError):
@@ -54,7 +209,7 @@ class Distribution:
 
 
 def infer(block: ParameterBlock) -> Name | None:
-    """The distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
+    """Return the distribution of a parameter that names none, by W&B's rules; None if its keys tell nothing."""
     keys = block.model_fields_set
     if "value" in keys:
         return "constant"
@@ -69,7 +224,7 @@ def infer(block: ParameterBlock) -> Name | None:
 
 
 def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
-    """The keys that a parameter of this distribution lacks, or has and must not have."""
+    """Return the keys that a parameter of this distribution lacks, or has and must not have."""
     known, named = DISTRIBUTIONS[name], block.distribution is not None
     keys = block.model_fields_set
     found = []
@@ -85,8 +240,8 @@ def misfits(block: ParameterBlock, name: Name) -> list[KeyMistake]:
     return found
 
 
-def build(block: ParameterBlock, name: Name) -> Domain:
-    """The domain that a parameter without `misfits` describes; raises `KeyMistake`."""
+def build_domain(block: ParameterBlock, name: Name) -> Domain:
+    """Return the domain that a parameter without `misfits` describes; raise `KeyMistake`."""
     known = DISTRIBUTIONS[name]
     try:
         domain = known.build(block, block.q if "q" in known.optional else None)
@@ -101,8 +256,8 @@ def build(block: ParameterBlock, name: Name) -> Domain:
     return domain
 
 
-def to_dict(domain: Domain) -> dict[str, Value]:
-    """A domain as it is written in a file, with its distribution named."""
+def domain_to_dict(domain: Domain) -> dict[str, Value]:
+    """Return a domain as it is written in a file, with its distribution named."""
     match domain:
         case Constant(value):
             return {"distribution": "constant", "value": value}
@@ -173,7 +328,7 @@ def _int_uniform(block: ParameterBlock, _: float | None) -> IntUniform:
     for end, number in (("min", low), ("max", high)):
         if not isinstance(number, int):
             raise KeyMistake(end, f"{show(number)}, expected a whole number")
-    _range(block)
+    _domain_range(block)
     return IntUniform(int(low), int(high))
 
 
@@ -185,14 +340,14 @@ def _int_log_uniform_values(block: ParameterBlock, _: float | None) -> Domain:
 
 
 def _uniform(block: ParameterBlock, q: float | None) -> Domain:
-    low, high = _range(block)
+    low, high = _domain_range(block)
     if not math.isfinite(high - low):
         raise KeyMistake("max", f"{show(block.max)}, too far from min")
     return Uniform(low, high, q)
 
 
 def _log_uniform_values(block: ParameterBlock, q: float | None) -> Domain:
-    low, high = _range(block)
+    low, high = _domain_range(block)
     if low <= 0:
         hint = "exponents go with distribution: log_uniform" if low < 0 else "a log scale has no zero"
         raise KeyMistake("min", f"{show(block.min)}, expected a number above 0", hint)
@@ -226,14 +381,14 @@ def _beta(block: ParameterBlock, q: float | None) -> Domain:
     return Beta(block.a, block.b, q)
 
 
-def _range(block: ParameterBlock) -> tuple[float, float]:
+def _domain_range(block: ParameterBlock) -> tuple[float, float]:
     if block.min > block.max:
         raise KeyMistake("min", f"{show(block.min)}, expected at most max, which is {block.max}")
     return float(block.min), float(block.max)
 
 
 def _exponents(block: ParameterBlock) -> tuple[float, float]:
-    low, high = _range(block)
+    low, high = _domain_range(block)
     hint = f"real bounds go with distribution: {block.distribution}_values"
     for key, exponent in (("min", block.min), ("max", block.max)):
         if abs(exponent) > 700:

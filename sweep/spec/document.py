@@ -41,7 +41,7 @@ class Document:
     faulty: set[Mark] = field(default_factory=set)  # where the text itself is wrong
 
     def where(self, mark: Mark) -> str:
-        """A place as compilers print it."""
+        """Return a place as compilers print it."""
         return f"{self.source}:{mark.line}:{mark.column}"
 
     def fault(self, mark: Mark, what: str, hint: str = "") -> None:
@@ -78,7 +78,7 @@ class Document:
         self.mistakes.append((mark, Problem(one_line(where), one_line(what), one_line(hint))))
 
     def place(self, path: KeyPath, *, at_key: bool = False) -> str:
-        """Where the value at ``path`` stands, or its key, as `mistake` says it."""
+        """Return where the value at ``path`` stands, or its key, as `mistake` says it."""
         return f"{self._place(path, at_key=at_key)[1]}: {dotted(path)}"
 
     def _place(self, path: KeyPath, *, at_key: bool) -> tuple[Mark, str]:
@@ -93,7 +93,7 @@ class Document:
 
 
 def dotted(path: KeyPath) -> str:
-    """A path as people write it: ``metrics[1].goal``."""
+    """Return a path as people write it: ``metrics[1].goal``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -101,13 +101,13 @@ def dotted(path: KeyPath) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
+    """Return a text out of a file as it can be printed: nothing that ends the line, and of bounded length."""
     text = shortened(text, _LONG)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def show(value: Value) -> str:
-    """What a value is, in a few words of one line."""
+    """Return what a value is, in a few words of one line."""
     match value:
         case None:
             return "nothing"
@@ -124,7 +124,7 @@ def show(value: Value) -> str:
 
 
 def flow(value: Value) -> str:
-    """A value as it is written in YAML on one line."""
+    """Return a value as it is written in YAML on one line."""
     match value:
         case str() if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", value) and value.lower() not in _WORDS:
             return value

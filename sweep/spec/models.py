@@ -1,18 +1,19 @@
-"""The resolved sweep: everything that a file and its overrides say, checked and ready for use."""
+"""The resolved sweep, checked and ready for use, and one of its configurations as a sweep file of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sweep.errors import printable
 from sweep.events import Params, Value
-from sweep.space import starting
 from sweep.space.objectives import Objective
-from sweep.space.space import Space
+from sweep.space.space import Space, beside_grid, on_grid
 from sweep.space.termination import EarlyTermination
-from sweep.spec import parameters, stopping
-from sweep.spec.blocks import Budget, Checkpoint, Confirm, Metric, Resources, StopWhen
+from sweep.spec import parameters, sweep_file
+from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
+from sweep.spec.document import flow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class Spec:
         return tuple(Objective(metric.name, metric.goal, metric.impute) for metric in self.metrics)
 
     def trials(self) -> int | None:
-        """The number of configurations to try, None where only time or epochs bound it."""
+        """Return the number of configurations to try, None where only time or epochs bound it."""
         return self._trials
 
     @property
@@ -85,14 +86,14 @@ class Spec:
         return seed if isinstance(seed, int) else self.seed
 
     def trial_epochs(self, params: Params) -> int:
-        """The epochs that a trial with these parameters trains."""
+        """Return the epochs that a trial with these parameters trains."""
         epochs = params.get("epochs", self.epochs)
         if not isinstance(epochs, int):
             raise TypeError(f"epochs must be a whole number, got {epochs!r}")
         return epochs
 
     def to_json_dict(self) -> dict[str, Value]:
-        """The sweep as plain data, itself a sweep file that resolves to an equal sweep."""
+        """Return the sweep as plain data, itself a sweep file that resolves to an equal sweep."""
         return {
             "name": self.name,
             "description": self.description,
@@ -102,7 +103,7 @@ class Spec:
             "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
             "constraints": [constraint.text for constraint in self.space.constraints],
             "epochs": self.epochs,
-            "early_terminate": stopping.to_dict(self.early_terminate),
+            "early_terminate": sweep_file.rule_to_dict(self.early_terminate),
             "run_cap": self.run_cap,
             "repeats": self.repeats,
             "folds": self.folds,
@@ -124,9 +125,74 @@ class Spec:
     @cached_property
     def _trials(self) -> int | None:
         if self.method == "grid":
-            more = starting.beside_grid(self.space, starting.on_grid(self.space, self.start_with))
+            more = beside_grid(self.space, on_grid(self.space, self.start_with))
             size: int | None = self.space.grid_size() + more
         else:
             size = self.space.cardinality()
         bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
         return min(bounds, default=None)
+
+
+_NAMED = ("name", "goal")  # of a metric; always written
+
+
+def trial_file(spec: Spec, params: Params, seed: int, name: str, folds: int | None = None) -> dict[str, Value]:
+    """Return the keys of a sweep file that trains a trial as this sweep has trained it, and nothing else.
+
+    One of a cross-validation comes with the other ``folds`` of its cut.
+    """
+    metrics = [_metric(metric) for metric in spec.metrics]
+    keys: dict[str, Value] = {
+        "name": name,
+        "description": spec.description,
+        "trainable": spec.trainable,
+        "method": "grid",
+        **({"metric": metrics[0]} if len(metrics) == 1 else {"metrics": metrics}),
+        "parameters": {parameter: _constant(value) for parameter, value in params.items()},
+        "epochs": spec.epochs,
+        "folds": folds,
+        "seed": seed,
+        "training": _training(spec, seed),
+        "resources": _changed(spec.resources),
+        "max_restarts": spec.max_restarts,
+        "retries": spec.retries,
+        "checkpoint": _changed(spec.checkpoint),
+    }
+    return {key: value for key, value in keys.items() if value not in ({}, "", None) and _DEFAULTS.get(key) != value}
+
+
+def file_text(keys: Mapping[str, Value], comments: Sequence[str]) -> str:
+    """Return the file: comments, then a line for each key, and one for each parameter."""
+    lines = [f"# {line}" for comment in comments for line in printable(comment).splitlines()]
+    for key, value in keys.items():
+        if key == "parameters" and isinstance(value, dict):
+            lines += ["parameters:", *(f"  {flow(name)}: {flow(block)}" for name, block in value.items())]
+        else:
+            lines.append(f"{key}: {flow(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _training(spec: Spec, seed: int) -> Value:
+    """How it trains; data that were not loaded under the trial's own seed are loaded under that of the sweep again."""
+    changed = {key: value for key, value in spec.training.items() if value != _TRAINING.get(key)}
+    return {**changed, "data_seed": spec.data_seed} if spec.data_seed != seed else changed
+
+
+def _constant(value: Value) -> Value:
+    if isinstance(value, str) and value.startswith("="):
+        return {"distribution": "constant", "value": value}
+    return {"value": value}
+
+
+def _metric(metric: Metric) -> Value:
+    dumped: dict[str, Value] = metric.model_dump(mode="json")
+    return {key: value for key, value in dumped.items() if key in _NAMED or key in _changed(metric)}
+
+
+def _changed(block: Block) -> dict[str, Value]:
+    changed: dict[str, Value] = block.model_dump(mode="json", exclude_defaults=True)
+    return changed
+
+
+_TRAINING: dict[str, Value] = Training().described()
+_DEFAULTS: dict[str, Value] = {"max_restarts": 3, "retries": 0}

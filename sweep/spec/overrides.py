@@ -1,14 +1,48 @@
-"""Changes to a file from outside: ``--set a.b=1`` on the command line, ``SWEEP_SET`` in the environment."""
+"""Sweeps and changes from outside of a file: Python values, ``--set a.b=1`` and ``SWEEP_SET`` in the environment."""
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
 
 from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.spec.document import Document, KeyPath, dotted, one_line, show
 from sweep.spec.yaml_reader import read_value
+
+
+def document_of(given: Mapping[str, object], source: str) -> Document:
+    """Return a mapping as what is read from a file; what is no plain value is noted as a mistake."""
+    made = Document(source)
+    for key, value in given.items():
+        made.data[str(key)] = _plain(value, (str(key),), made)
+    return made
+
+
+def _plain(value: object, path: KeyPath, document: Document) -> Value:
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:  # a number of NumPy's
+        value = item()
+    elif callable(getattr(value, "tolist", None)):
+        value = value.tolist()  # type: ignore[attr-defined]  # an array
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case PurePath():
+            return os.fspath(value)
+        case Mapping():
+            wrong = [key for key in value if not isinstance(key, str)]
+            if wrong:
+                document.mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
+            return {str(key): _plain(inner, (*path, str(key)), document) for key, inner in value.items()}
+        case Sequence() | range() | set() | frozenset() if not isinstance(value, bytes | bytearray):
+            return [_plain(inner, (*path, at), document) for at, inner in enumerate(value)]
+    kind = type(value).__name__
+    document.mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
+    return None
+
 
 VARIABLE = "SWEEP_SET"
 """Environment variable with assignments, separated and quoted as in a shell: ``epochs=5 name='a b'``."""
@@ -35,7 +69,7 @@ def apply(assignments: Iterable[str], label: str, document: Document) -> None:
 
 
 def split(text: str) -> list[str]:
-    """The assignments in the environment variable; raises InputError for unbalanced quotes."""
+    """Return the assignments in the environment variable; raise InputError for unbalanced quotes."""
     try:
         return shlex.split(text)
     except ValueError as error:

@@ -13,12 +13,10 @@ from sweep.errors import did_you_mean
 from sweep.events import Value
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
 from sweep.space.space import Condition, Parameter
-from sweep.spec import conditions, distributions
+from sweep.spec import distributions
 from sweep.spec.blocks import Block
-from sweep.spec.conditions import When
-from sweep.spec.distributions import KeyMistake
+from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
 from sweep.spec.document import Document, KeyPath, flow, show
-from sweep.spec.parameter_block import HINTS, ParameterBlock
 from sweep.spec.validation import validate
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
@@ -65,7 +63,7 @@ class Entry:
 
 
 def read(data: Mapping[str, Value], path: KeyPath, document: Document) -> list[Entry]:
-    """All parameters in the order of the file; notes what is wrong with each and between them."""
+    """Return all parameters in the order of the file; note what is wrong with each and between them."""
     entries: dict[str, Entry] = {}
     for entry in _walk(data, path, Entry("", path), document):
         if entry.name in entries:
@@ -100,12 +98,12 @@ def check_grid(entries: list[Entry], document: Document) -> None:
 
 
 def to_dict(parameter: Parameter) -> dict[str, Value]:
-    """A parameter as it is written in a file."""
-    block = distributions.to_dict(parameter.domain)
+    """Return a parameter as it is written in a file."""
+    block = distributions.domain_to_dict(parameter.domain)
     if parameter.grid_count is not None:
         block["count"] = parameter.grid_count
     if parameter.when is not None:
-        block["when"] = conditions.to_dict(parameter.when)
+        block["when"] = distributions.condition_to_dict(parameter.when)
     return block
 
 
@@ -146,7 +144,7 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
     mistakes = distributions.misfits(block, distribution)
     if not mistakes:
         try:
-            return replace(entry, domain=distributions.build(block, distribution), count=block.count)
+            return replace(entry, domain=distributions.build_domain(block, distribution), count=block.count)
         except KeyMistake as error:
             mistakes = [error]
     for mistake in mistakes:
@@ -155,13 +153,13 @@ def _leaf(entry: Entry, data: dict[str, Value], document: Document) -> Entry:
 
 
 def _with_condition(entry: Entry, when: When | None, document: Document) -> Entry:
-    """The entry under a condition of its own, beside those of the groups around it."""
+    """Return the entry under a condition of its own, beside those of the groups around it."""
     if when is None:
         return entry
     tests = {name: (*entry.path, "when", name) for name in when}
     for name in sorted(tests.keys() & entry.tests.keys()):
         document.mistake(tests[name], "the group around it has a condition on this already", at_key=True)
-    own = conditions.build(when)
+    own = distributions.condition_of(when)
     outer = entry.condition.tests if entry.condition else ()
     return replace(entry, condition=Condition(outer + own.tests), tests={**entry.tests, **tests})
 
@@ -182,11 +180,11 @@ def _check_needs(entry: Entry, entries: Mapping[str, Entry], circles: set[frozen
     for name, test in entry.condition.tests if entry.condition else ():
         domain = entries[name].domain if name in entries else None
         if domain is not None:
-            conditions.check_possible(test, domain, entry.tests[name], document)
+            distributions.check_possible(test, domain, entry.tests[name], document)
 
 
 def _way(start: str, goal: str, entries: Mapping[str, Entry]) -> list[str]:
-    """A chain of needs from one parameter to another, or nothing."""
+    """Return a chain of needs from one parameter to another, or nothing."""
     ways = [[start]]
     seen = {start}
     for way in ways:

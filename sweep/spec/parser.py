@@ -12,7 +12,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
 from sweep.space.termination import EarlyTermination
-from sweep.spec import baseline, constraints, overrides, parameters, python_values, served, starting_points, stopping
+from sweep.spec import configurations, overrides, parameters, sweep_file
 from sweep.spec.blocks import Metric
 from sweep.spec.document import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
@@ -27,7 +27,7 @@ _LARGER_IS_BETTER = re.compile(
 
 
 def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
-    """The sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
+    """Return the sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
 
     Raises InputError with every mistake of the file and the assignments.
     """
@@ -52,7 +52,7 @@ def load_with_text(
 
 
 def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
-    """The sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
+    """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
 
     Raises InputError with every mistake.
     """
@@ -62,8 +62,8 @@ def parse(text: str, source: str, assignments: Sequence[str] = (), environment: 
 def of_mapping(
     given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
 ) -> Spec:
-    """The sweep that Python's own values describe, by the same rules; raises InputError with every mistake."""
-    document = python_values.document(given, source)
+    """Return the sweep that Python's own values describe, by the same rules; raise InputError with every mistake."""
+    document = overrides.document_of(given, source)
     document.check()
     return _resolved(document, assignments, environment)
 
@@ -102,10 +102,10 @@ class _Resolution:
         entries = parameters.read(file.parameters or {}, ("parameters",), document)
         if file.method == "grid":
             parameters.check_grid(entries, document)
-        served.check(file, entries, document)
+        sweep_file.check_parameter_server(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
-        expressions = constraints.read(texts, names, ("constraints",), document)
+        expressions = configurations.read_constraints(texts, names, ("constraints",), document)
         space = None
         if names and document.found == before:
             found = tuple(entry.parameter for entry in entries if entry.parameter)
@@ -216,7 +216,7 @@ class _Resolution:
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
     def check_workers(self) -> None:
-        """What several processes cannot do for one trial."""
+        """Note what several processes cannot do for one trial."""
         training, resources = self.file.training, self.file.resources
         if resources.gpus == "auto" and resources.max_concurrent == 1:
             what = "auto lets several trials share a GPU, and one runs at a time"
@@ -224,6 +224,9 @@ class _Resolution:
         if training.jit_compile is True and training.deterministic:
             what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
             self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+        if training.run_eagerly and training.jit_compile is True:
+            what = "true, and run_eagerly runs each operation by itself"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
@@ -278,7 +281,7 @@ class _Resolution:
         if file.method == "cmaes":
             document.mistake(("method",), "cmaes has one objective, and metrics are several", "use nsga2 or tpe")
         for key, present in (
-            (("early_terminate",), not isinstance(file.early_terminate, stopping.NoTermination | None)),
+            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
             (("stop_when",), file.stop_when is not None),
             (("training", "patience"), file.training.patience is not None),
             (("confirm",), file.confirm is not None),
@@ -299,10 +302,10 @@ class _Resolution:
         if file.method == "cmaes" and not any(map(_moves, space.parameters)):
             what = "cmaes moves numbers that are always present, and no parameter is one"
             document.mistake(("method",), what, "use tpe")
-        constraints.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
         if document.found == before:
-            self.starts = starting_points.read(file.start_with, space, ("start_with",), document)
-            self.baseline = baseline.read(file.baseline, space, ("baseline",), document, self.notes)
+            self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
+            self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         if file.method is None or grid or document.found > before:
             return
         budget = file.budget
@@ -319,14 +322,14 @@ class _Resolution:
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document
         before = document.found
-        rule = stopping.build(file.early_terminate, ("early_terminate",), document)
+        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
         epochs = self.most_epochs(entries)
         if document.found == before and "epochs" not in self.wrong:
-            stopping.check_acts(rule, epochs, ("early_terminate",), document)
+            sweep_file.check_acts(rule, epochs, ("early_terminate",), document)
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:
-        """The epochs of the longest trial; notes a parameter of that name that is no number of epochs."""
+        """Return the epochs of the longest trial; note a parameter of that name that is no number of epochs."""
         entry = next((entry for entry in entries if entry.name == "epochs"), None)
         if entry is None or entry.domain is None:
             return self.file.epochs
@@ -340,7 +343,7 @@ class _Resolution:
 
 
 def _moves(parameter: Parameter) -> bool:
-    """Whether an evolution strategy can adapt a parameter."""
+    """Return whether an evolution strategy can adapt a parameter."""
     domain = parameter.domain
     number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
     return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1

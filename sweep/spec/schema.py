@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from sweep.spec.distributions import DISTRIBUTIONS
-from sweep.spec.parameter_block import Name, ParameterBlock
+from sweep.spec.distributions import DISTRIBUTIONS, Name, ParameterBlock
 from sweep.spec.parameters import NAME, NAME_WITHIN, Group
 from sweep.spec.sweep_file import REQUIRED, SweepFile
 from sweep.spec.validation import schema_of
@@ -85,7 +84,7 @@ def _without_null(schema: Json) -> Json:
 
 
 def _plain(node: Any) -> Any:
-    """A schema without what pydantic adds for other readers than editors."""
+    """Return a schema without what pydantic adds for other readers than editors."""
     if isinstance(node, dict):
         drop = {"title", "discriminator", "expected"} if not isinstance(node.get("title"), dict) else set()
         return {

@@ -1,13 +1,119 @@
-"""The top level of a sweep file: all its keys, their types and defaults."""
+"""The top level of a sweep file: all its keys, their types and defaults, the `early_terminate:` block among them.
+
+And what a file must say, and must not, where weights are kept on parameter servers.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import fields
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, JsonValue
 
+from sweep.errors import plural
+from sweep.events import Value
+from sweep.space import termination
+from sweep.space.domains import choices
+from sweep.space.termination import EarlyTermination
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
-from sweep.spec.stopping import EarlyTerminate
+from sweep.spec.document import Document, KeyPath
+from sweep.spec.parameters import Entry
+
+Factor: TypeAlias = Annotated[float, Field(ge=1.1, le=1000)]
+
+
+class Asha(Block):
+    """Asynchronous successive halving: at each rung the best 1/eta of the trials go on."""
+
+    type: Literal["asha"]
+    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
+    max_iter: Count | None = Field(None, description="No rung after this epoch; the trials' epochs by default.")
+    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
+    brackets: Annotated[int, Field(ge=1, le=100)] = Field(
+        1, description="Bracket b, from 0, does without the first b rungs."
+    )
+
+
+class Hyperband(Block):
+    """Hyperband's brackets as in W&B sweeps: give min_iter, or max_iter and s."""
+
+    type: Literal["hyperband"]
+    min_iter: Count | None = Field(None, description="First bracket, in epochs; later ones by factors of eta.")
+    max_iter: Count | None = Field(None, description="Epochs of a whole trial; brackets divide them by eta.")
+    s: Annotated[int, Field(ge=1, le=100)] | None = Field(None, description="Number of brackets below max_iter.")
+    eta: Factor = Field(3.0, description="Factor between brackets; the best 1/eta of the trials go on.")
+    strict: bool = Field(False, description="Stop more trials, as in the original paper.")
+
+
+class Median(Block):
+    """A trial stops whose best value is worse than the median of the others at that epoch."""
+
+    type: Literal["median"]
+    min_iter: Count = Field(1, description="First epoch at which a trial may stop.")
+    min_trials: Count = Field(3, description="Number of other trials it takes to compare with.")
+
+
+class NoTermination(Block):
+    """Every trial trains all its epochs."""
+
+    type: Literal["none"]
+
+
+EarlyTerminate: TypeAlias = Annotated[Asha | Hyperband | Median | NoTermination, Field(discriminator="type")]
+
+
+def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
+    """Return the block as the rule that schedulers know; note keys that do not go together."""
+    match block:
+        case Asha(min_iter=first, max_iter=int(last)) if last < first:
+            document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
+        case Asha():
+            return termination.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
+        case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
+            return termination.Hyperband(None, most, s, block.eta, block.strict)
+        case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
+            return termination.Hyperband(first, None, None, block.eta, block.strict)
+        case Hyperband():
+            given = [key for key in ("min_iter", "max_iter", "s") if getattr(block, key) is not None]
+            there = " and ".join(given) or "neither"
+            document.mistake(path, f"{there} given, expected min_iter alone, or max_iter and s")
+        case Median():
+            return termination.Median(block.min_iter, block.min_trials)
+        case str():
+            return termination.Own(block)
+        case NoTermination() | None:
+            pass
+    return termination.NoTermination()
+
+
+def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Document) -> None:
+    """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does."""
+    acting = termination.brackets(rule, epochs)
+    key = "max_iter" if isinstance(rule, termination.Hyperband) and rule.max_iter else "min_iter"
+    if acting and not any(acting):
+        what = f"can never stop a trial of {epochs} {plural('epoch', epochs)}"
+        document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
+    elif not all(acting):
+        rungs = len(acting[0])
+        what = f"number {len(acting)}, expected at most {rungs}, the number of rungs within {epochs} epochs"
+        document.mistake((*path, "brackets"), what)
+
+
+def rule_to_dict(rule: EarlyTermination) -> Value:
+    """Return a rule as it is written in a file."""
+    if isinstance(rule, termination.Own):
+        return rule.target
+    names = {field.name: getattr(rule, field.name) for field in fields(rule)}
+    kind = {
+        termination.Asha: "asha",
+        termination.Hyperband: "hyperband",
+        termination.Median: "median",
+        termination.NoTermination: "none",
+    }[type(rule)]
+    keys = {"min_iter" if name == "grace" else name: value for name, value in names.items()}
+    return {"type": kind, **{key: value for key, value in keys.items() if value is not None}}
+
 
 Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
 
@@ -173,3 +279,61 @@ HINTS = {
     },
 }
 """Help with the words of other programs, and with keys in the wrong place."""
+
+
+SERVED_OPTIMIZERS = ("sgd", "adam", "adamw")
+NOT_SERVED = {
+    "micro_batches": "each update is one batch of one worker",
+    "ema_momentum": "averages of weights that several workers change are not taken",
+    "swa_from": "averages of weights that several workers change are not taken",
+    "sam_rho": "an update of two passes would see other weights in the second",
+    "frozen_epochs": "weights are not handed on between the phases of a trial",
+    "layer_decay": "all weights have one rate",
+    "gradient_checkpointing": "weights may change before they are read again",
+    "amsgrad": "the servers compute sgd, adam and adamw",
+}
+"""Standard hyperparameters that such a trial cannot have, and why."""
+
+
+def check_parameter_server(file: SweepFile, entries: Iterable[Entry], document: Document) -> None:
+    """Note what cannot be, with the reason."""
+    training, resources = file.training, file.resources
+    if training.strategy != "parameter_server":
+        if resources.servers:
+            what = (
+                f"{resources.servers}, and training.strategy is {training.strategy}, which keeps no weights on servers"
+            )
+            document.mistake(("resources", "servers"), what, "write training: {strategy: parameter_server}")
+        return
+    if not resources.servers:
+        what = "parameter_server keeps the weights on servers, and resources.servers is 0"
+        document.mistake(("training", "strategy"), what, "write resources: {workers: 2, servers: 1}")
+    if training.loop == "fit":
+        what = "fit, which in Keras 3 knows no parameter servers"
+        document.mistake(("training", "loop"), what, "leave loop out")
+    if training.precision.startswith("mixed"):
+        what = f"{training.precision}, and servers keep and change weights in float32"
+        document.mistake(("training", "precision"), what, "leave precision out")
+    if training.jit_compile is True:
+        what = "true, and updates on servers do not go through XLA"
+        document.mistake(("training", "jit_compile"), what, "leave jit_compile out")
+    if training.cross_device != "auto":
+        what = f"{training.cross_device}, and nothing is summed over the workers of a parameter server"
+        document.mistake(("training", "cross_device"), what, "leave cross_device out")
+    if resources.gpus not in (0, 1):
+        given = resources.gpus if resources.gpus == "auto" else f"{resources.gpus:g}"
+        what = f"{given}, expected 0 or 1: each worker of a parameter server computes on one device"
+        document.mistake(("resources", "gpus"), what, "give a trial more workers instead")
+    for entry in entries:
+        if entry.name in NOT_SERVED:
+            document.mistake(entry.path, f"not with a parameter server: {NOT_SERVED[entry.name]}", "leave it out")
+        elif entry.name == "optimizer" and entry.domain is not None:
+            others = [value for value in choices(entry.domain) or () if _bare(value) not in SERVED_OPTIMIZERS]
+            if others:
+                known = ", ".join(SERVED_OPTIMIZERS)
+                what = f"{others[0]!r}, expected {known}: those that a parameter server's servers compute"
+                document.mistake(entry.path, what)
+
+
+def _bare(value: object) -> str:
+    return str(value).lower().replace("_", "")

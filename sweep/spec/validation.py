@@ -47,7 +47,7 @@ def validate(
     document: Document,
     hints: Mapping[str, str] = MappingProxyType({}),
 ) -> ModelT | None:
-    """The data as a model, or None after every mistake in them was noted in the document.
+    """Return the data as a model, or None after every mistake in them was noted in the document.
 
     ``hints`` help with particular words: unknown keys and texts that are not among the permitted ones.
     """
@@ -61,7 +61,7 @@ def validate(
 def validate_parts(
     model: type[ModelT], data: dict[str, Value], document: Document, hints: Mapping[str, str]
 ) -> tuple[ModelT, set[str]]:
-    """The right parts of the data as a model whose keys are all optional, and the keys that are wrong."""
+    """Return the right parts of the data as a model whose keys are all optional, and the keys that are wrong."""
     try:
         return model.model_validate(data), set()
     except ValidationError as error:
@@ -72,14 +72,14 @@ def validate_parts(
 
 @cache
 def schema_of(model: type[BaseModel]) -> Schema:
-    """A model's JSON Schema with all references resolved in place."""
+    """Return a model's JSON Schema with all references resolved in place."""
     schema = model.model_json_schema(schema_generator=_InFileOrder)
     resolved: Schema = _resolved(schema, schema.get("$defs", {}))
     return resolved
 
 
 def expectation(schema: Schema) -> str:
-    """What a schema asks for, in a few words."""
+    """Return what a schema asks for, in a few words."""
     if "expected" in schema:
         return str(schema["expected"])
     members = [part for part in _members(schema) if part.get("type") != "null"]  # nothing is always fine
@@ -196,7 +196,7 @@ def _locate(loc: tuple[str | int, ...], data: Value, schema: Schema) -> tuple[Ke
 
 
 def _member(schema: Schema, data: Value) -> Schema:
-    """The member of a union that the data mean to be, the schema itself if that is not clear."""
+    """Return the member of a union that the data mean to be, the schema itself if that is not clear."""
     for part in _members(schema):
         tag = part.get("properties", {}).get("type", {}).get("const")
         if isinstance(data, dict) and part.get("type") == "object" and tag in (None, data.get("type")):
@@ -207,7 +207,7 @@ def _member(schema: Schema, data: Value) -> Schema:
 
 
 def _members(schema: Schema) -> list[Schema]:
-    """The schemas of which one must fit."""
+    """Return the schemas of which one must fit."""
     parts = schema.get("anyOf") or schema.get("oneOf")
     return [member for part in parts for member in _members(part)] if parts else [schema]
 

@@ -1,12 +1,14 @@
-"""Reads YAML as data with places: the only module that knows ruamel.yaml.
+"""Read YAML as data with places: the only module that knows ruamel.yaml.
 
-YAML 1.2 core schema, so `1e-4` is a number and `off`, `no` are texts. A file is data and never code: one
-document, no tags but the schema's own, text keys, bounded size, depth and expansion of anchors. Of what
-YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
+YAML 1.2 core schema (section 10.3), so `1e-4` is a number and `off`, `no` are texts; numbers are finite and of 64 bits.
+A file is data and never code: one document, no tags but the schema's own, text keys, bounded size, depth and expansion
+of anchors. Of what YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
@@ -27,10 +29,66 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from sweep.errors import InputError, Problem
+from sweep.errors import InputError, Problem, shortened
 from sweep.events import Value
 from sweep.spec.document import Document, KeyPath, Mark
-from sweep.spec.scalars import TAG_PREFIX, TAGS, Scalar, resolve
+
+Scalar: TypeAlias = str | int | float | bool | None
+
+TAG_PREFIX = "tag:yaml.org,2002:"
+TAGS = {"bool", "float", "int", "map", "null", "seq", "str"}
+"""The tags of the schema, all harmless; W&B's documentation recommends ``!!float 1e-5``."""
+
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_NULLS = {"", "~", "null", "Null", "NULL"}
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_BASES = {"0o": 8, "0x": 16}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def resolve(text: str, tag: str | None) -> Scalar:
+    """Return the value that a text stands for: by its tag, or by its form if it has none.
+
+    Raises ``ValueError`` with a message for the user.
+    """
+    match tag:
+        case "str":
+            return _text(text)
+        case None | "null" if text in _NULLS:
+            return None
+        case None | "bool" if text in _BOOLS:
+            return _BOOLS[text]
+        case None | "int" if _INT.fullmatch(text):
+            return _int(text)
+        case None | "float" if _FLOAT.fullmatch(text) or _SPECIAL.fullmatch(text):
+            return _float(text)
+        case None:
+            return _text(text)
+    raise ValueError(f"{shortened(text, 30)!r} is no {tag}")
+
+
+def _int(text: str) -> int:
+    # Python takes quadratic time for long numbers.
+    if len(text) > 30 or abs(number := int(text, _BASES.get(text[:2], 10))) >= 2**63:
+        raise ValueError(f"{shortened(text, 30)} does not fit into 64 bits")
+    return number
+
+
+def _float(text: str) -> float:
+    if _SPECIAL.fullmatch(text) or math.isinf(number := float(text)):
+        raise ValueError(f"{shortened(text, 30)} is not a finite number")
+    return number
+
+
+def _text(text: str) -> str:
+    if _SURROGATE.search(text):  # JSON writes characters beyond 16 bits as two escapes
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if "\ufffd" in text:
+            raise ValueError("half of a surrogate pair in a text")
+    return text
+
 
 MAX_SIZE_BYTES = 1_000_000
 MAX_DEPTH = 50
@@ -193,7 +251,7 @@ class _Composer:
         return merged | own
 
     def _merged(self, node: _Node) -> _Pairs:
-        """The pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
+        """Return the pairs of the mapping after ``<<``, or of a list of mappings of which the first wins."""
         merged: _Pairs = {}
         for part in node.value if isinstance(node.value, list) else [node]:
             if isinstance(part.value, dict):
@@ -213,7 +271,7 @@ class _Composer:
             return str(event.value)
 
     def _tag(self, event: ScalarEvent | CollectionStartEvent, mark: Mark) -> str | None:
-        """The tag of a node, if it is one of the core schema's for this kind of node."""
+        """Return the tag of a node, if it is one of the core schema's for this kind of node."""
         if event.tag is None:
             return None
         tag = str(event.tag).removeprefix(TAG_PREFIX)

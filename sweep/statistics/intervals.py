@@ -12,7 +12,7 @@ Interval = tuple[float, float]
 
 
 def of_mean(values: Sequence[float], confidence: float = CONFIDENCE, shared: float = 0.0) -> Interval | None:
-    """The interval of a mean by Student's t; None for fewer than two values.
+    """Return the interval of a mean by Student's t; None for fewer than two values.
 
     ``shared`` is what the variance of a mean of folds is larger by, see `shared_by_folds`. NIST/SEMATECH e-Handbook of
     Statistical Methods, section 1.3.5.2.
@@ -28,7 +28,7 @@ def of_mean(values: Sequence[float], confidence: float = CONFIDENCE, shared: flo
 
 
 def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
-    """The two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
+    """Return the two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
     from scipy.special import stdtr
 
     mean, error = fmean(differences), _error(differences, shared)
@@ -56,5 +56,5 @@ def of_share(hits: float, count: int, confidence: float = CONFIDENCE) -> Interva
 
 
 def _error(values: Sequence[float], shared: float) -> float:
-    """The standard error of a mean."""
+    """Return the standard error of a mean."""
     return stdev(values) * math.sqrt(1 / len(values) + shared)

@@ -37,7 +37,7 @@ class Correlation:
 
 
 def course(scores: Sequence[float] | Floats, costs: Sequence[float], *, maximize: bool, seed: int = 0) -> Course:
-    """The best of ``scores`` by what was spent, over 200 orders of the same configurations.
+    """Return the best of ``scores`` by what was spent, over 200 orders of the same configurations.
 
     A score that is NaN costs and finds nothing. The mean is what a random search among these configurations expects
     (Dodge et al., Show Your Work, EMNLP 2019), here without replacement and by cost.
@@ -78,7 +78,7 @@ def correlation(one: Sequence[float] | Floats, other: Sequence[float] | Floats) 
 
 
 def _best(losses: Floats, spent: Floats, order: npt.NDArray[np.intp], budgets: Floats) -> Floats:
-    """The least loss of those that were done by each budget."""
+    """Return the least loss of those that were done by each budget."""
     done = np.cumsum(spent[order])
     least = np.concatenate([[math.inf], np.minimum.accumulate(losses[order])])
     return np.asarray(least[np.searchsorted(done, budgets * (1 + 1e-9), side="right")])

@@ -1,16 +1,18 @@
-"""Which configurations are told from the best one by their scores with the same seeds, and which are not.
+"""Which configurations differ from the best one by their scores with the same seeds, and which do not.
 
 The best one is chosen by the scores that are then compared, so it looks better than it is. Holm's adjustment for the
 comparisons with it does not undo this: among ten configurations without any difference it calls some worse in a
 seventh of all sweeps. Hence a configuration is worse only where two p-values are at most 0.05: Holm's over the
 comparisons made, and that of the largest difference between any two, for any could have come first.
+
+Where several objectives have no one best, a configuration is worse if one of the front beats it in all of them.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import combinations
@@ -22,7 +24,7 @@ from msgspec import Struct, structs
 from sweep.statistics import intervals
 
 if TYPE_CHECKING:
-    from sweep.statistics.signs import Floats
+    from sweep.statistics.permutations import Floats
 
 ALPHA = 0.05
 LEAST = 6
@@ -62,7 +64,7 @@ class Compared(Struct, frozen=True):
 
 
 def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
-    """The verdict on each configuration; ``best`` is by default the one with the best mean.
+    """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
 
     Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
     Bengio. Configurations without scores are left out.
@@ -112,7 +114,7 @@ def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0
 
 
 def seeds_for(comparisons: int) -> int:
-    """The seeds from which so many comparisons can tell anything, if all differences have one sign."""
+    """Return the seeds from which so many comparisons can tell anything, if all differences have one sign."""
     return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))
 
 
@@ -125,12 +127,12 @@ class _Test:
 
 
 def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> dict[K, _Test]:
-    """The comparisons with the first, each adjusted for the others and for those between the others."""
+    """Return the comparisons with the first, each adjusted for the others and for those between the others."""
     if not compared:
         return {}
     import numpy as np
 
-    from sweep.statistics import signs
+    from sweep.statistics import permutations
 
     few = len(compared) <= _ALL_PAIRS
     mine = [(name, first) for name in compared]
@@ -140,12 +142,12 @@ def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> 
         by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
         t_tests = np.array([intervals.t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
         p, error = t_tests[: len(mine)], None
-        worst = signs.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
+        worst = permutations.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
     else:
-        told = signs.each(_aligned(scored, mine))
+        told = permutations.each(_aligned(scored, mine))
         p, error = told.p, told.error
-        worst = signs.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
-    rows = zip(compared, p, signs.holm(p), worst[: len(mine)], strict=True)
+        worst = permutations.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
+    rows = zip(compared, p, permutations.holm(p), worst[: len(mine)], strict=True)
     return {name: _Test(float(one), float(holm), float(any), error) for name, one, holm, any in rows}
 
 
@@ -165,12 +167,12 @@ def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> Floats:
 
 
 def differences(scores: Scores, others: Scores) -> list[float]:
-    """What scores differ by, seed by seed, where there are both."""
+    """Return what scores differ by, seed by seed, where there are both."""
     return [score - others[seed] for seed, score in scores.items() if seed in others]
 
 
 def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
-    """What the scores show before they are judged."""
+    """Return what the scores show before they are judged."""
     count = len(differences)
     if not count:
         return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
@@ -195,3 +197,51 @@ def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
     if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
         return Compared(Verdict.UNDECIDED, seeds, reason=TOO_FEW)
     return Compared(Verdict.BEST, seeds)
+
+
+def compare_fronts(
+    tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
+) -> dict[K, Compared]:
+    """Return the verdict on each configuration, of one table of scores for each objective.
+
+    One of the ``front`` is best: no other has better means in all objectives. Another one is worse where one of the
+    front has better means in all of them and each difference is told from luck: its p-value is the largest of theirs
+    (Berger, Technometrics 24, 1982), times the number of all pairs, for the front was chosen by the same scores.
+    """
+    names = [name for name in tables[0] if all(table.get(name) for table in tables)]
+    pairs = len(names) * (len(names) - 1) // 2
+    needed = LEAST if folds else seeds_for(pairs)
+    found = {}
+    for name in names:
+        common = {one: len(differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        most = max(common.values(), default=0)
+        if name in front:
+            others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            most = max(others, default=0)
+        if not pairs:
+            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), reason="nothing to compare with")
+        elif most < needed:
+            found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, reason=TOO_FEW)
+        elif name in front:
+            found[name] = Compared(Verdict.BEST, len(tables[0][name]))
+        else:
+            tested = [one for one, count in common.items() if count >= needed]
+            p = min(_beaten([(t[name], t[one]) for t in tables], maximize, folds) for one in tested)
+            adjusted = min(p * pairs, 1.0)
+            verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
+            found[name] = Compared(verdict, most, p=p, p_holm=adjusted, p_any=adjusted)
+    return found
+
+
+def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
+    """The p-value of the second being better than the first in all objectives; 1 where it is not by its means."""
+    values = [differences(one, other) for one, other in scores]
+    if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
+        return 1.0
+    if folds:
+        return max(intervals.t_test(one, intervals.shared_by_folds(folds)) for one in values)
+    import numpy as np
+
+    from sweep.statistics import permutations
+
+    return float(permutations.each(np.array(values).T).p.max())

@@ -6,12 +6,12 @@ import heapq
 import random
 from dataclasses import dataclass
 
-from sweep.analysis.outline import Outline, shares
-from sweep.analysis.standing import Standing
+from sweep.analysis.outline import Outline
+from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.build import build
+from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective
-from sweep.space.termination import EarlyTermination, decision_epochs
+from sweep.space.termination import EarlyTermination, decision_epochs, shares
 
 EPOCH_S, START_S = 10.0, 3.0
 

@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis.outline import Outline, shares
+from sweep.analysis.outline import Outline
 from sweep.space.objectives import Objective
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import parse
 
 FILE = """
@@ -40,16 +39,3 @@ def test_a_sweep_file_in_few_words() -> None:
 
 def test_nobody_knows_how_many_trials_an_endless_one_has() -> None:
     assert Outline.of(parse(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        (NoTermination(), {}),
-        (Median(2), {}),
-        (Hyperband(min_iter=3), {3: 1 / 3, 9: 1 / 3}),
-        (Asha(1, None, 4, brackets=2), {1: (1 / 4 + 1) / 2, 4: 1 / 4, 16: 1 / 4}),
-    ],
-)
-def test_the_share_that_a_rule_lets_go_on(rule: EarlyTermination, expected: dict[int, float]) -> None:
-    assert shares(rule, 27) == pytest.approx(expected)

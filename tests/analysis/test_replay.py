@@ -15,7 +15,7 @@ import simulated
 
 from sweep.analysis import replay
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.build import build
+from sweep.schedulers.early_termination import build
 from sweep.spec import Spec, parse
 
 RULES = (

@@ -13,7 +13,7 @@ from sweep.backends.worker import Job
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
 from sweep.runner.coordinator import Coordinator
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.spec import parse

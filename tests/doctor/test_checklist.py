@@ -8,7 +8,7 @@ import pytest
 from transcripts import RECORDED, Transcript, findings
 
 from sweep.doctor.checklist import Round, examine
-from sweep.doctor.findings import Level
+from sweep.doctor.probe import Level
 
 TROUBLES = {
     "h100_nvlink": {("capability", "note", "compiled from PTX")},

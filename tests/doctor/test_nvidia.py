@@ -4,8 +4,8 @@ import pytest
 from transcripts import Transcript
 
 from sweep.doctor import nvidia
-from sweep.doctor.commands import MISSING, Ran
 from sweep.doctor.nvidia import Gpu, Nvidia
+from sweep.doctor.probe import MISSING, Ran
 
 
 def test_an_old_driver_is_asked_for_less() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sweep.doctor.checklist import Round, examine
-from sweep.doctor.commands import MISSING, Ran
-from sweep.doctor.findings import Finding
+from sweep.doctor.probe import MISSING, Finding, Ran
 
 RECORDED = Path(__file__).parent / "recorded"
 

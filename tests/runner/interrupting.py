@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 
 PRELOADED = (  # what a run imports as it goes
-    *("sweep.api.running", "sweep.cli", "sweep.cli.planning", "sweep.export.beside", "sweep.render.tables"),
-    *("sweep.render.live", "sweep.render.confirmations", "sweep.runner.session", "sweep.analysis.verdict"),
+    *("sweep.api.running", "sweep.cli", "sweep.cli.planning", "sweep.export", "sweep.render.tables"),
+    *("sweep.render.live", "sweep.runner.session", "sweep.analysis.verdict"),
     *("sweep.store.reading", "sweep.store.tables", "pandas", "pyarrow.parquet", "scipy.special"),
 )
 BOUND_S = 60.0  # however busy the machine: a command that takes longer hangs

@@ -11,7 +11,7 @@ from sweep.backends.worker import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log

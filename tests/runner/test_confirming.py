@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from curves import Watcher, resume, run
 
-from sweep.analysis import confirmation, luck, ranking, trials, verdict
+from sweep.analysis import confirmation, ranking, trials, verdict
 from sweep.events import ModelTested, Role
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -148,5 +148,5 @@ def test_sentences_of_a_baseline_that_nothing_beats(noisy: Path) -> None:
     folder = run(noisy, FILE.replace("baseline: {a: 4}", "baseline: {a: -4}")).folder
     confirmed = found(folder)
     assert confirmed.best.is_baseline
-    told = luck.sentences(confirmed, "it")
+    told = verdict.confirmed_sentences(confirmed, "it")
     assert told[0].startswith("Nothing that the search found beats the baseline: the nearest is ")

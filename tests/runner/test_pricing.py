@@ -12,10 +12,10 @@ import pytest
 
 from sweep.contract import Devices
 from sweep.errors import TrainableError
-from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import Spec, parse
@@ -29,6 +29,10 @@ TIMING = Timing(epoch_s=2.0, trial_s=10.0, start_s=100.0, source="made up")
 def spec(more: str = "run_cap: 9") -> Spec:
     file = "trainable: timed:Model\nmethod: random\nmetric: {name: loss}\nparameters: {a: {min: 0.0, max: 1.0}}\n"
     return parse(file + more, "s.yaml")
+
+
+def course(rule: EarlyTermination, epochs: int, trials: int | None) -> Course:
+    return pricing.course(lambda: build_scheduler(rule, LOSS, epochs), LOSS, epochs, trials)
 
 
 def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dict[int, int]:
@@ -54,27 +58,58 @@ def reaching(rule: EarlyTermination, epochs: int, trials: int, seed: int) -> dic
         Asha(min_iter=1, eta=3, brackets=2),
         Hyperband(min_iter=3, eta=3),
         Hyperband(max_iter=12, s=2, eta=2),
+        Median(grace=2),
     ],
     ids=str,
 )
 def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTermination) -> None:
     trials, epochs = 60, 12
     runs = [reaching(rule, epochs, trials, seed) for seed in range(12)]
-    found = pricing.course(rule, epochs, trials)
+    found = course(rule, epochs, trials)
     assert found.rungs
-    for rung in found.rungs if not isinstance(rule, Asha) or rule.brackets == 1 else ():
+    for rung in found.rungs:
         assert rung.trials == pytest.approx(fmean(run[rung.epoch] for run in runs), rel=0.1, abs=1.5)
     assert found.epochs == pytest.approx(fmean(sum(run.values()) for run in runs), rel=0.1)
 
 
-def test_rules_without_proportions_are_priced_in_full() -> None:
-    assert pricing.course(NoTermination(), 5, 9) == Course((), 45)
-    assert pricing.course(Median(grace=2), 5, 9) == Course((Rung(2, None), Rung(3, None), Rung(4, None)), 45)
-    assert pricing.course(Asha(), 9, None) == Course((Rung(1, None), Rung(3, None)), None)
+def test_without_early_termination_or_an_end_nothing_is_rehearsed() -> None:
+    assert course(NoTermination(), 5, 9) == Course((), 45)
+    assert course(Asha(), 9, None) == Course((Rung(1, None), Rung(3, None)), None)
+
+
+class Plateau:
+    """Stops at epoch 4 what has not improved since epoch 2, so that it must hear of all epochs."""
+
+    def __init__(self) -> None:
+        self.losses: dict[tuple[int, int], float] = {}
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return (4,)
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported):
+            return None
+        self.losses[event.trial, event.epoch] = event.metrics["loss"]
+        if event.epoch != 4 or event.metrics["loss"] < self.losses[event.trial, 2]:
+            return None
+        return "plateau"
+
+
+def test_a_rule_of_ones_own_hears_of_all_epochs() -> None:
+    found = pricing.course(Plateau, LOSS, 10, 7, whole=True)
+    assert found == Course((Rung(4, 7.0),), pytest.approx(28.0))
+
+
+def test_long_trials_of_many_decisions_are_rehearsed_within_a_bound() -> None:
+    found = course(Median(), 1000, 5000)
+    assert len(found.rungs) == 999
+    first, second, *_ = found.rungs
+    assert first.trials == 5000
+    assert second.trials == pytest.approx(2500, rel=0.2)  # the worse half stops at once
 
 
 def test_many_trials_are_scaled_up() -> None:
-    first, second, *_ = pricing.course(Asha(min_iter=1, eta=4), 20, 1_000_000).rungs
+    first, second, *_ = course(Asha(min_iter=1, eta=4), 20, 1_000_000).rungs
     assert first.trials == 1_000_000
     assert second.trials == pytest.approx(250_000, rel=0.1)
 

@@ -14,7 +14,7 @@ from sweep.backends.worker import Order, Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store import log as store_log

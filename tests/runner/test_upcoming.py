@@ -12,7 +12,7 @@ from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded
 from sweep.hyperparameters import Mark, to_json
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.upcoming import LOOK_AHEAD, Upcoming
-from sweep.schedulers.none import NoScheduler
+from sweep.schedulers.early_termination import NoScheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from sweep.conformance.schedulers import EPOCHS, SchedulerConformance, pruned, report, run
-from sweep.schedulers.build import build
 from sweep.schedulers.contract import Scheduler
+from sweep.schedulers.early_termination import build
 from sweep.space import termination
 from sweep.space.objectives import Objective
 from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination

@@ -6,7 +6,7 @@ from statistics import fmean
 
 import pytest
 
-from sweep.conformance.logs import drive, ended, epoch, started, trial
+from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.cmaes_search import CmaesSearcher

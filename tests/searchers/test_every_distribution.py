@@ -9,7 +9,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from sweep.conformance.logs import drive, trial
+from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import METHODS, build
 from sweep.space.domains import IntUniform, Range, bounds, choices, contains

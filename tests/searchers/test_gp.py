@@ -10,7 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from sweep.conformance.logs import drive, trial
+from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.space.domains import Beta, Categorical, LogUniform, Uniform, contains

@@ -8,7 +8,7 @@ from statistics import fmean
 import pytest
 from optuna.trial import TrialState
 
-from sweep.conformance.logs import drive, trial
+from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.contract import Searcher

@@ -1,8 +1,9 @@
-"""What happened, as a study of Optuna."""
+"""Sweeps as Optuna studies, and the importance of parameters."""
 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Sequence
 
 import optuna
@@ -11,7 +12,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.trial import TrialState
 
 from sweep.events import Params, Status, Value
-from sweep.searchers.optuna_study import Told, axis, study
+from sweep.searchers.optuna_study import Told, axis, importance, study
 from sweep.space.domains import Beta, Categorical, Domain, IntUniform, LogNormal, LogUniform, Normal, Uniform
 
 ACC = (("acc", "maximize"),)
@@ -143,3 +144,38 @@ def test_samplers_go_on_with_it(objectives: tuple[tuple[str, str], ...]) -> None
     assert [trial.state for trial in went_on] == [TrialState.COMPLETE] * 8  # what waited came first, as it was
     assert [trial.params["x"] for trial in went_on] == [k / 40 for k in range(4, 40, 5)]
     assert len(found.trials) == 44
+
+
+def trials(count: int, noise: float = 0.01) -> list[tuple[Params, float]]:
+    draws = random.Random(1)
+    found: list[tuple[Params, float]] = []
+    for _ in range(count):
+        params = {"rate": 10 ** draws.uniform(-4, -1), "kind": draws.choice([True, None, "x"]), "idle": draws.random()}
+        if params["kind"] == "x":
+            params["inner"] = draws.random()
+        found.append((params, abs(params["rate"] - 0.01) + draws.gauss(0, noise)))
+    return found
+
+
+def test_what_matters_comes_first_with_shares_that_add_up() -> None:
+    found = importance(trials(300), ["idle", "kind", "rate", "inner"])
+    assert found[0].param == "rate"
+    assert abs(sum(one.share for one in found) - 1) < 1e-9
+    assert all(0 <= one.low <= one.share <= one.high <= 1 for one in found)
+
+
+def test_few_trials_are_less_sure_and_fewer_than_ten_say_nothing() -> None:
+    few, many = (importance(trials(count), ["rate", "idle"])[0] for count in (12, 900))
+    assert few.high - few.low > many.high - many.low
+    assert importance(trials(9), ["rate"]) == []
+    assert importance(trials(20), []) == []
+
+
+def test_the_same_trials_give_the_same_numbers() -> None:
+    assert importance(trials(40), ["rate", "idle"]) == importance(trials(40), ["rate", "idle"])
+
+
+def test_parameters_of_one_value_and_equal_losses() -> None:
+    flat = [({"a": 1, "b": str(n)}, 0.5) for n in range(20)]
+    found = importance(flat, ["a", "b"])
+    assert {one.param for one in found} == {"a", "b"}

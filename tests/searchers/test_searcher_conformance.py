@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from strategies import finite_domains, spaces
 
-from sweep.conformance.logs import drive
-from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, mixed_outcome
+from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, drive, mixed_outcome
 from sweep.events import TrialStarted
 from sweep.searchers.build import METHODS as ALL_METHODS
 from sweep.searchers.build import build

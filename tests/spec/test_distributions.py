@@ -1,4 +1,4 @@
-"""The table of distributions: what the file's keys mean, and back."""
+"""The keys of one parameter, and what they describe."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import get_args
 
 import pytest
 
-from sweep.events import Value
+from sweep.events import Params, Value
 from sweep.space.domains import (
     Beta,
     Categorical,
     Constant,
     Domain,
+    IntUniform,
     LogNormal,
     LogUniform,
     Normal,
@@ -24,9 +25,10 @@ from sweep.space.domains import (
 )
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression
-from sweep.spec import distributions
-from sweep.spec.distributions import DISTRIBUTIONS, KeyMistake
-from sweep.spec.parameter_block import Name, ParameterBlock
+from sweep.space.space import Condition
+from sweep.spec import distributions, parse
+from sweep.spec.distributions import DISTRIBUTIONS, KeyMistake, Name, ParameterBlock
+from sweep.spec.document import Document
 
 RIGHT: dict[Name, dict[str, Value]] = {
     "constant": {"value": [1, "a"]},
@@ -52,7 +54,7 @@ RIGHT: dict[Name, dict[str, Value]] = {
 
 
 def build(name: Name) -> Domain:
-    return distributions.build(ParameterBlock.model_validate({"distribution": name, **RIGHT[name]}), name)
+    return distributions.build_domain(ParameterBlock.model_validate({"distribution": name, **RIGHT[name]}), name)
 
 
 def test_the_table_is_complete() -> None:
@@ -62,11 +64,11 @@ def test_the_table_is_complete() -> None:
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_a_domain_is_written_as_it_is_read(name: Name) -> None:
     domain = build(name)
-    written = json.loads(json.dumps(distributions.to_dict(domain)))
+    written = json.loads(json.dumps(distributions.domain_to_dict(domain)))
     block = ParameterBlock.model_validate(written)
     assert block.distribution is not None
     assert not distributions.misfits(block, block.distribution)
-    assert distributions.build(block, block.distribution) == domain
+    assert distributions.build_domain(block, block.distribution) == domain
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
@@ -114,9 +116,9 @@ def test_inference(block: dict[str, Value], name: Name | None) -> None:
 
 def test_a_text_after_an_equals_sign_is_a_tie() -> None:
     block = ParameterBlock(value="= lr / 10")
-    assert distributions.build(block, "constant") == Tied(Expression.parse("lr / 10"))
+    assert distributions.build_domain(block, "constant") == Tied(Expression.parse("lr / 10"))
     literal = ParameterBlock(value="= lr / 10", distribution="constant")
-    assert distributions.build(literal, "constant") == Constant("= lr / 10")
+    assert distributions.build_domain(literal, "constant") == Constant("= lr / 10")
 
 
 def test_every_misfit_is_found() -> None:
@@ -128,5 +130,84 @@ def test_every_misfit_is_found() -> None:
 def test_a_quantum_without_multiples() -> None:
     block = ParameterBlock(distribution="q_uniform", min=1, max=3, q=5)
     with pytest.raises(KeyMistake, match="no multiple") as caught:
-        distributions.build(block, "q_uniform")
+        distributions.build_domain(block, "q_uniform")
     assert caught.value.key == "q"
+
+
+def condition(when: dict[str, Value]) -> Condition:
+    block = ParameterBlock.model_validate({"value": 1, "when": when})
+    assert block.when is not None
+    return distributions.condition_of(block.when)
+
+
+@pytest.mark.parametrize(
+    ("when", "params", "holds"),
+    [
+        ({"opt": "sgd"}, {"opt": "sgd"}, True),
+        ({"opt": "sgd"}, {"opt": "adam"}, False),
+        ({"opt": "sgd"}, {}, False),
+        ({"opt": ["sgd", "lion"]}, {"opt": "lion"}, True),
+        ({"n": {"min": 2}}, {"n": 2}, True),
+        ({"n": {"min": 2}}, {"n": 1}, False),
+        ({"n": {"max": 0.5}}, {"n": 0.5}, True),
+        ({"n": {"min": 1, "max": 3}}, {"n": 4}, False),
+        ({"n": None}, {"n": None}, True),
+        ({"n": True}, {"n": True}, True),
+        ({"a.b": 1, "c": [2, 3]}, {"a.b": 1, "c": 3}, True),
+        ({"a.b": 1, "c": [2, 3]}, {"a.b": 1, "c": 4}, False),
+    ],
+)
+def test_holds(when: dict[str, Value], params: Params, holds: bool) -> None:
+    assert condition(when).holds(params) is holds
+    again = condition(distributions.condition_to_dict(condition(when)))
+    assert again.holds(params) is holds
+
+
+@pytest.mark.parametrize(
+    ("test", "domain", "possible"),
+    [
+        ("sgd", Categorical(("sgd", "adam")), True),
+        ("lamb", Categorical(("sgd", "adam")), False),
+        (1.0, IntUniform(1, 3), True),
+        (4, IntUniform(1, 3), False),
+        (1, Categorical((True, False)), False),
+        (0.5, Uniform(0, 1, 0.25), True),
+        (0.4, Uniform(0, 1, 0.25), False),
+        (0.5, Uniform(0, 1), False),
+        ("a", Constant("a"), True),
+        ({"min": 0.9}, Uniform(0, 1), True),
+        ({"min": 1.1}, Uniform(0, 1), False),
+        ({"min": 1e9}, Normal(), True),
+        ({"min": 4}, IntUniform(1, 3), False),
+        ({"max": 5}, Categorical(("a", 7)), False),
+    ],
+)
+def test_what_can_never_be_met_is_noted(test: Value, domain: Domain, possible: bool) -> None:
+    document = Document("s.yaml")
+    ((_, built),) = condition({"x": test}).tests
+    distributions.check_possible(built, domain, ("when", "x"), document)
+    assert (not document.mistakes) is possible
+
+
+def test_a_group_passes_its_condition_on() -> None:
+    spec = parse(
+        "trainable: m:M\nmethod: grid\nparameters:\n"
+        "  opt: {values: [sgd, adam]}\n"
+        "  n: {values: [1, 2]}\n"
+        "  sgd:\n"
+        "    when: {opt: sgd}\n"
+        "    parameters:\n"
+        "      momentum: {values: [0.8, 0.9]}\n"
+        "      nesterov: {values: [true, false], when: {n: 2}}\n",
+        "s.yaml",
+    )
+    assert list(spec.space.grid()) == [
+        {"opt": "sgd", "n": 1, "sgd.momentum": 0.8},
+        {"opt": "sgd", "n": 1, "sgd.momentum": 0.9},
+        {"opt": "sgd", "n": 2, "sgd.momentum": 0.8, "sgd.nesterov": True},
+        {"opt": "sgd", "n": 2, "sgd.momentum": 0.8, "sgd.nesterov": False},
+        {"opt": "sgd", "n": 2, "sgd.momentum": 0.9, "sgd.nesterov": True},
+        {"opt": "sgd", "n": 2, "sgd.momentum": 0.9, "sgd.nesterov": False},
+        {"opt": "adam", "n": 1},
+        {"opt": "adam", "n": 2},
+    ]

@@ -17,8 +17,7 @@ from sweep.cli import main
 from sweep.searchers.build import METHODS
 from sweep.space.termination import Asha, Hyperband, Median, NoTermination
 from sweep.spec import json_schema, load
-from sweep.spec.distributions import DISTRIBUTIONS, infer
-from sweep.spec.parameter_block import ParameterBlock
+from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import SERVER_KEYS, SweepFile
 from sweep.spec.yaml_reader import read
 

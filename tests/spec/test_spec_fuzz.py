@@ -17,8 +17,7 @@ from hypothesis import given, settings
 
 from sweep.errors import InputError
 from sweep.spec import Spec, json_schema, load, parse
-from sweep.spec.distributions import DISTRIBUTIONS
-from sweep.spec.parameter_block import ParameterBlock
+from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock
 from sweep.spec.sweep_file import SweepFile
 from sweep.spec.yaml_reader import decode, read
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweep.searchers.build import METHODS
-from sweep.spec import blocks, parse, stopping
+from sweep.spec import blocks, parse, sweep_file
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS
 from sweep.spec.sweep_file import SweepFile
@@ -19,9 +19,9 @@ BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 MODELS: list[tuple[str, str, type[Block]]] = [
     ("metric", "", blocks.Metric),
-    ("early_terminate", "asha", stopping.Asha),
-    ("early_terminate", "hyperband", stopping.Hyperband),
-    ("early_terminate", "median", stopping.Median),
+    ("early_terminate", "asha", sweep_file.Asha),
+    ("early_terminate", "hyperband", sweep_file.Hyperband),
+    ("early_terminate", "median", sweep_file.Median),
     ("training", "", blocks.Training),
     ("resources", "", blocks.Resources),
     ("budget", "", blocks.Budget),

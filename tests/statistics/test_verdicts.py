@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sweep.statistics import fronts, verdicts
+from sweep.statistics import verdicts
 from sweep.statistics.verdicts import Verdict, compare
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
@@ -122,12 +122,12 @@ def test_many_seeds_and_many_configurations() -> None:
 def test_a_front_has_verdicts() -> None:
     quality = table(0.9, 0.5, 0.4, 0.89, seeds=10, noise=0.02)
     cost = table(9.0, 1.0, 2.0, 9.05, seeds=10, noise=0.2, start=1)
-    found = fronts.compare([quality, cost], maximize=[True, False], front=[0, 1])
+    found = verdicts.compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
     assert [one.verdict for one in found.values()] == [BEST, BEST, WORSE, TIES]
     few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
-    undecided = fronts.compare(few, maximize=[True, False], front=[0, 1])
+    undecided = verdicts.compare_fronts(few, maximize=[True, False], front=[0, 1])
     assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, verdicts.seeds_for(6) - 5)}
-    assert fronts.compare(few, maximize=[True, False], front=[0, 1])[0].reason == "too few seeds"
+    assert verdicts.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].reason == "too few seeds"
 
 
 def test_no_false_worse_more_often_than_promised() -> None:

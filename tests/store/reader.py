@@ -9,15 +9,15 @@ from typing import Any
 
 from sweep.analysis import ranking, trials
 from sweep.analysis.outline import Outline
+from sweep.analysis.progress import Standing
 from sweep.analysis.replay import replay
-from sweep.analysis.standing import Standing
 from sweep.contract import Devices
 from sweep.events import Params
-from sweep.render.picture import Frame, picture
+from sweep.render.progress import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.resuming import reopen
-from sweep.schedulers.build import build as build_scheduler
+from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.space.termination import Asha
 from sweep.spec import Spec

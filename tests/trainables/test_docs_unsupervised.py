@@ -19,9 +19,9 @@ from trainables.recipe.refusals import Refused
 pytestmark = pytest.mark.keras
 
 PAGE = Path(__file__).parents[2] / "docs" / "unsupervised.md"
-BY_FIT = {
-    "Variational": "fit: VAE has a train_step and a test_step of its own",
-    "Gan": "fit: Adversaries has a train_step of its own",
+BY_THEMSELVES = {
+    "Variational": "model: VAE has a train_step and a test_step of its own",
+    "Gan": "model: Adversaries has a train_step of its own",
 }
 
 
@@ -51,8 +51,9 @@ def test_an_example_trains_in_a_fresh_worker_and_in_a_used_one(name: str) -> Non
     first, last = metrics(train(trainable, of(name)))
     assert last["loss"] != first["loss"]
     assert ("val_loss" in last) == (name != "Gan")
-    assert trainable.facts().numerics.get("loop", "") == BY_FIT.get(name, "")
+    assert trainable.facts().numerics.get("loop", "") == BY_THEMSELVES.get(name, "")
     assert metrics(train(trainable, of(name))) == [first, last]
+    assert trainable.facts().structures == 1
 
 
 @pytest.mark.parametrize("name", ["Autoencoder", "Endpoint", "TwoTowers"])

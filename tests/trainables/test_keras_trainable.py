@@ -105,7 +105,7 @@ def test_fit_trains_what_our_loop_trains() -> None:
         assert a == pytest.approx(b, abs=1e-5)
 
 
-def test_a_model_with_its_own_train_step_is_trained_by_fit() -> None:
+def test_a_model_with_its_own_train_step_is_trained_as_by_fit() -> None:
     class Own(keras.Sequential):
         def train_step(self, data: Any) -> Any:
             return super().train_step(data)
@@ -116,7 +116,7 @@ def test_a_model_with_its_own_train_step_is_trained_by_fit() -> None:
 
     recognised, asked = Trainable(), Trainable()
     assert metrics(train(recognised, assignment())) == metrics(train(asked, assignment(training={"loop": "fit"})))
-    assert recognised.facts().numerics["loop"].startswith("fit: ")
+    assert recognised.facts().numerics["loop"].startswith("model: ")
 
 
 @pytest.mark.slow

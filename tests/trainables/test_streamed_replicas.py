@@ -12,7 +12,7 @@ from small import metrics, train
 
 from sweep.contract import Assignment, Devices
 from trainables.keras_trainable import KerasTrainable
-from trainables.loop.program import Program
+from trainables.loop.graph_program import GraphProgram
 
 pytestmark = pytest.mark.keras
 
@@ -50,7 +50,7 @@ RARE = [pytest.param(given, marks=pytest.mark.exhaustive) for given in ({"micro_
 @pytest.mark.parametrize("params", [{}, *RARE], ids=str)
 def test_bits_are_those_of_whole_chunks(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     own, weights = trained(**params)
-    monkeypatch.setattr(Program, "shares", lambda program, rank: (None, None))
+    monkeypatch.setattr(GraphProgram, "shares", lambda program, rank: (None, None))
     whole, theirs = trained(**params)
     assert own == whole
     for path, arrays in weights.items():

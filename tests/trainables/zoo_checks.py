@@ -29,7 +29,8 @@ NAMES = [
 
 
 def given(found: Entry, gpus: int = 0, **params: Any) -> Any:
-    result = assignment(gpus, epochs=EPOCHS, training=dict(found.training), **{**found.params, **params})
+    training = {**found.training, **params.pop("training", {})}
+    result = assignment(gpus, epochs=EPOCHS, training=training, **{**found.params, **params})
     own = {name: value for name, value in result.params.items() if name != "learning_rate"}
     object.__setattr__(result, "params", own)  # the optimizer keeps its own
     return result

@@ -178,7 +178,7 @@ class LastBatchOfOne(OnImages):
         return [layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(), layers.BatchNormalization()]
 
 
-# ---- fit mode
+# ---- steps of a model's own
 
 
 class Adversary(keras.Model):
@@ -217,7 +217,7 @@ class Adversary(keras.Model):
         return {metric.name: metric.result() for metric in self.metrics}
 
 
-@entry(fast=True, training={"loop": "fit"}, fit="it is fit", replicas="has its own train_step and compile", rated=False)
+@entry(fast=True, fit="without validation", replicas="has its own train_step and compile", rated=False)
 class Adversaries(Animal):
     def data(self, hp: Any) -> Any:
         return zoo_data.points()[0], None
@@ -226,3 +226,54 @@ class Adversaries(Animal):
         model = Adversary()
         model.compile(keras.optimizers.Adam(0.01), keras.optimizers.Adam(0.02))
         return model
+
+
+class SelfTaught(keras.Model):
+    """Both steps as Keras's guide on custom training writes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = keras.Sequential(
+            [layers.Dense(8, "tanh"), layers.BatchNormalization(), layers.Dropout(0.3), layers.Dense(3)]
+        )
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return self.inner(x, training=training)
+
+    def train_step(self, data: Any) -> Any:
+        x, y = data
+        with tf.GradientTape() as tape:
+            predicted = self(x, training=True)
+            loss = self.compute_loss(y=y, y_pred=predicted)
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        return self.counted(y, predicted, loss)
+
+    def test_step(self, data: Any) -> Any:
+        x, y = data
+        predicted = self(x, training=False)
+        return self.counted(y, predicted, self.compute_loss(y=y, y_pred=predicted))
+
+    def counted(self, y: Any, predicted: Any, loss: Any) -> Any:
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(loss)
+            else:
+                metric.update_state(y, predicted)
+        return {metric.name: metric.result() for metric in self.metrics}
+
+
+@entry(fast=True, replicas="has its own train_step and test_step")
+class TeachesItself(Animal):
+    def model(self, hp: Any) -> keras.Model:
+        return SelfTaught()
+
+    def loss(self, hp: Any, model: keras.Model) -> Any:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        return ["accuracy"]
+
+
+@entry(training={"loop": "fit"}, fit="it is fit", replicas="has its own train_step and test_step")
+class TaughtByFit(TeachesItself):
+    pass

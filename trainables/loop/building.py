@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
@@ -18,14 +18,16 @@ from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data.residence import spans_processes
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
-from trainables.loop import stepping
-from trainables.loop.compiled import Asked
+from trainables.loop import fit_program, stepping
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
+from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
 from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
+from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
+from trainables.loop.xla import Asked
 from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import Mixing
@@ -43,7 +45,7 @@ class Made:
     parts: Parts
     turns: tuple[Turn, ...]  # of the author's own training step
     keeps_rate: bool
-    by_fit: str  # why `Model.fit` alone can train the model, where it can
+    by_itself: str  # which steps are the model's own, where it trains itself
     drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
 
@@ -105,7 +107,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    return Made(parts, turns, keeps_rate, stepping.by_fit(author, model), drew=_has_drawn(seed, seeds.given))
+    return Made(parts, turns, keeps_rate, stepping.by_itself(author, model), drew=_has_drawn(seed, seeds.given))
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -155,38 +157,46 @@ def build(
     jit_compile: Asked,
     *,
     fit: bool,
-) -> Program | FitProgram | ServedProgram:
+) -> Program:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
 
     ``fit``: the sweep file wants `Model.fit`, which also trains what our loop cannot. ``present`` gives the
     hyperparameters at each trace; ``kept``: the author's attributes, which may hold other networks and what hooks count
     in; ``jit_compile``: whether updates go through XLA.
     """
-    parts, fit = made.parts, fit or bool(made.by_fit)
+    parts, by_itself = made.parts, made.by_itself
     stepping.check_signatures(author)
     intake = Intake(author, present, Mixing.of(hp, author.live))
     seen = intake.seen(author.first_example, placement.strategy)
     callbacks = list(author.callbacks(hp))
     own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
-    refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit)
+    fit = fit or bool(by_itself and callbacks)
+    refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit or bool(by_itself))
     if placement.name == PARAMETER_SERVER:
-        return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit)
+        return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit or bool(by_itself))
     if made.turns and not fit:
         graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)
     else:
-        _correct(author, parts, hp, placement, recipe, fit=fit)
-        if fit and spans_processes(placement.strategy):
-            raise refusals.Refused("loop: fit trains in one process, and the trial has several; leave it out")
+        itself = fit or bool(by_itself)
+        _correct(author, parts, hp, placement, recipe, fit=itself)
+        if itself and spans_processes(placement.strategy):
+            what = "loop: fit" if fit else f"a model's own step ({by_itself})"
+            raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
             example, must = author.first_example, jit_compile == "must"
             given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed, callbacks)
-            return FitProgram(*given, jit_compile=must, because=made.by_fit)
-        graph = _graph(author, parts, placement, recipe, intake, seen)
+            return FitProgram(*given, jit_compile=must, because=by_itself)
+        if by_itself:
+            graph = _keras_graph(author, made, hp, placement, recipe, intake, seen)
+            jit_compile = jit_compile if jit_compile == "must" else ""
+        else:
+            graph = _graph(author, parts, placement, recipe, intake, seen)
     graph.watch = stepping.watch(author, present, parts.model)
     graph.made = parts.made
     graph.prepare(author.first_example)
-    program = Program(graph, parts, jit_compile)
-    program.sets_no_rate = not (stepping.follow_the_rate(made.turns) and grouped.follows_the_rate(parts.optimizer))
+    program = GraphProgram(graph, parts, jit_compile)
+    follows = graph.step.follows_the_rate and stepping.follow_the_rate(made.turns)
+    program.sets_no_rate = not (follows and grouped.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
@@ -251,8 +261,19 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, i
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
     scope.check(model, placement.strategy)
-    momentum = optimizers.take_average(optimizer)
-    return Graph(model, placement.strategy, author.live, recipe, losses, intake, momentum)
+    step = CompiledStep(model, losses, intake)
+    return Graph(step, placement.strategy, author.live, recipe, intake, optimizers.take_average(optimizer))
+
+
+def _keras_graph(
+    author: Author, made: Made, hp: Hyperparameters, placement: Placement, recipe: Recipe, intake: Intake, seen: Any
+) -> Graph:
+    """For a model that trains itself: Keras's optimizers clip, and scale the loss."""
+    parts, strategy = made.parts, placement.strategy
+    who = f"The model's own train_step, as {made.by_itself},"
+    fit_program.check(recipe, strategy, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    step = fit_program.keras_step(parts, strategy, hp, author.first_example, made.by_itself, validates=author.validates)
+    return Graph(step, strategy, author.live, replace(recipe, clipping=(), scale_loss=False), intake)
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:

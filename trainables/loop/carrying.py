@@ -13,7 +13,6 @@ import keras
 import numpy as np
 
 from trainables.loop.epoch_average import EpochAverage
-from trainables.loop.fit_program import FitProgram
 from trainables.loop.program import Program
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
@@ -26,7 +25,7 @@ Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 class Carried:
     """A copy of all that the program of one phase hands on to that of the next, which may be the same one."""
 
-    def __init__(self, program: Program | FitProgram) -> None:
+    def __init__(self, program: Program) -> None:
         self._weights = _copied(program.state, _by_path(_weights(program)))
         self._unknown = _copied(program.state, _unknown_to_keras(program))
         self._averages = {
@@ -34,7 +33,7 @@ class Carried:
             for kind, average in _averaging(program).items()
         }
 
-    def give(self, program: Program | FitProgram) -> None:
+    def give(self, program: Program) -> None:
         """Assign it to a program in its initial state; raises Refused where that has other weights."""
         program.state.will_train()
         mine = _by_path(_weights(program))
@@ -55,14 +54,12 @@ class Carried:
                 average.started.assign(started)
 
 
-def _weights(program: Program | FitProgram) -> list[keras.Variable]:
+def _weights(program: Program) -> list[keras.Variable]:
     """The variables of all networks, and what hooks count in."""
-    if isinstance(program, FitProgram):
-        return list(program.model.variables)
     return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
 
 
-def _unknown_to_keras(program: Program | FitProgram) -> dict[str, Any]:
+def _unknown_to_keras(program: Program) -> dict[str, Any]:
     """What model() has made beside, as a `tf.Variable` in a layer."""
     model = program.model
     known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
@@ -70,9 +67,7 @@ def _unknown_to_keras(program: Program | FitProgram) -> dict[str, Any]:
     return {str(place): raw for place, raw in enumerate(program.parts.by_model) if id(raw) not in taken}
 
 
-def _averaging(program: Program | FitProgram) -> Mapping[type[Average], Average]:
-    if isinstance(program, FitProgram):
-        return {}
+def _averaging(program: Program) -> Mapping[type[Average], Average]:
     return {EpochAverage if isinstance(one, EpochAverage) else Average: one for one in program.averages}
 
 

@@ -1,7 +1,7 @@
-"""`Model.fit` as the compatibility mode, for models that bring their own ``train_step``.
+"""`Model.fit` as the compatibility mode, and what our loop and `fit` do alike for a model's own `train_step`.
 
-It sees the same batches in the same order at the same rates as our loop. What cannot be made right inside
-`fit` is refused by name instead of trained differently.
+`fit` sees the same batches in the same order at the same rates as our loop. What cannot be made right inside it is
+refused by name instead of trained differently.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import batches, profile
-from trainables.loop.compiled import UNSUPPORTED, reason
 from trainables.loop.intake import Intake
-from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
+from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.xla_draws import compiling
 from trainables.recipe import clipping, grouped, refusals
@@ -44,12 +45,69 @@ class NotInFit(Exception):
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
 
 
-class FitProgram:
-    """A model trained by one `fit` call an epoch; the same face as `trainables.loop.program.Program`."""
+def keras_step(
+    parts: Parts, strategy: tf.distribute.Strategy, hp: Hyperparameters, example: Any, because: str, *, validates: bool
+) -> KerasStep:
+    """A model's own steps for our loop, the model compiled for them; ``because``: which they are."""
+    model = parts.model
+    refusals.check_fit(model, strategy.num_replicas_in_sync, validates=validates)
+    own, _ = _compile(parts, strategy, hp, example, jit_compile=False)
+    if not own and parts.options.get("loss") is None:
+        _check_added_losses(model, example, validates=validates)
+    follows = not own and grouped.follows_the_rate(parts.optimizer)
+    return KerasStep(model, because, follows_the_rate=follows)
 
-    spent = False  # no other trial is served by it anyway
-    differs = ""  # why the same seed gives other numbers
-    state: State  # there after `compile`
+
+def check(
+    recipe: Recipe,
+    strategy: tf.distribute.Strategy,
+    optimizer: keras.optimizers.Optimizer | None,
+    mixed: Any,
+    *,
+    who: str,
+    jit_compile: bool = False,
+) -> None:
+    """Raise NotInFit for what a step that applies its gradients itself cannot do.
+
+    ``mixed``: the targets of an example, where mixup or cutmix mix them; ``who``: trains the trial.
+    """
+    _refuse(recipe, strategy.num_replicas_in_sync, optimizer, who=who, jit_compile=jit_compile)
+    if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
+        raise NotInFit(
+            f"{who} trains this trial, whose losses and metrics take whole-number targets of one example alone, and "
+            f"mixup or cutmix give those of two; {ONE_HOT}, or use loop: own"
+        )
+
+
+def _compile(
+    parts: Parts, strategy: tf.distribute.Strategy, hp: Hyperparameters, example: Any, *, jit_compile: bool
+) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
+    """Compile a model as its author would for `fit`, unless its `compile` is its own: whether it is, and its losses."""
+    model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
+    for kind, bound in clipping.bounds(hp).items():
+        setattr(optimizer, kind, bound)
+    if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
+        model.built = True
+    if type(model).compile is not keras.Model.compile:  # its optimizers are its own
+        model.jit_compile = jit_compile
+        return True, ()
+    model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
+    keras_corrections.build_symbolically(model, example)
+    scope.check(model, strategy)
+    return False, global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
+
+
+def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
+    """Raise Refused for a model without a compiled loss, unless each of its steps has or adds one."""
+    for step, training in (("train_step", True), *([("test_step", False)] if validates else [])):
+        if not refusals.own_methods(model, step):
+            keras_corrections.check_added_losses(model, example, training=training)
+
+
+class FitProgram(Program):
+    """A model trained by one `fit` call an epoch."""
+
+    validates_as_it_trains = True
 
     def __init__(
         self,
@@ -69,29 +127,13 @@ class FitProgram:
         """``because``: why it trains the trial, where the sweep file does not say so."""
         self.because = because
         self.callbacks, self.jit_compile = callbacks, jit_compile
-        model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
-        _refuse(recipe, replicas, optimizer, jit_compile=jit_compile)
-        if intake.mixing.mixes and any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(seen[1])):
-            raise NotInFit(
-                "training.loop is fit, whose losses and metrics take whole-number targets of one example alone, and "
-                f"mixup or cutmix give those of two; {ONE_HOT}, or use loop: own"
-            )
+        model, optimizer = parts.model, parts.optimizer
+        mixed = seen[1] if intake.mixing.mixes else ()
+        check(recipe, strategy, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        for kind, bound in clipping.bounds(hp).items():
-            setattr(optimizer, kind, bound)
-        if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
-            model.built = True
-        own = type(model).compile is not keras.Model.compile  # its optimizers are its own
+        own, self._losses = _compile(parts, strategy, hp, example, jit_compile=jit_compile)
         self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
-        self._losses: tuple[global_losses.GlobalLoss | global_losses.Noted, ...] = ()
-        if not own:
-            model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
-            keras_corrections.build_symbolically(model, example)
-            scope.check(model, strategy)
-            self._losses = global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
-        else:
-            model.jit_compile = jit_compile
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self._losses_are_added = not own and parts.options.get("loss") is None
@@ -100,17 +142,16 @@ class FitProgram:
         self._intake = intake
 
     @property
-    def networks(self) -> Sequence[Any]:
-        """The model."""
-        return [self.model]
+    def numerics(self) -> dict[str, str]:
+        """Why `fit` trains, where the sweep file does not say so, and whether XLA compiles."""
+        loop = {"loop": f"fit: {self.because}"} if self.because else {}
+        return loop | ({"xla": ON} if self.jit_compile else {})
 
     @property
     def optimizers(self) -> Sequence[Any]:
         """The model's optimizer, where it has one of this name."""
         found = getattr(self.model, "optimizer", None)
         return [found] if isinstance(found, keras.optimizers.Optimizer) else []
-
-    rated = optimizers
 
     def trace_anew(self, train: Split) -> None:
         """Let `fit` trace training once more: other layers are trainable."""
@@ -134,9 +175,7 @@ class FitProgram:
                 _refuse_data(data, replicas)
         refusals.check_fit(model, replicas, validates=validation is not None)
         if self._losses_are_added:
-            for step, training in (("train_step", True), *([("test_step", False)] if validation is not None else [])):
-                if not refusals.own_methods(model, step):
-                    keras_corrections.check_added_losses(model, train.example(), training=training)
+            _check_added_losses(model, train.example(), validates=validation is not None)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
@@ -283,17 +322,11 @@ class FitProgram:
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return _as_fit_takes(*batches.take(tensors, rows))
+            return as_fit_takes(batches.take(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
-        x, y, weight = self._intake.take(tensors, tf.convert_to_tensor(rows), Slice(size, zero, size, draws=draws))
-        return _as_fit_takes(x, y, weight)
-
-
-def _as_fit_takes(*parts: Any) -> Any:
-    """A batch as Keras hands it on, x alone where there are no targets; a `Dataset` would take lists for tensors."""
-    x, y, weight = (None if part is None else keras.tree.lists_to_tuples(part) for part in parts)
-    return keras.utils.pack_x_y_sample_weight(x, y, weight)
+        cut = Slice(size, zero, size, draws=draws)
+        return as_fit_takes(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
 
 
 def _in_slices(
@@ -384,7 +417,9 @@ def _refuse_data(data: Split, replicas: int) -> None:
         raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
 
 
-def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, jit_compile: bool) -> None:
+def _refuse(
+    recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
+) -> None:
     clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
         (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
@@ -401,4 +436,4 @@ def _refuse(recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer
     ]
     for applies, what in reasons:
         if applies:
-            raise NotInFit(f"Model.fit trains this trial, which with {replicas} replicas cannot do {what}; {OWN}")
+            raise NotInFit(f"{who} trains this trial, which with {replicas} replicas cannot do {what}; {OWN}")

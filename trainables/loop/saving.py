@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from trainables.loop.served_program import ServedProgram
 from trainables.loop.trial import Trial
 from trainables.replicas import sharded_embedding
 from trainables.state import checkpoint, shards
@@ -21,7 +20,7 @@ def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -
     ``data``: the fingerprint of the data that it is trained on.
     """
     about = {**trial.state(), "memory": memory, "data": data}
-    if isinstance(trial.program, ServedProgram):
+    if trial.program.served:
         about["tables"] = shards.save(folder, trial.program.tables)
     return checkpoint.save(folder, trial.program.state, about)
 
@@ -32,7 +31,7 @@ def restore(folder: Path, trial: Trial) -> About:
     In one process a table that lay on servers is put together, to be evaluated and exported; training on from there
     begins with new moments.
     """
-    if isinstance(trial.program, ServedProgram):
+    if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
         shards.restore(folder, trial.program.tables, about.get("tables", {}))
     else:

@@ -24,8 +24,9 @@ from trainables.data.walk import HeldOut, Walk
 from trainables.data.words import gather
 from trainables.devices import parameter_server
 from trainables.loop import batches
-from trainables.loop.intake import Intake
-from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.intake import Example, Intake
+from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.recipe import clipping, grouped, optimizers, server_updates
@@ -41,16 +42,12 @@ from trainables.state.shards import Shard
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
 
-_Specs = tuple[tf.TensorSpec, tf.TensorSpec, tf.TensorSpec]
 
+class ServedProgram(Program):
+    """A model whose weights lie on servers."""
 
-class ServedProgram:
-    """A model and where its weights lie; the same face as `trainables.loop.program.Program`."""
-
-    sets_no_rate = False
-    spent = False  # no other trial is served by it anyway
-    differs = "workers take the weights as they are"  # why the same seed gives other numbers
-    state: State  # there after `compile`: of what lies whole on one server
+    served = True
+    differs = "workers take the weights as they are"
 
     def __init__(
         self,
@@ -70,7 +67,8 @@ class ServedProgram:
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
-        self._losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
+        losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
+        self._step = CompiledStep(model, losses, intake)
         scope.check(model, strategy)
         self.model, self.parts = model, parts
         self._strategy, self._intake = strategy, intake
@@ -99,18 +97,6 @@ class ServedProgram:
         slots = [slot for weight in self._whole for slot in weight.slots]
         self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
         self._check_metrics(validation)
-
-    @property
-    def networks(self) -> Sequence[Any]:
-        """The model."""
-        return [self.model]
-
-    @property
-    def optimizers(self) -> Sequence[Any]:
-        """What the model is compiled with, for servers have a rule of their own."""
-        return [self.model.optimizer]
-
-    rated = optimizers
 
     def trace_anew(self, train: Split) -> None:
         """Raise Refused: workers hold what was traced."""
@@ -229,14 +215,13 @@ class ServedProgram:
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size), seeds="keyed")
-        x, y, sample_weight = self._intake.take(batch, tf.range(size), cut)
+        example = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
             with tf.GradientTape() as tape:
-                predicted = batches.as_float32(self.model(x, training=True))
-                losses = self._named_losses(cut, x, y, predicted, sample_weight, training=True)
+                predicted, losses = self._step.compiled(cut, example, training=True)
             self._intake.check_losses(cut)
             gradients = tape.gradient(losses["loss"], [weight.variable for weight in self._weights])
-            counted = self._counted(x, y, predicted, sample_weight)
+            counted = self._counted(example, predicted)
         finite = self._apply(gradients, losses["loss"], rate, number)
         return self._packed(finite, losses, counted, size)
 
@@ -244,11 +229,10 @@ class ServedProgram:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         draws = Draws(seed, number, size, tf.constant(0), size, EVALUATION)
         cut = Slice(size, tf.constant(0), size, draws=draws, seeds="keyed")
-        x, y, sample_weight = batches.take(batch, tf.range(size))
+        example = batches.take(batch, tf.range(size))
         with slices.entered(cut):
-            predicted = batches.as_float32(self.model(x, training=False))
-            losses = self._named_losses(cut, x, y, predicted, sample_weight, training=False)
-            counted = self._counted(x, y, predicted, sample_weight)
+            predicted, losses = self._step.compiled(cut, example, training=False)
+            counted = self._counted(example, predicted)
         return self._packed(tf.constant(True), losses, counted, size)
 
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
@@ -273,15 +257,9 @@ class ServedProgram:
         tf.cond(finite, update, lambda: tf.constant(0))
         return finite
 
-    def _named_losses(
-        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
-    ) -> dict[str, tf.Tensor]:
-        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
-        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
-        return {"loss": tf.cast(loss, tf.float32), **named}
-
-    def _counted(self, x: Any, y: Any, predicted: Any, sample_weight: Any) -> list[tf.Tensor]:
+    def _counted(self, example: Example, predicted: Any) -> list[tf.Tensor]:
         """What this batch alone adds to the variables of the metrics."""
+        x, y, sample_weight = example
         variables = self.model.metrics_variables
         with keras.StatelessScope(state_mapping=[(v, tf.zeros(v.shape, v.dtype)) for v in variables]) as counted:
             self.model.compute_metrics(x, y, predicted, sample_weight)
@@ -296,8 +274,7 @@ class ServedProgram:
         return tf.concat([tf.stack(first), *(tf.reshape(value, [-1]) for value in counted)], 0)
 
     def _names(self) -> list[str]:
-        named = [f"{loss.name}_loss" for loss in self._losses] if len(self._losses) > 1 else []
-        return ["loss", *named]
+        return list(self._step.zeros(training=True))
 
 
 def _batches(chunks: Iterator[Chunk], batch_size: int) -> Iterator[Any]:

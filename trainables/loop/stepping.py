@@ -14,7 +14,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.devices.placement import Placement
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
-from trainables.loop.own_step import StepGraph
+from trainables.loop.own_step import AuthorStep
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import grouped, optimizers, refusals, updates
 from trainables.recipe.author import Author
@@ -89,8 +89,8 @@ def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
     return author.metrics(hp, model) or None
 
 
-def by_fit(author: Author, model: keras.Model) -> str:
-    """Why `Model.fit` alone can train a model; nothing where our loop can."""
+def by_itself(author: Author, model: keras.Model) -> str:
+    """Which steps are the model's own, where it trains itself; nothing where it is trained by its loss."""
     own = [] if is_own(author) else refusals.own_methods(model, "train_step", "test_step")
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
@@ -150,19 +150,10 @@ def build(
     test_step = (
         functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
-    return StepGraph(
-        model,
-        placement.strategy,
-        author.live,
-        recipe,
-        losses,
-        intake,
-        optimizers.take_average(optimizer),
-        train_step=functools.partial(_call, author, "train_step", model, present),
-        test_step=test_step,
-        turns=given,
-        networks=networks,
-    )
+    train_step = functools.partial(_call, author, "train_step", model, present)
+    micro_batches = recipe.micro_batches
+    step = AuthorStep(model, losses, (train_step, test_step), tuple(given), networks, micro_batches=micro_batches)
+    return Graph(step, placement.strategy, author.live, recipe, intake, optimizers.take_average(optimizer))
 
 
 def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:

@@ -9,19 +9,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sweep.contract import Assignment, Diverged, EpochReported, Ranks
+from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data.chunks import BatchSplit, Split
-from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
-from trainables.loop import compiled, steering
+from trainables.loop import eager, steering
 from trainables.loop.cache import Structure
-from trainables.loop.fit_program import FitProgram
 from trainables.loop.hooks import EpochHook
 from trainables.loop.program import Program, Trained
-from trainables.loop.served_program import ServedProgram
 from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
@@ -53,7 +50,7 @@ class Trial:
     placement: Placement
     dtype: str
     structure: Structure
-    program: Program | FitProgram | ServedProgram
+    program: Program
     walk: Walk
     held_out: HeldOut | None
     reads: tuple[Reads, ...]  # all that was read of `hp` in making it
@@ -83,29 +80,19 @@ class Trial:
         """Choose the batches of validation, and let XLA compile for those of training where updates go through it."""
         program = self.program
         self.stopwatch.begin()
-        if self.held_out is not None and isinstance(program, FitProgram):
-            self.held_out = self.held_out.in_training_batches
-        elif self.held_out is not None and isinstance(program, Program):
+        if self.held_out is not None:
             with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                if program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
+                as_trained = program.validates_as_it_trains
+                if as_trained or program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
                     self.held_out = self.held_out.in_training_batches
             self.stopwatch.lap("build")
         self._compile_updates()
 
     def _compile_updates(self) -> None:
-        if isinstance(self.program, Program) and self.program.xla.wanted:
-            self.stopwatch.begin()
-            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
-                self.program.compile_updates(self.walk)
-            self.stopwatch.lap("xla")
-
-    @property
-    def numerics(self) -> dict[str, str]:
-        """What goes through XLA and who trains, for their columns; nothing where that is what was asked for."""
-        if isinstance(self.program, FitProgram):
-            loop = {"loop": f"fit: {self.program.because}"} if self.program.because else {}
-            return loop | ({"xla": compiled.ON} if self.program.jit_compile else {})
-        return self.program.xla.described if isinstance(self.program, Program) else {}
+        self.stopwatch.begin()
+        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+            if self.program.compile_updates(self.walk):
+                self.stopwatch.lap("xla")
 
     @property
     def finished(self) -> bool:
@@ -113,13 +100,6 @@ class Trial:
         patience = self.assignment.training.get("patience")
         in_vain = isinstance(patience, int) and self.waited.waited >= patience
         return bool(self.stopped) or in_vain or self.epoch >= self.assignment.epochs
-
-    @property
-    def phased(self) -> Program | FitProgram:
-        """The program, of which another phase takes over the weights; raises Refused where that cannot be."""
-        if isinstance(self.program, ServedProgram):
-            self.program.check_phases()
-        return self.program
 
     @property
     def phase_is_over(self) -> bool:
@@ -161,14 +141,14 @@ class Trial:
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch; raises Diverged."""
         began, epoch, rates = time.perf_counter(), self.epoch + 1, self.rates()
-        steered = self.on_epoch_end is not None or bool(getattr(self.program, "callbacks", ()))
+        steered = self.on_epoch_end is not None or bool(self.program.callbacks)
         wheel = Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained = self._train(rates, epoch)
         train_s = time.perf_counter() - began
         metrics, loss_std = trained.metrics, math.nan
         if self.held_out is not None and trained.finite:
-            with self.placement.strategy.scope():
+            with self.placement.strategy.scope(), eager.run(self.assignment.training):
                 found, loss_std = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
             metrics = metrics | {f"val_{name}": value for name, value in found.items()}
         time_s = time.perf_counter() - began
@@ -203,8 +183,7 @@ class Trial:
         """Tell hooks and callbacks of a finished epoch, and do what they set on the model and its optimizer."""
         program = self.program
         try:
-            if isinstance(program, FitProgram):
-                self.stopped = program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
+            self.stopped = program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
             if self.on_epoch_end:
                 with self.placement.strategy.scope():
                     metrics = self.on_epoch_end(epoch, metrics)
@@ -250,7 +229,7 @@ class Trial:
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
-        if isinstance(self.program, FitProgram) and self.program.callbacks:
+        if self.program.callbacks:
             raise checkpoint.CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
@@ -273,7 +252,8 @@ class Trial:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
         with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
-            return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
+            with eager.run(self.assignment.training):
+                return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
         objective = self.assignment.objective or ("val_loss" if self.held_out is not None else "loss")
@@ -284,20 +264,13 @@ class Trial:
                 self.reduction.hear(value)
 
 
-def highest_rate(
-    hp: Hyperparameters, batch_size: int, structure: Structure, program: Program | FitProgram | ServedProgram
-) -> float | None:
+def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, program: Program) -> float | None:
     """The highest learning rate; None where the optimizer has a schedule of its own."""
     own = optimizers.own_rate(program.parts.optimizer)
     if own is None or program.sets_no_rate:
         refusals.check_rates(hp, read=structure.keeps_rate)
         return own
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
-
-
-def shares(program: Program | FitProgram | ServedProgram, ranks: Ranks | None) -> tuple[Share | None, Share | None]:
-    """What this process and its devices need of each batch, in training and in validation; None: all of it."""
-    return program.shares(0 if ranks is None else ranks.rank) if isinstance(program, Program) else (None, None)
 
 
 def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:

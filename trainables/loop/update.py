@@ -1,15 +1,18 @@
-"""What of a program is traced: an epoch over a chunk of data as one graph, on one replica or several.
+"""One update, from the examples of a batch to the weights.
 
-Gradients are summed over the global batch, then clipped, then applied; batch sizes, learning rates and orders
-are arguments and live numbers are variables, so that other trials run the same graph.
+Read `Graph.update` from top to bottom: for each turn of a batch, every replica computes the gradients of its slices;
+they are summed, unscaled, looked at (finite?), clipped and applied; averages of the weights follow. What a slice
+computes says a `Step`. Batch sizes, learning rates and orders are arguments and live numbers are variables, so that
+other trials run the same graph.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
@@ -19,19 +22,22 @@ from trainables.loop import batches, finiteness, sharpness
 from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
+from trainables.loop.steps import Step
 from trainables.numbers.draws import EVALUATION, Draws
 from trainables.numbers.live import Live
 from trainables.numbers.rows import is_compiling
-from trainables.recipe import clipping, refusals
+from trainables.recipe import clipping, updates
 from trainables.recipe.averaging import Average
-from trainables.replicas import by_example, keras_corrections, slices
+from trainables.recipe.updates import Turn, Update
+from trainables.replicas import by_example, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.random_layers import Seeds
-from trainables.replicas.slices import Slice
 
-BLOCK = 32
-"""Updates between two looks at whether all is finite: at each, the host waits for the device."""
+CALLS = 2**10
+"""Where the draws of each further turn of a batch are counted from."""
+
+Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
+"""What each replica computes of a turn, see `Graph.forward`."""
 
 
 @dataclass(frozen=True)
@@ -47,312 +53,166 @@ class Recipe:
 
 
 class Graph:
-    """The training and the evaluation of a built model; ``intake`` gives training the examples of one slice.
+    """The training and the evaluation of a step; ``intake`` gives training the examples of one slice.
 
     Create it under the strategy's scope.
     """
 
     def __init__(
         self,
-        model: keras.Model,
+        step: Step,
         strategy: tf.distribute.Strategy,
         live: Live,
         recipe: Recipe,
-        losses: tuple[GlobalLoss | Noted, ...],
         intake: Intake,
         own_average: float | None = None,
     ) -> None:
         """``own_average``: the momentum with which the author's optimizer would average the weights."""
-        self.model = model
+        self.step, self.model = step, step.model
         self.live = live
         self.strategy = strategy
         self.recipe = recipe
-        self.losses = losses
         self.intake = intake
         self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
-        self._updated: list[keras.Variable] = []  # known once traced: weights that the loss depends on
+        self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
+        self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
+        self.optimizer_of = {id(update): its for update, its in updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
-        self.average = None if momentum is None else Average(model.trainable_variables, momentum, strategy)
+        self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, strategy)
         self.watch: Watch | None = None
         self.made: Sequence[Any] = ()  # all variables that the author's methods have made
-        self.step: Callable[..., Any] = self.update  # as `train_chunk` runs it
-        self.own: Callable[..., Any] = self.own_gradients  # as each replica runs it
         self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
-    # ---- what is traced, across replicas
-
-    def train_chunk(
-        self,
-        tensors: Any,
-        order: tf.Tensor,
-        rates: tf.Tensor,
-        count: tf.Tensor,
-        batch_size: tf.Tensor,
-        seed: tf.Tensor,
-        first_update: tf.Tensor,
-        sums: dict[str, tf.Tensor],
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """Train ``count`` updates; the ``sums`` of losses by examples counted on, and whether all of it is finite."""
-
-        self.traced.append(tf.compat.v1.get_default_graph())
-
-        def update(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
-            rows = order[i * batch_size : (i + 1) * batch_size]
-            losses, finite = self.step(tensors, rows, rates[i], seed, first_update + i)
-            self.seeds.go_on()
-            return i + 1, batches.added(totals, losses, rows), tf.logical_and(before, finite)
-
-        def block(first: tf.Tensor, *found: Any) -> Any:
-            end = tf.minimum(first + BLOCK, count)
-            return tf.while_loop(lambda i, *_: i < end, update, (first, *found))
-
-        _, totals, all_finite = tf.while_loop(
-            lambda i, _, finite: tf.logical_and(i < count, finite),  # a long epoch is not wasted
-            block,
-            (tf.constant(0), sums, tf.constant(True)),
-        )
-        return totals, tf.logical_and(all_finite, finiteness.of([v.value for v in self.trained]))
-
-    @property
-    def trained(self) -> list[keras.Variable]:
-        """The weights that updates may change."""
-        return list(self.model.trainable_variables)
-
-    @property
-    def seeds_from(self) -> slices.Seeds:
-        """Where the draws of training get their seeds: of Keras, where a batch is one slice that is passed once."""
-        return "keras" if self.whole and not self.recipe.sharpness and not is_compiling() else "counted"
-
-    @property
-    def networks(self) -> Sequence[keras.Layer]:
-        """The model, and what else takes part."""
-        return [self.model]
-
-    @property
-    def optimizers(self) -> Sequence[Any]:
-        """The trial's own, and what else takes part."""
-        return [self.model.optimizer]
-
-    @property
-    def rated(self) -> Sequence[Any]:
-        """The optimizers whose learning rate is set at each update."""
-        return [self.model.optimizer]
-
-    @property
-    def more_variables(self) -> list[keras.Variable]:
-        """Variables beside those of model and optimizer."""
-        return []
-
-    def measures(self, *, training: bool) -> bool:
-        """Whether training or evaluation counts the metrics."""
-        return True
-
-    @property
-    def loses(self) -> bool:
-        """Whether evaluation is that of the compiled losses and metrics."""
-        return True
-
-    def prepare(self, example: Any) -> None:
-        """Learn which values an update gives, once, before anything is traced."""
-        if self.watch:
-            self.watch.prepare(self.zeros(training=False), self.trained)
-
-    def modes(self, *, validates: bool) -> list[Mode]:
-        """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
-        found = [Mode("training", functools.partial(self._tried, training=True), totals=self.counted_first)]
-        return found + ([self.evaluation_mode] if validates else [])
-
-    @property
-    def evaluation_mode(self) -> Mode:
-        """The evaluation by compiled losses and metrics."""
-        compute = functools.partial(self._tried, training=False)
-        return Mode("evaluation", compute, training=False, calls=EVALUATION, totals=self.counted_first)
-
-    @property
-    def counted_first(self) -> tuple[str, ...]:
-        """The losses whose divisors only all slices know."""
-        return tuple(loss.name for loss in self.losses if loss.counts_first)
-
-    def _tried(self, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> dict[str, tf.Tensor]:
-        """This slice's shares of what layers add to the loss, of each loss and of their sum."""
-        take = functools.partial(self.intake.take, cut=cut) if training else batches.take
-        x, y, sample_weight = take(tensors, rows if training else rows[cut.start : cut.stop])
-        predicted = batches.as_float32(self.model(x, training=training))
-        added = keras_corrections.added_losses(self.model)
-        losses = self._global_loss(cut, x, y, predicted, sample_weight, training=training)
-        self.count_metrics(cut, x, y, predicted, sample_weight)
-        total = losses.pop("loss")
-        return {
-            **{f"what layer {name} adds to the loss": cut.share_of(value) for name, value in added.items()},
-            **{f"the loss {name.removesuffix('_loss')!r} of a batch": value for name, value in losses.items()},
-            "the loss of a batch": total,
-        }
+    # ---- one update, across replicas
 
     def update(
-        self, tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
-    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-        """One update with the examples of these rows; its mean losses, and whether they and it are finite."""
-        self.set_rate(rate)
-        before = Before(self.strategy, self.state) if self.loss_scale else None
-        gradients, losses = self.strategy.run(self._gradients, args=(tensors, rows, seed, number))
-        losses = self.first(losses)
-        if self.recipe.sharpness:
-            again, others = functools.partial(self._gradients, again=True), [*self.state, *self.counters]
-            with sharpness.climbed(self.strategy, self._updated, gradients, self.live.number("sam_rho"), others):
-                gradients, _ = self.strategy.run(again, args=(tensors, rows, seed, number))
-        finite = self.are_finite(gradients, losses["loss"])
-        gradients = self.clipped(gradients)
-        self._apply(gradients)
-        if self.loss_scale and before:
-            self.loss_scale.update(finite)
-            before.put_back(unless=finite)
-            finite = tf.math.is_finite(losses["loss"])
-        if self.watch:
-            losses |= self.watch(number, losses, self.one_of_each(gradients), self._updated)
-        return losses, finite
-
-    def evaluate_chunk(
         self,
         tensors: Any,
-        order: tf.Tensor,
-        count: tf.Tensor,
-        batch_size: tf.Tensor,
+        rows: tf.Tensor,
+        rate: tf.Tensor,
         seed: tf.Tensor,
-        first_batch: tf.Tensor,
-        sums: dict[str, tf.Tensor],
-    ) -> dict[str, tf.Tensor]:
-        """Evaluate ``count`` batches; the ``sums`` of losses by examples counted on, and the metrics too."""
+        number: tf.Tensor,
+        forward: Forward | None = None,
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """One update with the examples of these rows; its mean values, and whether they and it are finite.
 
-        self.traced.append(tf.compat.v1.get_default_graph())
-
-        def evaluate(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
-            rows = order[i * batch_size : (i + 1) * batch_size]
-            losses = self.summed(self.strategy.run(self.evaluate, args=(tensors, rows, seed, first_batch + i)))
-            self.seeds_of_evaluation.go_on()
-            return i + 1, batches.added(totals, losses, rows)
-
-        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < count, evaluate, (tf.constant(0), sums))[1]
-        return totals
-
-    def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
-        """Where the sums of an epoch begin: the total loss and, of several global losses, each."""
-        named = [f"{loss.name}_loss" for loss in self.losses] if len(self.losses) > 1 else []
-        watched = self.watch.names if training and self.watch else ()
-        return {name: tf.constant(0.0) for name in ("loss", *named, *watched)}
-
-    def zeros_of_evaluation(self) -> dict[str, tf.Tensor]:
-        """Where the sums of an evaluation begin: the losses, and what tells how they differ between examples."""
-        return self.zeros(training=False) | dict.fromkeys(by_example.NAMES, tf.constant(0.0))
-
-    def summed(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """The sums of each replica's values over all of them, in one reduction."""
-        sums = self.strategy.run(slices.sum_over_replicas, args=([*values.values()],))
-        return self.first(dict(zip(values, sums, strict=True)))
-
-    def first(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """The values of a replica, where all have the same."""
-        return {name: self.strategy.experimental_local_results(value)[0] for name, value in values.items()}
-
-    def _apply(self, gradients: Any) -> None:
-        def apply(found: list[Any]) -> None:
-            self.model.optimizer.apply([batches.as_slices(g) for g in found], self._updated)
-
-        self.strategy.run(apply, args=(gradients,))
-        if self.average:
-            self.average.update()
-
-    def one_of_each(self, gradients: Any) -> list[Any]:
-        """Those of the first replica: all have the same."""
-        return [
-            batches.as_slices(tf.nest.map_structure(lambda t: self.strategy.experimental_local_results(t)[0], g))
-            for g in gradients
-        ]
-
-    def are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
-        return finiteness.of([loss, *one])
-
-    @property
-    def state(self) -> list[Any]:
-        """What an update may write, wherever the author put it, but for what counts metrics.
-
-        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
+        ``forward``: `forward`, or what compiles it.
         """
-        networks = [v for network in self.networks for v in network.variables]
-        optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
-        averages = self.average.state if self.average else []
-        counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
-        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
-
-    @property
-    def counters(self) -> list[keras.Variable]:
-        """The variables of metrics."""
-        models = [network for network in self.networks if isinstance(network, keras.Model)]
-        return [v for model in models for v in model.metrics_variables]
-
-    def set_rate(self, rate: tf.Tensor) -> None:
-        current = self.model.optimizer.learning_rate
-        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
-            current.assign(rate)
-
-    def read_metrics(self) -> dict[str, tf.Tensor]:
-        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
-        self.traced.append(tf.compat.v1.get_default_graph())
-        found = self.model.get_metrics_result()
-        results = {name: tf.identity(value) for name, value in found.items() if name != "loss"}
-        with tf.control_dependencies(list(results.values())):
-            for metric in self.model.metrics:
-                metric.reset_state()
-        return results
-
-    # ---- what is traced, on each replica
+        given = tensors, rows, seed, number
+        if not self.step.turns:
+            return self._applied_by_the_model(*given, rate)
+        values: dict[str, tf.Tensor] = {}
+        minimised: dict[str, tf.Tensor] = {}
+        finite = applied = tf.constant(True)
+        found: list[tuple[Any, keras.Variable]] = []
+        for place, turn in enumerate(self.step.turns):
+            for update in turn:
+                self._set_rate(update, rate)
+            before = Before(self.strategy, self.state) if self.loss_scale else None
+            gradients = functools.partial(self._gradients, forward=forward or self.forward, place=place)
+            parts, means = self.strategy.run(gradients, args=given)
+            means = self.first(means)
+            if self.recipe.sharpness:
+                with self._climbed(turn, parts):
+                    parts, _ = self.strategy.run(functools.partial(gradients, again=True), args=given)
+            losses = {update.loss: means[update.loss] for update in turn}
+            total = tf.add_n(list(losses.values()))
+            good = self._are_finite(parts, total)
+            parts = self._clipped(parts)
+            self._apply(turn, parts)
+            if self.loss_scale and before:
+                self.loss_scale.update(good)
+                before.put_back(unless=good)
+                applied = tf.logical_and(applied, good)
+                good = tf.math.is_finite(total)
+            finite = tf.logical_and(finite, good)
+            values |= means
+            minimised |= losses
+            changed = [v for update in turn for v in self._changed[id(update)]]
+            found += zip((g for part in parts for g in part), changed, strict=True)
+        self._count_average(applied)
+        values |= minimised
+        values = {"loss": tf.add_n(list(minimised.values())), **values}
+        if self.watch:
+            ones = self._one_of_each([g for g, _ in found])
+            values |= self.watch(number, values, ones, [v for _, v in found])
+        return values, finite
 
     def _gradients(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor, *, again: bool = False
-    ) -> tuple[list[tf.Tensor], dict[str, tf.Tensor]]:
-        """The gradients of the global batch, and its mean losses.
+        self,
+        tensors: Any,
+        rows: tf.Tensor,
+        seed: tf.Tensor,
+        number: tf.Tensor,
+        *,
+        forward: Forward,
+        place: int,
+        again: bool = False,
+    ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+        """On each replica: the gradients of the whole batch for each update of a turn, and its mean values.
 
-        ``again``: it was counted already, and the weights are where it is steepest.
+        Both are summed in the same reduction: between processes, each one takes a millisecond.
         """
-        sums, losses = self.own(tensors, rows, seed, update, again=again)
-        gradients, total = self.whole_batch(sums, more=[*losses.values()])
-        return gradients, dict(zip(losses, total, strict=True))
+        parts, values = forward(tensors, rows, seed, number, place=place, again=again)
+        flat, totals = self._summed_and_unscaled([g for part in parts for g in part], more=[*values.values()])
+        gradients = iter(flat)
+        return [[next(gradients) for _ in part] for part in parts], dict(zip(values, totals, strict=True))
 
-    def own_gradients(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor, *, again: bool = False
-    ) -> tuple[list[Any], dict[str, tf.Tensor]]:
-        """This replica's part of both: the sums over its slices."""
-        model, micro_batches = self.model, self.recipe.micro_batches
-        weights = model.trainable_variables
-        sums: list[Any] = [None] * len(weights)
-        losses = self.zeros(training=False)
-        totals = self._count_first(tensors, rows, seed, update) if micro_batches > 1 else None
-        for cut in batches.cuts(tf.shape(rows)[0], micro_batches):
+    def forward(
+        self,
+        tensors: Any,
+        rows: tf.Tensor,
+        seed: tf.Tensor,
+        number: tf.Tensor,
+        *,
+        place: int = 0,
+        again: bool = False,
+    ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+        """On each replica: the sums over its slices of the gradients for each update of a turn, and of its values.
+
+        ``again``: the batch was counted already, and the weights are where its loss is steepest.
+        """
+        turn = self.step.turns[place]
+        weights = [update.variables for update in turn]
+        sums: list[list[Any]] = [[None] * len(part) for part in weights]
+        values: dict[str, tf.Tensor] = {}
+        totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
+        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
-            cut.draws, cut.totals = Draws(seed, update, cut.size, cut.start, cut.stop), totals
+            cut.draws, cut.totals = Draws(seed, number, cut.size, cut.start, cut.stop), totals
             cut.seeds = self.seeds_from
-            x, y, sample_weight = self.intake.take(tensors, rows, cut, after=[g for g in sums if g is not None])
+            example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
             with slices.entered(cut):
-                with tf.GradientTape() as tape:
-                    predicted = batches.as_float32(model(x, training=True))
-                    loss = self._global_loss(cut, x, y, predicted, sample_weight, training=True)
-                    scaled = loss["loss"] * self.loss_scale.scale if self.loss_scale else loss["loss"]
-                self.intake.check_losses(cut)
-                found = tape.gradient(scaled, weights)
+                if place:
+                    cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
+                    cut.draws.seeds = dict(self._drawn[place - 1])
+                with tf.GradientTape(persistent=len(turn) > 1) as tape:
+                    shares, count = self.step.losses(cut, example, turn, counts=not again)
+                    scaled = [self._scaled(shares[update.loss]) for update in turn]
+                found = [tape.gradient(loss, part) for loss, part in zip(scaled, weights, strict=True)]
                 if not again:
-                    self.count_metrics(cut, x, y, predicted, sample_weight)
+                    count()
+            sums = [
+                [self._add(old, new) for old, new in zip(*parts, strict=True)]
+                for parts in zip(sums, found, strict=True)
+            ]
+            values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
+            self._drawn[place] = cut.draws.seeds
             self.seeds.note(cut.draws)
-            sums = [self.add(old, new) for old, new in zip(sums, found, strict=True)]
-            losses = {name: losses[name] + loss[name] for name in losses}
-        self._updated = [v for v, g in zip(weights, sums, strict=True) if g is not None]
-        return [g for g in sums if g is not None], losses
+        for update, part, grads in zip(turn, weights, sums, strict=True):
+            self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
+            if not self._changed[id(update)]:
+                self.step.refuse_untrained(update)
+        return [[g for g in part if g is not None] for part in sums], values
 
-    def add(self, old: Any, new: Any) -> Any:
+    def _scaled(self, loss: tf.Tensor) -> tf.Tensor:
+        return loss * self.loss_scale.scale if self.loss_scale else loss
+
+    def _add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
 
         To clip, or for their norm, they must be known as a whole. Keras squares each row by itself, so rows that do not
@@ -370,72 +230,25 @@ class Graph:
             return old[0] + rows[0], *rows[1:]
         return *(tf.concat(part, 0) for part in zip(old[:2], rows[:2], strict=True)), rows[2]
 
-    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
-        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-        x, y, sample_weight = batches.take(tensors, rows[cut.start : cut.stop])
-        cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
-        cut.seeds = "keras" if cut.parts == 1 else "counted"
-        keras_means = type(self.model).compute_loss is keras.Model.compute_loss
-        cut.examples = [] if keras_means else None
-        with slices.entered(cut):
-            predicted = batches.as_float32(self.model(x, training=False))
-            losses = self._global_loss(cut, x, y, predicted, sample_weight, training=False)
-            self.count_metrics(cut, x, y, predicted, sample_weight)
-        self.seeds_of_evaluation.note(cut.draws)
-        return losses | by_example.shares(cut)
-
-    def count_metrics(self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any) -> None:
-        def count(*given: Any) -> tf.Tensor:
-            returned = self.model.compute_metrics(*given)
-            if type(self.model).compute_metrics is not keras.Model.compute_metrics:
-                refusals.check_metrics(self.model, returned)
-            return tf.constant(0)
-
-        given = x, y, predicted, sample_weight
-        if cut.real is None:
-            count(*given)
-            return
-        # A branch takes int32 from the host's memory.
-        wide = tf.nest.map_structure(lambda t: tf.cast(t, tf.int64) if _is_int32(t) else t, given)
-
-        def count_real() -> tf.Tensor:
-            return count(*tf.nest.map_structure(lambda t, w: tf.cast(w, tf.int32) if w is not t else t, given, wide))
-
-        tf.cond(cut.real, count_real, lambda: tf.constant(0))
-
     def _count_first(
-        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, update: tf.Tensor
-    ) -> dict[str, tf.Tensor] | None:
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor
+    ) -> Mapping[str, tf.Tensor] | None:
         """The divisors of masked and weighted means, which are known only when all slices were computed once."""
-        names = self.counted_first
+        names = self.step.counted_first
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             cut.totals = {name: tf.constant(1.0) for name in names}
-            cut.draws = Draws(seed, update, cut.size, cut.start, cut.stop)
-            x, y, sample_weight = self.intake.take(tensors, rows, cut)
+            cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+            example = self.intake.take(tensors, rows, cut)
             with slices.entered(cut), keras.StatelessScope():  # what assigns or counts does so in the pass that trains
-                predicted = batches.as_float32(self.model(x, training=False))
-                self.model._compute_loss(x, y, predicted, sample_weight, training=False)
+                self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
         return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
 
-    def _global_loss(
-        self, cut: Slice, x: Any, y: Any, predicted: Any, sample_weight: Any, *, training: bool
-    ) -> dict[str, tf.Tensor]:
-        """This slice's share of the mean losses over the global batch; a row that stands in has none."""
-        loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
-        named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
-        if cut.parts == 1:
-            return {"loss": tf.cast(loss, tf.float32), **named}
-        return {"loss": cut.share_of(loss), **named}
-
-    def whole_batch(self, gradients: list[Any], *, more: Sequence[Any] = ()) -> tuple[list[Any], list[Any]]:
-        """Sum over replicas and undo the loss scale.
-
-        ``more`` is summed too, in the same reduction: between processes, each one takes a millisecond.
-        """
+    def _summed_and_unscaled(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The sums over replicas, of gradients without the loss scale."""
         follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
         added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
         sums = slices.sum_over_replicas([*added, *more])
@@ -450,20 +263,184 @@ class Graph:
             gradients = [(g[0] / scale, *g[1:]) if isinstance(g, tuple) else g / scale for g in gradients]
         return gradients, others
 
-    def clipped(self, gradients: Any) -> Any:
-        """Clip the gradients of the global batch, once it is known whether they are finite; called across replicas."""
+    def _climbed(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
+        """Where the loss of a turn is highest nearby; all is as it was afterwards."""
+        stack, others = ExitStack(), [*self.state, *self.counters]
+        for update, part in zip(turn, gradients, strict=True):
+            changed, rho = self._changed[id(update)], self.live.number("sam_rho")
+            stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
+            others = []
+        return stack
 
-        def clip(found: list[Any]) -> list[Any]:
+    def _are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
+        one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+        return finiteness.of([loss, *one])
+
+    def _clipped(self, parts: Any) -> Any:
+        """Clip the gradients of the whole batch, those of each update by themselves."""
+
+        def clip(found: list[list[Any]]) -> list[list[Any]]:
             bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self.recipe.clipping}
-            return clipping.clip(found, bounds)
+            return [clipping.clip(part, bounds) for part in found]
 
-        return self.strategy.run(clip, args=(gradients,)) if self.recipe.clipping else gradients
+        return self.strategy.run(clip, args=(parts,)) if self.recipe.clipping else parts
+
+    def _apply(self, turn: Turn, parts: Any) -> None:
+        def apply(found: list[list[Any]]) -> None:
+            for update, part in zip(turn, found, strict=True):
+                self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
+
+        self.strategy.run(apply, args=(parts,))
+
+    def _count_average(self, applied: tf.Tensor) -> None:
+        """Count the weights of an update in, unless it was skipped."""
+        if self.average is None:
+            return
+        before = Before(self.strategy, self.average.state) if self.loss_scale else None
+        self.average.update()
+        if before:
+            before.put_back(unless=applied)
+
+    def _applied_by_the_model(
+        self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, rate: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+        """An update of a step that takes and applies gradients itself, on the only replica."""
+        if self.step.follows_the_rate:
+            self._assign_rate(rate)
+
+        def on_the_replica() -> dict[str, tf.Tensor]:
+            (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+            cut.draws, cut.seeds = Draws(seed, number, cut.size, cut.start, cut.stop), self.seeds_from
+            example = self.intake.take(tensors, rows, cut)
+            with slices.entered(cut):
+                values = self.step.evaluate(cut, example, training=True)
+            self.seeds.note(cut.draws)
+            return values
+
+        values = self.first(self.strategy.run(on_the_replica))
+        return values, finiteness.of([values.get("loss", tf.constant(0.0))])
+
+    def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
+        """On each replica: its shares of the mean values of a batch, which is counted in the metrics."""
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        example = batches.take(tensors, rows[cut.start : cut.stop])
+        cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        cut.seeds = "keras" if cut.parts == 1 else "counted"
+        with slices.entered(cut):
+            values = self.step.evaluate(cut, example, training=False)
+        self.seeds_of_evaluation.note(cut.draws)
+        return values | by_example.shares(cut) if self.step.spread else values
+
+    # ---- what others ask for
+
+    @property
+    def optimizer(self) -> Any:
+        """The trial's own."""
+        return getattr(self.model, "optimizer", None)
+
+    @property
+    def trained(self) -> list[keras.Variable]:
+        """The weights that updates may change."""
+        if not self.step.turns:
+            return list(self.model.trainable_variables)
+        return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
+
+    @property
+    def seeds_from(self) -> slices.Seeds:
+        """Where the draws of training get their seeds: of Keras, where a batch is one slice that is passed once."""
+        once = self.whole and len(self.step.turns) <= 1 and not self.recipe.sharpness
+        return "keras" if once and not is_compiling() else "counted"
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and those of all updates, each once."""
+        own = [self.optimizer] if isinstance(self.optimizer, keras.optimizers.Optimizer) else []
+        return [*{id(its): its for its in (*own, *self.optimizer_of.values())}.values()]
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers that follow the trial's learning rate."""
+        if not self.step.turns:
+            return self.optimizers
+        distinct = {id(u): u for turn in self.step.turns for u in turn}.values()
+        return [self.optimizer_of[id(u)] for u in distinct if u.optimizer is None or u.rate is not None]
+
+    @property
+    def variables(self) -> list[Any]:
+        """Those of model, networks, optimizers, metrics, loss scale and averages, each once."""
+        parts = [self.model, *self.optimizers, *self.step.networks]
+        known = [v for part in parts for v in part.variables]
+        scale = self.loss_scale.variables if self.loss_scale else []
+        found = [*known, *self.model.metrics_variables, *scale, *(self.average.state if self.average else [])]
+        return list({id(v): v for v in found}.values())
+
+    @property
+    def state(self) -> list[Any]:
+        """What an update may write, wherever the author put it, but for what counts metrics.
+
+        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
+        """
+        networks = [v for network in self.step.networks for v in network.variables]
+        optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
+        averages = self.average.state if self.average else []
+        counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
+        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
+        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
+
+    @property
+    def counters(self) -> list[keras.Variable]:
+        """The variables of metrics."""
+        models = [network for network in self.step.networks if isinstance(network, keras.Model)]
+        return [v for model in models for v in model.metrics_variables]
+
+    def begin_anew(self) -> None:
+        """Forget what the last trace of training has drawn."""
+        self.seeds = Seeds()
+
+    def prepare(self, example: Any) -> None:
+        """Learn which values an update gives, once, before anything is traced."""
+        self.step.prepare(self.strategy, self.intake, example)
+        if self.watch:
+            self.watch.prepare(self.step.zeros(training=True), self.trained)
+
+    def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
+        """Where the sums of an epoch or a validation begin."""
+        more = self.watch.names if training and self.watch else () if training else self.step.spread
+        return self.step.zeros(training=training) | {name: tf.constant(0.0) for name in more}
+
+    def modes(self, *, validates: bool) -> list[Mode]:
+        """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
+        return self.step.modes(self.intake, validates=validates)
+
+    def summed(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """The sums of each replica's values over all of them, in one reduction."""
+        sums = self.strategy.run(slices.sum_over_replicas, args=([*values.values()],))
+        return self.first(dict(zip(values, sums, strict=True)))
+
+    def first(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
+        """The values of a replica, where all have the same."""
+        return {name: self.strategy.experimental_local_results(value)[0] for name, value in values.items()}
+
+    def _one_of_each(self, gradients: Any) -> list[Any]:
+        """Those of the first replica: all have the same."""
+        return [
+            batches.as_slices(tf.nest.map_structure(lambda t: self.strategy.experimental_local_results(t)[0], g))
+            for g in gradients
+        ]
+
+    def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
+        optimizer = self.optimizer_of[id(update)]
+        if update.optimizer is None:
+            self._assign_rate(rate)
+        elif update.rate is not None and isinstance(optimizer.learning_rate, keras.Variable):
+            optimizer.learning_rate.assign(rate * tf.convert_to_tensor(update.rate))
+
+    def _assign_rate(self, rate: tf.Tensor) -> None:
+        current = self.optimizer.learning_rate
+        if isinstance(current, keras.Variable):  # an author's own optimizer may bring its own schedule
+            current.assign(rate)
 
 
 def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
     """Whether a part of a batch, however large, has the gradient of just these rows: their number is known."""
     return rows[1].shape.num_elements() is not None
-
-
-def _is_int32(leaf: Any) -> bool:
-    return isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)

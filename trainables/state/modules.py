@@ -18,6 +18,7 @@ from typing import Any
 
 OURS = ("trainables", "sweep")
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
+_OF_TESTS = ("test_", "conftest")
 _HISTORY = frozenset({"In", "Out"})  # of a notebook
 
 
@@ -98,11 +99,17 @@ def _kinds(author: object) -> list[type]:
 
 
 def is_author_s(name: str, file: str | None, tops: set[str]) -> bool:
-    """Whether a module is the author's: in a package of the trainable's (``tops``), or where nothing is installed."""
-    top = name.partition(".")[0]
-    if file is None or top in OURS or top == "__main__":
+    """Whether a module is the author's: in a package of the trainable's (``tops``), or where nothing is installed.
+
+    Modules of tests (`test_...`, `conftest`) are not, of which pytest imports hundreds, but for the trainable's own.
+    """
+    if file is None:
         return False
-    return top in tops or not _is_installed(file)
+    top, _, rest = name.partition(".")
+    if top in tops:
+        return top not in OURS and top != "__main__"
+    own_name = (rest or top).rpartition(".")[2]
+    return not (_is_installed(file) or top in OURS or top == "__main__" or own_name.startswith(_OF_TESTS))
 
 
 @contextmanager

@@ -23,6 +23,7 @@ import ray
 
 from sweep.backends.ray_tune import private
 from sweep.backends.vitals import Vitals
+from sweep.errors import plural
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
 SUBMITTED = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # is set, by its own name, in jobs that were submitted
@@ -123,7 +124,7 @@ def words(vitals: Vitals) -> tuple[str, dict[str, str]]:
     line = f"{of_total} trials"
     if vitals.best is not None:
         trials = ", ".join(map(str, vitals.best_trials))
-        told["best"] = f"{vitals.metric} {vitals.best:.6g} (trial{'s' * (len(vitals.best_trials) > 1)} {trials})"
+        told["best"] = f"{vitals.metric} {vitals.best:.6g} ({plural('trial', len(vitals.best_trials))} {trials})"
         line += f"; best {told['best']}"
     if vitals.left_s is not None:
         told["left"] = f"about {vitals.left_s / 60:.0f} min" if vitals.left_s >= 90 else f"about {vitals.left_s:.0f} s"

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from small import Small, assignment, metrics, train, weights
 
-from trainables.loop.compiled import ON
+from trainables.loop.xla import ON
 from trainables.numbers.draws import Draws
 from trainables.replicas import random_layers, slices
 from trainables.replicas.random_layers import NotPerExample

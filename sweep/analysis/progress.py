@@ -1,0 +1,472 @@
+"""Where a sweep stands: the changes of its ledger, folded into what live views and metrics show.
+
+It knows no terminal, no Ray and no clock: callers pass the time when they ask for rates and durations.
+
+The time left is an estimate from what was seen. How far trials come is the product-limit estimate (Kaplan, Meier, JASA
+53, 1958): of those that reached an epoch, the share that went on, epoch after epoch. Trials that still train count as
+far as they came, so that the short lives of those that ended first do not mislead it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from sweep.analysis.outline import Outline
+from sweep.errors import StoreError, shortened
+from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.space.domains import configuration
+from sweep.store import ledger, log
+from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ledger, TrialState
+
+PRIOR_TRIALS = 2.0  # that the rule's own share counts for, beside those that were seen
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """The share of all trials that goes on after an epoch, as steps: ``steps`` are (epoch, share), ascending."""
+
+    steps: tuple[tuple[int, float], ...]
+
+    def after(self, epoch: int) -> float:
+        """Return the share that goes on after an epoch; epoch 0 is the start."""
+        share = 1.0
+        for step, value in self.steps:
+            if step > epoch:
+                break
+            share = value
+        return share
+
+    def share(self, done: int, of: int) -> float:
+        """Of the trials that have gone on after ``done`` epochs, the share that trains all ``of``."""
+        return self.after(of - 1) / self.after(done) if of > done else 1.0
+
+    def epochs(self, done: int, of: int) -> float:
+        """Return how many more epochs a trial trains that has gone on after ``done``, of ``of`` at most; the mean."""
+        if of <= done:
+            return 0.0
+        start = self.after(done)
+        trained, share, at = 0.0, start, done
+        for step, value in self.steps:
+            if step <= done:
+                continue
+            if step >= of:
+                break
+            trained += share * (step - at)
+            share, at = value, step
+        return (trained + share * (of - at)) / start
+
+
+def survival(reached: Mapping[int, int], lost: Mapping[int, int], prior: Mapping[int, float]) -> Survival:
+    """From how many trials reached each epoch, and how many ended after it before their time.
+
+    ``prior`` are the shares that a rule lets go on at its epochs.
+    """
+    steps = []
+    share = 1.0
+    for epoch in sorted({*prior, *(epoch for epoch, count in lost.items() if count > 0)}):
+        gone = lost.get(epoch, 0)
+        came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
+        if epoch in prior:
+            going = (came - gone + PRIOR_TRIALS * prior[epoch]) / (came + PRIOR_TRIALS)
+        else:
+            going = (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
+        share *= going
+        steps.append((epoch, share))
+    return Survival(tuple(steps))
+
+
+def seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
+    """Return how long workers take for the rest of the trials that they have, and then for those that wait.
+
+    ``there`` are the seconds left of the first, ``each_s`` those of one that waits. Each free worker takes the next.
+    """
+    ends = sorted(there) + [0.0] * max(slots - len(there), 0)
+    rounds = max(waiting // len(ends) - 2, 0)  # whole rounds at once: the order evens out in the last ones
+    ends = [end + rounds * each_s for end in ends]
+    heapq.heapify(ends)
+    for _ in range(waiting - rounds * len(ends)):
+        heapq.heapreplace(ends, ends[0] + each_s)
+    return max(ends, default=0.0)
+
+
+MOST = 128  # points that are kept
+
+
+class Curve:
+    """Every value first, then every second one, every fourth one ..., and always the last."""
+
+    __slots__ = ("_count", "_kept", "_last", "_stride")
+
+    def __init__(self) -> None:
+        self._kept: list[float] = []
+        self._count, self._stride = 0, 1
+        self._last = 0.0
+
+    def add(self, value: float) -> None:
+        """Take the value of the next epoch in."""
+        if self._count % self._stride == 0:
+            self._kept.append(value)
+            if len(self._kept) >= MOST:
+                del self._kept[1::2]
+                self._stride *= 2
+        self._count, self._last = self._count + 1, value
+
+    def points(self, most: int) -> list[float]:
+        """At most so many values, evenly spread, the last one of them the latest."""
+        if not self._count or most < 1:
+            return []
+        values = self._kept if (self._count - 1) % self._stride == 0 else [*self._kept, self._last]
+        if len(values) <= most:
+            return list(values)
+        return [values[round((at + 1) * len(values) / most) - 1] for at in range(most)]
+
+
+@dataclass(slots=True)
+class Open:
+    """A trial that has not ended for good."""
+
+    state: TrialState
+    of: int  # epochs that it is to train
+    value: float | None = None  # of the objective, as last reported
+    curve: Curve = field(default_factory=Curve)
+    measures: Mapping[str, float] = field(default_factory=dict)  # of its last epoch
+    trained_s: float | None = 0.0  # None where not all of it was trained in one go
+
+    @property
+    def trial(self) -> int:
+        return self.state.number
+
+    @property
+    def params(self) -> Params:
+        return self.state.params
+
+    @property
+    def started(self) -> float:
+        return self.state.started
+
+    @property
+    def epochs(self) -> int:
+        return self.state.epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A trial that ended; ``took_s`` from its start on."""
+
+    trial: int
+    status: Status
+    reason: str
+    epochs: int
+    value: float | None
+    params: Params
+    took_s: float
+
+
+@dataclass(slots=True)
+class Failure:
+    """Trials that ended badly for one kind of reason: the type of an exception, mostly."""
+
+    count: int = 0
+    trial: int = 0  # the last of them
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best configuration that completed: the mean of its repeats."""
+
+    value: float
+    trials: tuple[int, ...]
+    params: Params
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """An epoch at which trials can be, or were, pruned."""
+
+    epoch: int
+    reached: int
+    pruned: int
+
+
+class Follower:
+    """Gives the events of a log as they come."""
+
+    def __init__(self, folder: ResultsFolder) -> None:
+        self._path = folder.log
+        self._offset = 0
+
+    @property
+    def share(self) -> float:
+        """How much of the log has been read, of 1."""
+        try:
+            size = self._path.stat().st_size
+        except OSError:
+            return 1.0
+        return min(self._offset / size, 1.0) if size else 1.0
+
+    def more(self) -> list[Event] | None:
+        """Return the next events, about a megabyte of them at most; none before the log is there.
+
+        None instead where the log is another one than was read so far (repaired, cut, written anew): what was read is
+        to be forgotten, and the next call begins at its beginning. Raises `StoreError` for a damaged one.
+        """
+        if not self._path.exists():
+            return []
+        try:
+            events, self._offset = log.read_from(self._path, self._offset)
+        except StoreError:
+            if not self._offset:
+                raise
+            self._offset = 0
+            return None
+        return events
+
+
+RATE_S = 10  # over which epochs are counted for their rate
+RECENT = 256  # epochs, and trials, of which times are averaged
+KINDS = 50  # of failures that are told apart
+LATEST = 50  # ended trials that are remembered
+
+
+class Standing:
+    """Observes events in their order; what it holds is to be read alone. Not for several threads at once."""
+
+    def __init__(self, outline: Outline) -> None:
+        self.outline = outline
+        self._ledger = Ledger(keep_epochs=False)
+        self.open: dict[int, Open] = {}
+        self.running: dict[int, Open] = {}  # those of them that train, in the order of their start
+        self.ended: dict[Status, int] = dict.fromkeys(Status, 0)
+        self.failures: dict[tuple[Status, str], Failure] = {}
+        self.best: Best | None = None
+        self.latest: deque[Ended] = deque(maxlen=LATEST)
+        self.epochs = 0
+        self.started = 0  # trials
+        self.session: float | None = None  # since when this session runs
+        self.over: str | None = None  # why the last session ended; None while one runs, or was killed
+        self.last: float | None = None  # the time of the last event
+        self.gpu_s = 0.0  # trained, of one GPU each
+        self.measures = False  # whether trials measure what they use
+        self._beside: set[int] = set()  # trials of another role than the search's
+        self._earlier_s = 0.0
+        self._failed: dict[int, tuple[Status, str]] = {}  # of what kind those are that may be tried again
+        self._reached: Counter[int] = Counter()
+        self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
+        self._pruned: Counter[int] = Counter()
+        self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
+        self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
+        self._epoch_s: deque[float] = deque(maxlen=RECENT)
+        self._overhead_s: deque[float] = deque(maxlen=RECENT)
+        self._at_once: deque[int] = deque(maxlen=32)
+
+    @property
+    def total(self) -> int | None:
+        """Trials, where known: those of the search, and what has begun beside it."""
+        return None if self.outline.total is None else self.outline.total + len(self._beside)
+
+    @property
+    def finished(self) -> int:
+        """Trials that ended for good."""
+        return sum(self.ended.values())
+
+    def observe(self, event: Event) -> Ended | None:
+        """Count an event in; the trial that it ended or interrupted, if it did."""
+        before, self.last = self.last, event.time
+        match self._ledger.observe(event):
+            case ledger.Reported(trial, report):
+                self._hear(trial, report)
+            case ledger.Started(trial):
+                if trial.place is None:
+                    self._beside.add(trial.number)
+                self.started += 1
+                self.running[trial.number] = self._opened(trial)
+                self._at_once.append(len(self.running))
+            case ledger.Interrupted() | ledger.Reopened() | ledger.Ended() as change:
+                return self._end(change)
+            case ledger.Session(SessionStarted() as session):
+                self._begin(session, before)
+            case ledger.Session(SessionEnded(reason=reason)):
+                self.over = reason
+            case _:
+                pass
+        return None
+
+    def _opened(self, trial: TrialState) -> Open:
+        self.open[trial.number] = Open(trial, self.outline.epochs_of(trial.params))
+        return self.open[trial.number]
+
+    def active_s(self, now: float) -> float:
+        """Return seconds of all sessions, without the pauses between them."""
+        if self.session is None:
+            return 0.0
+        end = now if self.over is None or self.last is None else self.last
+        return self._earlier_s + max(end - self.session, 0.0)
+
+    def epochs_per_s(self, now: float) -> float:
+        """Over the last ten seconds."""
+        since = now - RATE_S if self.session is None else max(now - RATE_S, self.session)
+        count = sum(epochs for second, epochs in self._seconds if since - 1 < second <= now)
+        return count / max(now - since, 1.0)
+
+    def rungs(self) -> list[Rung]:
+        """Return where trials can be or were pruned, ascending."""
+        epochs = sorted({*self.outline.decisions, *self._pruned})
+        return [Rung(epoch, self._reached[epoch], self._pruned[epoch]) for epoch in epochs]
+
+    def survivors(self) -> float | None:
+        """About how many trials will train all their epochs; None where nobody knows how many there are."""
+        waiting = self.waiting()
+        if waiting is None:
+            return None
+        survival = self._survival()
+        there = sum(survival.share(trial.epochs, trial.of) for trial in self.open.values())
+        return self.ended[Status.COMPLETED] + there + waiting * survival.share(0, self.outline.epochs)
+
+    def waiting(self) -> int | None:
+        """Trials that have not been started; None where nobody knows."""
+        return None if self.total is None else max(self.total - self.started, 0)
+
+    def left_s(self, now: float, slots: int = 0) -> float | None:
+        """About how many seconds are left on ``slots`` workers, by the epochs measured; None where that is not known.
+
+        Without ``slots``, trials are taken to go on as many at a time as lately.
+        """
+        if self.over is not None or not self._epoch_s:
+            return None
+        epoch_s = fmean(self._epoch_s)
+        # Less than the middle: the first trials of each worker import and compile, which later ones need not.
+        overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
+        slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
+        survival, waiting = self._survival(), self.waiting()
+        limits = self.outline.limits
+        bounds = []
+        if waiting is not None:
+            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self.open.values()]
+            each_s = survival.epochs(0, self.outline.epochs) * epoch_s + overhead_s
+            bounds.append(seconds_left(there, waiting, each_s, slots))
+        if limits.hours is not None:
+            bounds.append(limits.hours * 3600 - self.active_s(now))
+        if limits.epochs is not None:
+            bounds.append((limits.epochs - self.epochs) * epoch_s / slots)
+        if limits.gpu_hours is not None and limits.gpus:
+            bounds.append((limits.gpu_hours * 3600 / limits.gpus - self.gpu_s) / slots)
+        return max(min(bounds), 0.0) if bounds else None
+
+    def usage(self) -> Mapping[str, float]:
+        """Return what running trials last measured, those of which it is known: sums, and the mean of shares."""
+        found: dict[str, list[float]] = {}
+        for trial in self.running.values():
+            for name, value in trial.measures.items():
+                if math.isfinite(value):
+                    found.setdefault(name, []).append(value)
+        sums = ("cpu_cores", "memory_peak_bytes")
+        known = {name: sum(values) for name, values in found.items() if name in sums}
+        shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
+        return known | shares
+
+    def _survival(self) -> Survival:
+        return survival(self._reached, self._lost, self.outline.prior)
+
+    def _hear(self, state: TrialState, event: EpochReported) -> None:
+        trial = self.running[state.number] = self.open[state.number]
+        self._reached[event.epoch] += 1
+        if self.outline.metric in event.metrics:
+            trial.value = event.metrics[self.outline.metric]
+            trial.curve.add(trial.value)
+        if event.measures:
+            trial.measures, self.measures = event.measures, True
+        if event.memo:
+            trial.trained_s = None
+            return
+        self.epochs += 1
+        self._epoch_s.append(event.time_s)
+        self.gpu_s += event.time_s
+        if trial.trained_s is not None:
+            trial.trained_s += event.time_s
+        second = int(event.time)
+        if not self._seconds or self._seconds[-1][0] < second:
+            self._seconds.append([second, 0])
+        self._seconds[-1][1] += 1
+
+    def _end(self, change: ledger.Interrupted | ledger.Reopened | ledger.Ended) -> Ended:
+        state, event = change
+        number = state.number
+        self.running.pop(number, None)
+        if isinstance(change, ledger.Reopened):
+            self._reopen(state)
+        trial = self.open[number]
+        began = trial.started if event.facts.started is None else event.facts.started
+        took_s = max(event.time - began, 0.0)
+        ended = Ended(number, event.status, event.reason, trial.epochs, trial.value, trial.params, took_s)
+        if event.status is Status.INTERRUPTED:
+            trial.trained_s = None
+            return ended
+        del self.open[number]
+        self.ended[event.status] += 1
+        self.latest.append(ended)
+        if trial.trained_s is not None and trial.epochs:
+            self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
+        match event.status:
+            case Status.COMPLETED:
+                self._compare(ended)
+            case Status.PRUNED:
+                self._pruned[trial.epochs] += 1
+                self._lost[trial.epochs] += 1
+            case _:
+                self._lost[trial.epochs] += 1
+                self._fail(event)
+        return ended
+
+    def _fail(self, event: TrialEnded) -> None:
+        kind = event.status, _kind(event.reason) if event.status is Status.FAILED else ""
+        if kind not in self.failures and len(self.failures) >= KINDS:
+            kind = event.status, "others"
+        failure = self.failures.setdefault(kind, Failure())
+        failure.count, failure.trial, failure.reason = failure.count + 1, event.trial, event.reason
+        if event.status is Status.FAILED:
+            self._failed[event.trial] = kind
+
+    def _reopen(self, state: TrialState) -> None:
+        trial, kind = self._opened(state), self._failed.pop(state.number)
+        trial.value, trial.trained_s = state.last.get(self.outline.metric), None
+        self.ended[Status.FAILED] -= 1
+        self._lost[trial.epochs] -= 1
+        self.failures[kind].count -= 1
+        if not self.failures[kind].count:
+            del self.failures[kind]
+
+    def _begin(self, event: SessionStarted, before: float | None) -> None:
+        if before is not None and self.session is not None:
+            self._earlier_s += max(before - self.session, 0.0)
+        self.session, self.over = event.time, None
+        self.running.clear()
+        self._at_once.clear()
+        self._seconds.clear()
+
+    def _compare(self, ended: Ended) -> None:
+        value = ended.value
+        if value is None or not math.isfinite(value) or ended.trial in self._beside:
+            return
+        trials = {ended.trial: value}
+        if self.outline.repeats > 1:
+            trials = self._scores.setdefault(configuration(ended.params), {})
+            trials[ended.trial] = value
+        best = Best(fmean(trials.values()), tuple(sorted(trials)), ended.params)
+        if self.best is None or self._rank(best) > self._rank(self.best):
+            self.best = best
+
+    def _rank(self, best: Best) -> tuple[int, float]:
+        return len(best.trials), -self.outline.objective.to_loss(best.value)
+
+
+def _kind(reason: str) -> str:
+    """Return ``ValueError`` of ``ValueError: no such a``."""
+    head, colon, _ = reason.partition(":")
+    return shortened(" ".join(head.split()), 40) if colon else "failed"

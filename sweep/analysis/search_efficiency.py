@@ -1,0 +1,182 @@
+"""Was the search worth it: what was found for what was spent, and what the first epochs would have told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from sweep.analysis.ranking import Ranked, Ranking
+from sweep.events import Role, Status
+from sweep.space.objectives import objective
+from sweep.statistics.orderings import Correlation, Floats, correlation, course
+
+if TYPE_CHECKING:
+    from sweep.store.tables import Tables
+
+Places = npt.NDArray[np.intp]
+
+LEAST = 3  # completed configurations below which there is nothing to order
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best score against one kind of budget; NaN until something was found."""
+
+    unit: str  # "epochs" or "hours" of training, all trials together
+    budgets: tuple[float, ...]
+    found: tuple[float, ...]  # in the order in which it was
+    expected: tuple[float, ...]  # mean over 200 orders of the same configurations
+    low: tuple[float, ...]  # 95 % of them
+    high: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What the scores after some epochs tell of the last ones."""
+
+    epoch: int
+    correlation: Correlation | None
+    of_best: int | None  # the place that the best configuration had then, from 1
+    configurations: int  # that had come so far
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What would have been chosen after the first epoch: the least that a search has to beat."""
+
+    rank: int  # in the end
+    score: float
+    behind: float  # the best score, as far as it is better
+    epochs: int  # that it would have cost: one of each, and all of the one chosen
+    of_epochs: int
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEfficiency:
+    """One sweep's search, by its first objective."""
+
+    sweep: str
+    metric: str
+    goal: str
+    budgets: tuple[Found, ...]
+    control: Control | None
+    rungs: tuple[Rung, ...]
+
+
+def of(sweep: str, ranking: Ranking, read: Tables) -> SearchEfficiency | None:
+    """The worth of one sweep of a ranking; None with fewer than three completed configurations, or no objective."""
+    rows = [left for row in ranking.rows if row.sweep == sweep and (left := _searched(row)) is not None]
+    done = [row for row in rows if row.completed and row.scores]
+    if len(done) < LEAST or not ranking.objectives:
+        return None
+    metric, goal = ranking.objectives[0]
+    one = objective(metric, goal)
+    if ranking.confirmed is not None:  # its order is not that of the search
+        done = sorted(done, key=lambda row: one.to_loss(row.scores[0].mean))
+    epochs = looked_at(max(row.epochs for row in done))
+    rows = sorted(rows, key=lambda row: min(trial.trial for trial in row.trials))
+    scores = np.array([row.scores[0].mean if row.completed and row.scores else math.nan for row in rows])
+    means = _means(rows, _curves(read, metric, epochs or [1]))
+    seconds = _by_trial(read)
+    costs = {
+        "epochs": [float(sum(trial.epochs for trial in row.trials)) for row in rows],
+        "hours": [sum(seconds[trial.trial] for trial in row.trials) / 3600 for row in rows],
+    }
+    budgets = []
+    for unit, cost in costs.items():
+        if sum(cost) > 0:
+            run = course(scores, cost, maximize=one.maximize)
+            columns = (run.budgets, run.found, run.expected, run.low, run.high)
+            budgets.append(Found(unit, *(tuple(column.tolist()) for column in columns)))
+    ends = {row.rank: at for at, row in enumerate(rows)}
+    complete = np.array([ends[row.rank] for row in done])
+    # Without an epoch before the last one the first is looked at for the control alone.
+    rungs = tuple(
+        _rung(*looked, scores, complete, maximize=one.maximize) for looked in zip(epochs, means.T, strict=False)
+    )
+    control = _control(rows, scores, means[:, 0], complete, maximize=one.maximize)
+    return SearchEfficiency(sweep, metric, goal, tuple(budgets), control, rungs)
+
+
+def _searched(row: Ranked) -> Ranked | None:
+    """Return a configuration as the search left it, without fresh seeds; None for one that was beside it."""
+    trials = tuple(trial for trial in row.trials if trial.role is Role.SEARCH)
+    if not trials or len(trials) == len(row.trials) or not row.scores:
+        return row if trials else None
+    metric = row.scores[0].metric
+    values = [trial.metrics[metric] for trial in trials if trial.status is Status.COMPLETED and metric in trial.metrics]
+    scores = (structs.replace(row.scores[0], mean=fmean(values)),) if values else ()
+    return structs.replace(row, trials=trials, scores=scores)
+
+
+def looked_at(last: int) -> list[int]:
+    """1, 2, 4, 8 ... epochs, before the last."""
+    return [2**power for power in range(last.bit_length()) if 2**power < last]
+
+
+def _by_trial(read: Tables) -> Floats:
+    """Return seconds of training, by the number of the trial."""
+    from sweep.store import values
+
+    trials = values.numbers(read.trials, "trial").astype(np.int64)
+    return np.asarray(np.bincount(trials, values.numbers(read.trials, "train_s")), np.float64)
+
+
+def _curves(read: Tables, metric: str, epochs: Sequence[int]) -> Floats:
+    """Return the objective of (trials by their number, these epochs), NaN where it is not known."""
+    from sweep.store import values
+
+    count = int(values.numbers(read.trials, "trial").max(initial=-1)) + 1
+    found = np.full((count, len(epochs)), math.nan)
+    name = f"metric.{metric}"
+    if name not in read.metrics.column_names:
+        return found
+    trial, epoch, value = (values.numbers(read.metrics, one, missing=math.nan) for one in ("trial", "epoch", name))
+    wanted = np.isin(epoch, epochs) & np.isfinite(value)
+    found[trial[wanted].astype(np.int64), np.searchsorted(epochs, epoch[wanted])] = value[wanted]
+    return found
+
+
+def _means(rows: Sequence[Ranked], curves: Floats) -> Floats:
+    """Of (configurations, epochs) the mean over their trials; NaN where not all came that far."""
+    begun = np.asarray(np.isfinite(curves).any(axis=1))
+    trials = [
+        [trial.trial for trial in row.trials if trial.status is not Status.FAILED and begun[trial.trial]]
+        for row in rows
+    ]
+    counts = np.array([len(one) for one in trials])
+    means = np.full((len(rows), curves.shape[1]), math.nan)
+    if counts.any():
+        flat = curves[[trial for one in trials for trial in one]]
+        starts = (np.cumsum(counts) - counts)[counts > 0]
+        means[counts > 0] = np.add.reduceat(flat, starts, axis=0) / counts[counts > 0, None]
+    return means
+
+
+def _rung(epoch: int, there: Floats, scores: Floats, done: Places, *, maximize: bool) -> Rung:
+    """Return what an epoch told: of those that completed, and where among all that came there the best one stood."""
+    both = done[np.isfinite(there[done])]
+    own = there[done[0]]
+    before = there > own if maximize else there < own
+    place = 1 + int(before.sum()) if math.isfinite(own) else None
+    return Rung(epoch, correlation(there[both], scores[both]), place, int(np.isfinite(there).sum()))
+
+
+def _control(rows: Sequence[Ranked], scores: Floats, first: Floats, done: Places, *, maximize: bool) -> Control | None:
+    """Return what comes of the one that is best after the first epoch."""
+    known = done[np.isfinite(first[done])]
+    if len(known) < LEAST:
+        return None
+    chosen = known[np.argmax(first[known] if maximize else -first[known])]
+    trials = [trial for row in rows for trial in row.trials]
+    rest = sum(max(trial.epochs - 1, 0) for trial in rows[chosen].trials)
+    spent = sum(min(trial.epochs, 1) for trial in trials) + rest
+    score, best = float(scores[chosen]), float(scores[done[0]])
+    return Control(rows[chosen].rank, score, abs(best - score), spent, sum(trial.epochs for trial in trials))

@@ -1,0 +1,359 @@
+"""The doctor's findings on GPUs: driver and libraries, what each GPU can do, whether trials can share one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweep.doctor.nvidia import Gpu, Nvidia, Process
+from sweep.doctor.probe import MISSING, MODULE, Failure, Finding, Level, Run, Shared, TensorFlow, Trained, Tried
+
+GOOD, POOR = 0.8, 0.5  # share of perfect scaling
+
+
+def device(name: str, tried: Tried | Failure) -> Iterator[Finding]:
+    """Report one device alone."""
+    if isinstance(tried, Failure):
+        todo = f"see it fail: python -m {MODULE} device {name}; leave this device out until it works"
+        yield Finding("device", Level.ERROR, f"{name}: {tried.reason}", todo)
+        return
+    times = ", ".join(f"{step} {1e3 * seconds:.2g} ms" for step, seconds in tried.seconds.items())
+    found = f"{name}: {times} ({tried.tflops:.2g} TFLOP/s)" + (f", cuDNN {tried.cudnn}" if tried.cudnn else "")
+    if tried.wrong:
+        todo = "trust no result of this device; test it with its maker's tools"
+        yield Finding("device", Level.ERROR, f"{found}; wrong results from {', '.join(tried.wrong)}", todo)
+    else:
+        yield Finding("device", Level.OK, found)
+
+
+def pace(tried: Mapping[str, Tried | Failure]) -> Iterator[Finding]:
+    """Devices far slower than the fastest: a trial over all of them goes at their pace."""
+    speeds = {name: one.tflops for name, one in tried.items() if isinstance(one, Tried)}
+    fastest = max(speeds.values(), default=0.0)
+    slow = [f"{name} ({speed:.2g} TFLOP/s)" for name, speed in speeds.items() if speed < GOOD * fastest]
+    if slow:
+        found = f"{', '.join(slow)}: slower than the fastest device ({fastest:.2g} TFLOP/s)"
+        todo = "look for heat and power limits (nvidia-smi -q -d PERFORMANCE) and for other users"
+        yield Finding("device", Level.WARNING, found, todo)
+
+
+def together(several: Trained | Failure, *, count: int, simulated: bool) -> Iterator[Finding]:
+    """Several devices in one trial: whether they add up."""
+    what = f"{count} {'logical CPU devices' if simulated else 'GPUs'}"
+    expected = count * (count + 1) / 2
+    if isinstance(several, Failure):
+        todo = f"see it fail: python -m {MODULE} train {count}{' --simulated' if simulated else ''}"
+        if not simulated:
+            todo += "; try NCCL_P2P_DISABLE=1, or training.cross_device: hierarchical_copy, or one GPU a trial"
+        yield Finding("together", Level.ERROR, f"{what}: {several.reason}", todo)
+    elif several.sums != (expected,) * count:
+        found = f"{what} summed to {list(several.sums)}, expected {expected} on each"
+        yield Finding("together", Level.ERROR, found, "train on one GPU a trial; NCCL_DEBUG=INFO shows what was chosen")
+    elif simulated:
+        yield Finding("together", Level.OK, f"{what} sum and train (a rehearsal: they share the CPU)")
+    else:
+        yield Finding("together", Level.OK, f"{what} sum and train")
+
+
+def scaling(alone: Trained | Failure, several: Trained | Failure, count: int) -> Iterator[Finding]:
+    """Report what several GPUs gain over one."""
+    if isinstance(alone, Failure) or isinstance(several, Failure):
+        return
+    factor = several.examples_per_s / alone.examples_per_s
+    found = f"{count} GPUs train {factor:.2f} times the examples per second of one"
+    if factor < POOR * count:
+        todo = "one GPU a trial and more trials at a time gain more than several GPUs in one trial"
+        yield Finding("scaling", Level.WARNING, found, todo)
+    elif factor < GOOD * count:
+        todo = "larger models and batches scale better; one GPU a trial always does"
+        yield Finding("scaling", Level.NOTE, found, todo)
+    else:
+        yield Finding("scaling", Level.OK, found)
+
+
+def alone(trained: Trained | Failure) -> Iterator[Finding]:
+    """Report the first GPU in a trial of its own."""
+    if isinstance(trained, Failure):
+        todo = f"see it fail: python -m {MODULE} train 1"
+        yield Finding("training", Level.ERROR, f"one GPU does not train: {trained.reason}", todo)
+    else:
+        yield Finding("training", Level.OK, f"one GPU trains: {trained.examples_per_s:,.0f} examples/s of a wide net")
+
+
+Version = tuple[int, ...]
+
+# First Linux driver of each CUDA toolkit (NVIDIA, CUDA Toolkit release notes, table "driver versions").
+TOOLKIT_DRIVERS: Mapping[Version, str] = {
+    (12, 0): "525.60.13",
+    (12, 1): "530.30.02",
+    (12, 2): "535.54.03",
+    (12, 3): "545.23.06",
+    (12, 4): "550.54.14",
+    (12, 5): "555.42.02",
+    (12, 6): "560.28.03",
+    (12, 8): "570.26",
+    (12, 9): "575.51.03",
+    (13, 0): "580.65.06",
+}
+INSTALL = 'python -m pip install -c constraints.txt -e ".[gpu]"'
+FAST_LINKS = ("NV", "PIX", "PXB")
+
+
+def presence(nvidia: Nvidia, shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+    """Report what there is, what CUDA_VISIBLE_DEVICES leaves of it, and what TensorFlow can use of that."""
+    seen = len(tensorflow.capabilities)
+    if nvidia.failure:
+        todo = "mend the driver first: nvidia-smi must list the GPUs (a reboot after an update often does)"
+        yield Finding("gpus", Level.ERROR, f"nvidia-smi does not work: {nvidia.failure}", todo)
+    elif not nvidia.gpus and not seen:
+        yield Finding("gpus", Level.OK, "CPU only: there is no NVIDIA GPU here")
+    elif not nvidia.gpus:
+        found = f"TensorFlow sees {_count(seen)}; there is no nvidia-smi, so links, memory and driver are not checked"
+        yield Finding("gpus", Level.NOTE, found, "install nvidia-smi, which comes with the driver")
+    else:
+        yield Finding("gpus", Level.OK, _inventory(nvidia.gpus))
+        if len(shown) < len(nvidia.gpus) and not nvidia.mig_devices:
+            found = f"CUDA_VISIBLE_DEVICES leaves {len(shown)} of {_count(len(nvidia.gpus))} to use"
+            yield Finding("gpus", Level.NOTE, found, "unset it to use all of them")
+        if len({gpu.name for gpu in shown}) > 1:
+            found = "the GPUs differ: a trial over several of them goes at the pace of the slowest"
+            yield Finding("gpus", Level.WARNING, found, "give each trial one GPU, or set CUDA_VISIBLE_DEVICES")
+
+
+def driver(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+    """Report the driver's version against the CUDA that TensorFlow was built with."""
+    if not shown or tensorflow.cuda is None:
+        return
+    cuda, there = _version(tensorflow.cuda)[:2], _version(shown[0].driver)
+    least = TOOLKIT_DRIVERS.get((cuda[0], 0))
+    own = max((v for v in TOOLKIT_DRIVERS if v[0] == cuda[0] and v <= cuda), default=None)
+    found = f"driver {shown[0].driver}, TensorFlow built with CUDA {tensorflow.cuda}"
+    if least is None or own is None:
+        yield Finding("driver", Level.NOTE, f"{found}: no rule is known for this CUDA")
+    elif there < _version(least):
+        yield Finding(
+            "driver",
+            Level.ERROR,
+            f"{found}, which needs {least}",
+            f"install driver {least} or newer; a GPU that it does not serve is too old for TensorFlow",
+        )
+    elif there < _version(TOOLKIT_DRIVERS[own]) and any(_by_ptx(gpu, tensorflow) for gpu in shown):
+        # Minor-version compatibility covers machine code, not PTX (NVIDIA, CUDA compatibility, section 2).
+        found += ", whose PTX an older driver cannot compile, and these GPUs need it"
+        todo = f"install driver {TOOLKIT_DRIVERS[own]} or newer"
+        yield Finding("driver", Level.ERROR, found, todo)
+    else:
+        yield Finding("driver", Level.OK, found)
+
+
+def libraries(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+    """GPUs that the driver has and TensorFlow does not use: it goes on without a word to the trial."""
+    least = min(map(_number, tensorflow.architectures), default=(0, 0))
+    usable = [gpu for gpu in shown if not gpu.capability or gpu.capability >= least]  # the rest is too old anyway
+    expected = 1 if any(gpu.mig for gpu in usable) else len(usable)
+    seen = len(tensorflow.capabilities)
+    if seen >= expected:
+        return
+    found = f"the driver shows {_count(expected)}, TensorFlow can use {seen}"
+    if tensorflow.cuda is None:
+        yield Finding("libraries", Level.ERROR, f"{found}: this TensorFlow is built without CUDA", INSTALL)
+    else:
+        said = f"; it says: {tensorflow.complaint}" if tensorflow.complaint else ""
+        todo = f"mend the driver if it is named here; {INSTALL} brings CUDA's libraries; unset LD_LIBRARY_PATH"
+        yield Finding("libraries", Level.ERROR, found + said, todo)
+
+
+def capability(shown: Sequence[Gpu], tensorflow: TensorFlow) -> Iterator[Finding]:
+    """Each kind of GPU against what the build has code for, and the precision that it is good for."""
+    if tensorflow.cuda is None:
+        return
+    kinds: dict[str, tuple[int, int] | None] = {gpu.name: gpu.capability for gpu in shown}
+    if not shown or None in kinds.values():  # an old driver, or none to ask: TensorFlow knows those that it uses
+        kinds |= {f"gpu:{i}": found for i, found in enumerate(tensorflow.capabilities)}
+    for name, found in kinds.items():
+        if found is not None:
+            code = _code(f"{name}, compute capability {found[0]}.{found[1]}", found, tensorflow.architectures)
+            yield code
+            if code.level is not Level.ERROR:
+                yield _precision(name, found)
+
+
+def gauges(tensorflow: TensorFlow) -> Iterator[Finding]:
+    """Report what a trial can say of its GPUs: how busy they were, and what they drew."""
+    if not tensorflow.capabilities or tensorflow.gauges == {}:
+        return
+    if tensorflow.gauges is None:
+        found = "nvidia-ml-py is not installed: no trial says how busy its GPUs were and what they drew"
+        yield Finding("gauges", Level.NOTE, found, INSTALL)
+        return
+    lacking = [name for name, answers in tensorflow.gauges.items() if not answers]
+    read = ", ".join(name for name, answers in tensorflow.gauges.items() if answers) or "nothing"
+    if lacking == ["sm_activity"] or not lacking:
+        rest = "; sm_activity is counted from Hopper on" if lacking else ""
+        yield Finding("gauges", Level.OK, f"the driver tells {read}{rest}")
+    else:
+        todo = "columns of these will be missing; a container needs the driver's libnvidia-ml (capability utility)"
+        yield Finding("gauges", Level.NOTE, f"the driver tells {read}; it does not tell {', '.join(lacking)}", todo)
+
+
+def links(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+    """Report how gradients travel between the GPUs of one trial."""
+    indices = {gpu.index for gpu in shown}
+    pairs = {pair: link for pair, link in nvidia.links.items() if set(pair) <= indices}
+    if not pairs:
+        return
+    counts = ", ".join(f"{count} {link}" for link, count in Counter(pairs.values()).most_common())
+    slow = {pair: link for pair, link in pairs.items() if not link.startswith(FAST_LINKS)}
+    if not slow:
+        yield Finding("links", Level.OK, f"pairs of GPUs by link: {counts}")
+        return
+    (a, b), link = max(slow.items(), key=lambda item: (item[1] == "SYS", item[1] == "NODE"))
+    way = {"SYS": "from one CPU socket to the other", "NODE": "between two PCIe host bridges"}.get(
+        link, "through the CPU's PCIe host bridge"
+    )
+    found = f"pairs of GPUs by link: {counts}; GPU {a} and {b} meet {way} ({link})"
+    todo = (
+        "prefer one GPU a trial (resources.gpus: 1); for trials over several, keep to well-linked pairs with "
+        "CUDA_VISIBLE_DEVICES, and try training.cross_device: hierarchical_copy if NCCL is slow or hangs"
+    )
+    yield Finding("links", Level.WARNING, found, todo)
+
+
+def memory(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+    """Memory that others hold: a trial takes what is left."""
+    for gpu in shown:
+        if gpu.total_mib and gpu.used_mib and gpu.used_mib > 0.05 * gpu.total_mib:
+            holders = "; ".join(map(_holder, (p for p in nvidia.processes if p.uuid == gpu.uuid)))
+            found = f"GPU {gpu.index}: {gpu.used_mib} of {gpu.total_mib} MiB are in use" + (
+                f" by {holders}" if holders else ", by programs that the driver does not name"
+            )
+            level = Level.WARNING if gpu.used_mib > 0.1 * gpu.total_mib else Level.NOTE
+            yield Finding("memory", level, found, "end them, or leave this GPU out with CUDA_VISIBLE_DEVICES")
+
+
+def health(nvidia: Nvidia, shown: Sequence[Gpu]) -> Iterator[Finding]:
+    """MIG slices and memory errors."""
+    sliced = [gpu.index for gpu in shown if gpu.mig]
+    if sliced and not nvidia.mig_devices:
+        found = f"MIG is on for GPU {_list(sliced)}, with no instance: nothing can run there"
+        todo = f"create instances, or switch it off: sudo nvidia-smi -i {sliced[0]} -mig 0"
+        yield Finding("mig", Level.ERROR, found, todo)
+    elif sliced:
+        found = (
+            f"MIG is on for GPU {_list(sliced)} ({len(nvidia.mig_devices)} instances): a process uses one instance "
+            "at most, so no trial can use several, and Ray counts whole GPUs"
+        )
+        todo = f"run one sweep per instance with CUDA_VISIBLE_DEVICES=MIG-..., or sudo nvidia-smi -i {sliced[0]} -mig 0"
+        yield Finding("mig", Level.WARNING, found, todo)
+    for gpu in shown:
+        if gpu.ecc_errors:
+            found = f"GPU {gpu.index} had {gpu.ecc_errors} uncorrected memory errors since the driver was loaded"
+            todo = "reset it (sudo nvidia-smi --gpu-reset) or reboot; have it replaced if they come back"
+            yield Finding("ecc", Level.ERROR, found, todo)
+    if off := [gpu.index for gpu in shown if gpu.ecc is False]:
+        yield Finding("ecc", Level.NOTE, f"error correction is switched off for GPU {_list(off)}")
+
+
+def _code(who: str, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
+    """Machine code serves its own major version from its minor on; PTX is compiled at first use."""
+    machine = [_number(a) for a in architectures if a.startswith("sm_")]
+    ptx = [_number(a) for a in architectures if a.startswith("compute_")]
+    known = ", ".join(architectures)
+    if any(major == capability[0] and minor <= capability[1] for major, minor in machine):
+        return Finding("capability", Level.OK, f"{who}: the build has machine code for it")
+    if any(major == capability[0] and minor <= capability[1] for major, minor in ptx):
+        todo = "let CUDA_CACHE_PATH lie on a lasting disk and set CUDA_CACHE_MAXSIZE=4294967296"
+        return Finding("capability", Level.NOTE, f"{who}: kernels are compiled from PTX at first use (minutes)", todo)
+    if capability < min(machine + ptx, default=(0, 0)):
+        return Finding("capability", Level.ERROR, f"{who}: too old for this build ({known})", "leave this GPU out")
+    todo = "use another GPU, or TensorFlow built for this one (tensorflow issues 89272, 111958)"
+    return Finding("capability", Level.ERROR, f"{who}: newer than this build ({known}); it aborts or fails", todo)
+
+
+def _precision(name: str, capability: tuple[int, int]) -> Finding:
+    if capability >= (8, 0):
+        return Finding("precision", Level.OK, f"{name}: precision auto trains in mixed_bfloat16")
+    if capability >= (7, 0):
+        return Finding("precision", Level.OK, f"{name}: precision auto trains in mixed_float16; no bfloat16 below 8.0")
+    return Finding("precision", Level.NOTE, f"{name}: precision auto trains in float32; half precision gains nothing")
+
+
+def _by_ptx(gpu: Gpu, tensorflow: TensorFlow) -> bool:
+    return gpu.capability is not None and (_code("", gpu.capability, tensorflow.architectures).level is Level.NOTE)
+
+
+def _holder(process: Process) -> str:
+    used = "" if process.used_mib is None else f", {process.used_mib} MiB"
+    return f"{process.name} (process {process.pid}{used})"
+
+
+def _inventory(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(f"{count} x {name}" for name, count in Counter(gpu.name for gpu in gpus).items())
+
+
+def _count(gpus: int) -> str:
+    return "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+
+
+def _list(indices: Sequence[int]) -> str:
+    return ", ".join(map(str, indices))
+
+
+def _number(architecture: str) -> tuple[int, int]:
+    """sm_80 gives (8, 0), sm_120 gives (12, 0)."""
+    digits = re.sub(r"\D", "", architecture)
+    return int(digits[:-1]), int(digits[-1])
+
+
+def _version(text: str) -> Version:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+PIPES = "CUDA_MPS_PIPE_DIRECTORY"
+DAEMON = "nvidia-cuda-mps-control"
+
+
+@dataclass(frozen=True, slots=True)
+class Mps:
+    """NVIDIA's multi-process service, by which processes on a GPU compute at the same time, not in turns."""
+
+    runs: bool | None  # None: not known
+    pipes: str | None  # the folder by which processes find it, where one is set
+    pipes_exist: bool = True
+
+
+def mps_state(run: Run, environ: Mapping[str, str]) -> Mps:
+    """Return whether its daemon runs, without starting it."""
+    ran, pipes = run(["pgrep", "-f", DAEMON], 10.0), environ.get(PIPES)
+    return Mps(None if ran.code == MISSING else ran.code == 0, pipes, pipes is None or Path(pipes).is_dir())
+
+
+def mps(found: Mps) -> Iterator[Finding]:
+    """Check whether trials that share a GPU compute at the same time."""
+    if not found.pipes_exist:
+        what = f"{PIPES} is {found.pipes}, which does not exist: CUDA may not start in any trial"
+        yield Finding("mps", Level.WARNING, what, f"unset it, or start the daemon with it: {DAEMON} -d")
+    elif found.runs:
+        yield Finding("mps", Level.OK, "the MPS daemon runs: trials that share a GPU compute at the same time")
+    elif found.runs is False:
+        what = "the MPS daemon does not run: trials that share a GPU (resources.gpus below 1, or auto) take turns"
+        todo = f"nothing for whole GPUs; else start it before the sweep: {DAEMON} -d"
+        yield Finding("mps", Level.NOTE, what, todo)
+
+
+def limit(name: str, tried: Shared | Failure) -> Iterator[Finding]:
+    """Check whether a share of a GPU is held to its memory."""
+    if isinstance(tried, Failure):
+        todo = f"see it fail: python -m {MODULE} share; give each trial a whole GPU until it works"
+        yield Finding("share", Level.ERROR, f"{name}: {tried.reason}", todo)
+        return
+    found = f"{name}: a quarter may have {tried.limit_bytes / 2**30:.1f} GiB"
+    if tried.refused and tried.works:
+        yield Finding("share", Level.OK, f"{found}, more is refused, and it goes on")
+    else:
+        wrong = "the process cannot go on after more was refused" if tried.refused else "more was not refused"
+        todo = "give each trial a whole GPU: one could take its neighbour's memory"
+        yield Finding("share", Level.ERROR, f"{found}, but {wrong}", todo)

@@ -1,0 +1,197 @@
+"""The doctor's findings on the host: packages, environment, memory, disks and Ray."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+from sweep.doctor.probe import Failure, Finding, Level, Met, Resources, TensorFlow
+from sweep.store.provenance import cpus, memory_bytes, version
+from sweep.version import DISTRIBUTION
+
+VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What the checks need to know; sizes in bytes, None where the system does not tell."""
+
+    python: str
+    requires_python: str
+    requirements: tuple[str, ...]  # of this package, as its metadata has them
+    installed: Mapping[str, str | None]
+    variables: Mapping[str, str]
+    cpus: int
+    memory_bytes: int | None
+    shared_free_bytes: int | None  # of /dev/shm; None on systems without one
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """Where results go."""
+
+    folder: str
+    free_bytes: int
+    failure: str | None = None  # why nothing can be written
+
+
+def gather(environ: Mapping[str, str]) -> Host:
+    """Look at this machine; starts nothing."""
+    about = metadata.metadata(DISTRIBUTION)
+    required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
+    return Host(
+        python=platform.python_version(),
+        requires_python=about["Requires-Python"],
+        requirements=required,
+        installed={Requirement(text).name: version(Requirement(text).name) for text in required},
+        variables={name: environ[name] for name in VARIABLES if name in environ},
+        cpus=cpus(),
+        memory_bytes=memory_bytes(),
+        shared_free_bytes=shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else None,
+    )
+
+
+def disk_of(folder: Path) -> Disk:
+    """Try to write where the results folder is or would be made."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    free = shutil.disk_usage(there).free
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(b"sweep")
+            file.flush()
+    except OSError as error:
+        return Disk(str(folder), free, f"{there}: {error.strerror or error}")
+    return Disk(str(folder), free)
+
+
+STORE_SHARE = 0.3  # of memory: the size of Ray's object store (Ray, "Object store memory")
+LEAST_SHARED = 2**30  # NCCL and Ray both fail in odd ways on the 64 MB that Docker gives by default
+LEAST_FREE = 2**30
+SLOW_BYTES_PER_S = 1e8  # a little less than a gigabit a second
+
+
+def versions(host: Host) -> Iterator[Finding]:
+    """Report every package against the versions that this one is tested with."""
+    wrong = []
+    for text in host.requirements:
+        required = Requirement(text)
+        version = host.installed.get(required.name)
+        if version is None:
+            wrong.append(f"{required.name} is missing (expected {required.specifier})")
+        elif not required.specifier.contains(version, prereleases=True):
+            wrong.append(f"{required.name} {version} (expected {required.specifier})")
+    if not SpecifierSet(host.requires_python).contains(host.python):
+        wrong.append(f"Python {host.python} (expected {host.requires_python})")
+    if wrong:
+        todo = "python -m pip install -c constraints.txt -e . puts the tested versions in place"
+        yield Finding("versions", Level.ERROR, f"outside of the tested versions: {', '.join(wrong)}", todo)
+    else:
+        shown = (f"{name} {host.installed[name]}" for name in ("tensorflow", "keras", "ray") if name in host.installed)
+        found = f"Python {host.python}, {', '.join(shown)}; all {len(host.requirements)} packages as tested"
+        yield Finding("versions", Level.OK, found)
+
+
+def keras(host: Host, tensorflow: TensorFlow | Failure) -> Iterator[Finding]:
+    """Check whether ``import keras`` gives Keras 3 on TensorFlow, here and in the workers."""
+    if isinstance(tensorflow, Failure):
+        found = f"TensorFlow cannot be imported: {tensorflow.reason}"
+        yield Finding("tensorflow", Level.ERROR, found, "see what python -c 'import tensorflow' says")
+        return
+    legacy = host.variables.get("TF_USE_LEGACY_KERAS", "0").lower() in ("1", "true")
+    if legacy:
+        found = "TF_USE_LEGACY_KERAS is set: tf.keras would be another Keras than the one that trains"
+        yield Finding("keras", Level.ERROR, found, "unset TF_USE_LEGACY_KERAS")
+    if tensorflow.backend != "tensorflow":
+        found = f"Keras runs on {tensorflow.backend or 'no backend'}, expected tensorflow"
+        detail = f": {tensorflow.keras_error}" if tensorflow.keras_error else ""
+        todo = "unset KERAS_BACKEND, or set backend in ~/.keras/keras.json to tensorflow"
+        yield Finding("keras", Level.ERROR, found + detail, todo)
+    elif not legacy:
+        yield Finding("keras", Level.OK, f"Keras {tensorflow.keras} on TensorFlow {tensorflow.version}")
+
+
+def shared_memory(host: Host, *, several_gpus: bool) -> Iterator[Finding]:
+    """Room for Ray's object store and NCCL's buffers in /dev/shm."""
+    if host.shared_free_bytes is None:
+        yield Finding("shared memory", Level.NOTE, "this system has no /dev/shm; Ray keeps its objects in files")
+        return
+    free, wanted = host.shared_free_bytes, STORE_SHARE * (host.memory_bytes or 0)
+    found = f"/dev/shm has {_size(free)} free; Ray would take up to {_size(wanted)}"
+    if free < LEAST_SHARED:
+        todo = f"start the container with --shm-size={max(wanted / 1e9, 1):.0f}g"
+        nccl = ", and NCCL may fail between GPUs" if several_gpus else ""
+        yield Finding("shared memory", Level.WARNING, f"{found}: objects would go to slow files{nccl}", todo)
+    elif free < wanted:
+        yield Finding("shared memory", Level.NOTE, f"{found}, and will take less")
+    else:
+        yield Finding("shared memory", Level.OK, found)
+
+
+def disk(disk: Disk) -> Iterator[Finding]:
+    """Check whether results can be written."""
+    found = f"{disk.folder}: {_size(disk.free_bytes)} free"
+    if disk.failure:
+        found = f"{disk.folder}: nothing can be written: {disk.failure}"
+        yield Finding("results", Level.ERROR, found, "name another folder with --results")
+    elif disk.free_bytes < LEAST_FREE:
+        todo = "free some space: checkpoints and the log need it, and a full disk ends a sweep"
+        yield Finding("results", Level.WARNING, found, todo)
+    else:
+        yield Finding("results", Level.OK, found)
+
+
+def ray(there: Resources | Failure, usable: int, address: str | None) -> Iterator[Finding]:
+    """Report what trials would be given: by the cluster at ``address``, or by a Ray of the sweep's own."""
+    if isinstance(there, Failure):
+        found = f"no cluster at {address}: {there.reason}"
+        todo = there.todo or "start one with: ray start --head; or leave --address and RAY_ADDRESS out"
+        yield Finding("ray", Level.ERROR, found, todo)
+        return
+    share = f"{there[0]:g} CPUs and {there[1]:g} GPUs"
+    if address is None:
+        yield Finding("ray", Level.OK, f"a sweep starts its own Ray here, with {share} for trials")
+    elif there[1] < usable:
+        todo = "start its nodes with --num-gpus, or without CUDA_VISIBLE_DEVICES"
+        found = f"the cluster at {address} has {share}, though TensorFlow sees {usable} GPUs on this machine"
+        yield Finding("ray", Level.WARNING, found, todo)
+    else:
+        yield Finding("ray", Level.OK, f"the cluster at {address} has {share}")
+
+
+def between_nodes(met: tuple[Met, ...] | Failure) -> Iterator[Finding]:
+    """Check whether a trial can have workers on several nodes, and what its sums would take."""
+    todo = "let the nodes reach one another on all ports, and install the same versions on all of them"
+    if isinstance(met, Failure):
+        yield Finding("nodes", Level.ERROR, f"nothing is known of sums between nodes: {met.reason}", todo)
+        return
+    if not met:
+        yield Finding("nodes", Level.OK, "one node has CPUs for trials: there is nothing between nodes to try")
+        return
+    for one in met:
+        names = " and ".join(one.nodes)
+        if one.failure:
+            yield Finding("nodes", Level.ERROR, f"{names} do not train together: {one.failure}", todo)
+            continue
+        found = f"{names} sum up over two ranks: {one.latency_s * 1000:.2f} ms, {one.bytes_per_s / 1e6:.0f} MB/s"
+        if one.bytes_per_s < SLOW_BYTES_PER_S:
+            wait_s = 1e8 / one.bytes_per_s
+            slow = f"{found}; each update of a model of 25 million weights waits {wait_s:.1f} s"
+            yield Finding("nodes", Level.WARNING, slow, "join the nodes by a faster link, or give each trial one node")
+        else:
+            yield Finding("nodes", Level.OK, found)
+    found = "the workers of a trial listen on all networks of their nodes, on ports of TensorFlow's without a password"
+    yield Finding("ports", Level.NOTE, found, "keep the nodes in a network of their own, or behind a firewall")
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.0f} MiB"

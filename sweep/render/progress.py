@@ -1,0 +1,275 @@
+"""Where a sweep stands, as lines of text: for the live view, for `status --watch` and for notebooks.
+
+A pure function of the standing, the time and the room available: it never returns more or longer lines than fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from sweep.analysis.progress import Ended, Failure, Open, Standing
+from sweep.errors import plural, printable
+from sweep.events import Status
+from sweep.render.formatting import STYLES, duration, figure, score, settings
+
+_LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_NOT_A_NUMBER = "x"  # for what is no number
+
+
+def sparkline(values: Sequence[float], *, ascii_only: bool = False) -> str:
+    """Return one character per value, between the least and the greatest of them; ``x`` for NaN and infinities."""
+    levels = _LEVELS[ascii_only]
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    # Halved, for the difference of two doubles need not be one.
+    span = high / 2 - low / 2
+
+    def level(value: float) -> str:
+        if not math.isfinite(value):
+            return _NOT_A_NUMBER
+        share = (value / 2 - low / 2) / span if span else 0.5
+        return levels[min(int(share * len(levels)), len(levels) - 1)]
+
+    return "".join(map(level, values))
+
+
+def bar(share: float, width: int, *, ascii_only: bool = False) -> tuple[str, str]:
+    """Return the filled and the empty part of a bar of ``width`` characters; ``share`` is of 1."""
+    share = min(max(share, 0.0), 1.0) if math.isfinite(share) else 0.0
+    if ascii_only:
+        inner = max(width - 2, 0)
+        done = int(share * inner)
+        return f"[{'#' * done}", f"{'-' * (inner - done)}]"
+    eighths = int(share * width * 8)
+    filled = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    return filled, "░" * (width - len(filled))
+
+
+LABEL = 8  # columns of the first word of a line
+GAP = "  "
+RUNGS = 6  # at most, of those that were reached last
+FAILURES, ENDED = 3, 6  # lines at most
+SHORTEST_BAR, LONGEST_BAR = 12, 60
+TALL = 16  # lines, from which on what is too long for one may take two
+
+_Part = tuple[str, str]  # a text and its style
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """The room that a picture has, in columns and lines, and whether there is nothing but ASCII."""
+
+    width: int = 80
+    height: int = 24
+    ascii_only: bool = False
+
+
+def picture(standing: Standing, now: float, frame: Frame, *, state: str = "", running: bool = True) -> list[Text]:
+    """Return the lines, the most important ones where there is no room for all.
+
+    ``now`` is in seconds since 1970. ``state`` stands behind the name instead of what its events tell. A sweep that is
+    not ``running`` has no rate and no end to come, though it may not have ended in order.
+    """
+    if frame.height < 1 or frame.width < 1:
+        return []
+    heads = (  # in their order, each with its importance
+        (3, _title(standing, state)),
+        (0, _progress(standing, now, frame, running=running)),
+        (2, _flow("", _counts(standing, now, running=running), frame)),
+        (1, _flow("best", _best(standing), frame)),
+        (4, _flow("rungs", _rungs(standing), frame)),
+        (5, _flow("use", _use(standing) if running else [], frame)),
+    )
+    lines = [(weight, line) for weight, head in heads for line in head]
+    kept = sorted(sorted(range(len(lines)), key=lambda at: lines[at][0])[: frame.height])
+    told = [lines[at][1] for at in kept]
+    told += _below(standing, frame, frame.height - len(told), running=running)
+    return [_line(parts, frame) for parts in told]
+
+
+def _title(standing: Standing, state: str) -> list[list[_Part]]:
+    name = standing.outline.name
+    if not name:
+        return []
+    told = state or standing.over or ("begins" if standing.session is None else "running")
+    return [[(name, "bold"), (f"{GAP}{told}", STYLES.get(told, ""))]]
+
+
+def _progress(standing: Standing, now: float, frame: Frame, *, running: bool) -> list[list[_Part]]:
+    total, done = standing.total, standing.finished
+    elapsed = duration(standing.active_s(now))
+    left_s = standing.left_s(now) if running else None
+    times = [elapsed, *([] if left_s is None else [f"about {_roughly(left_s)} left"])]
+    if total is None:
+        return [[(GAP.join([f"{done} trials", *times]), "")]]
+    share = done + sum(trial.epochs / trial.of for trial in standing.open.values() if trial.of)
+    told = f"{done}/{total} {'trial' if total == 1 else 'trials'}"
+    whole = GAP.join([told, *times])
+    beside = frame.width - len(whole) - len(GAP) >= SHORTEST_BAR
+    room = frame.width - len(whole if beside else told) - len(GAP)
+    filled, empty = bar(share / max(total, 1), min(max(room, 0), LONGEST_BAR), ascii_only=frame.ascii_only)
+    first: list[_Part] = [(filled, STYLES[Status.RUNNING]), (empty, "dim"), (f"{GAP}{whole if beside else told}", "")]
+    return [first] if beside else [first, [(GAP.join(times), "")]]
+
+
+def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
+    at_work = len(standing.running) if running else 0
+    counts: list[_Part] = [(f"{at_work} running", "")]
+    counts += [(f"{count} {status}", STYLES.get(status, "")) for status, count in standing.ended.items() if count]
+    waiting = len(standing.open) - at_work
+    if waiting:
+        counts.append((f"{waiting} to go on with", ""))
+    if running and standing.over is None:
+        counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))
+    return counts
+
+
+def _best(standing: Standing) -> list[_Part]:
+    best, outline = standing.best, standing.outline
+    if best is None:
+        return [("no trial completed yet", "dim")]
+    many = len(best.trials) > 1
+    whose = f"mean of trials {', '.join(map(str, best.trials))}" if many else f"trial {best.trials[0]}"
+    if outline.objectives > 1:
+        whose += f", by the first of {outline.objectives} objectives"
+    parameters = (settings(best.params, [name]) for name in outline.varying)
+    return [
+        (f"{outline.metric} {score(best.value)}", "bold"),
+        (whose, "bold"),
+        *((one, "") for one in parameters if one),
+    ]
+
+
+def _rungs(standing: Standing) -> list[_Part]:
+    rungs = [rung for rung in standing.rungs() if rung.reached]
+    if not rungs:
+        return []
+    some = [rung for rung in rungs if rung.pruned] or rungs
+    shown = (rungs if len(rungs) <= RUNGS else some)[-RUNGS:]
+    told = [f"epoch {rung.epoch}: {rung.pruned} of {rung.reached} pruned" for rung in shown]
+    survivors = standing.survivors()
+    if survivors is not None and (standing.open or standing.waiting()) and standing.over is None:
+        told.insert(0, f"about {survivors:.0f} of {standing.total} train to the end")
+    return [(one, "") for one in told]
+
+
+def _use(standing: Standing) -> list[_Part]:
+    usage = {} if standing.over is not None else standing.usage()
+    told = ["..."] if standing.measures and not usage and standing.over is None else []
+    if "cpu_cores" in usage:
+        told.append(f"{usage['cpu_cores']:.1f} CPU cores at work")
+    if "gpu_utilization" in usage:
+        told.append(f"GPUs busy {usage['gpu_utilization']:.0%}")
+    if "memory_peak_bytes" in usage:
+        told.append(f"{usage['memory_peak_bytes'] / 1e9:.1f} GB of memory")
+    return [(one, "") for one in told]
+
+
+def _flow(label: str, parts: Sequence[_Part], frame: Frame) -> list[list[_Part]]:
+    """Parts one after the other, on a second line where there is room for one; the rest of them is cut off."""
+    if not parts:
+        return []
+    indent = f"{label:<{LABEL}}" if label else ""
+    lines: list[list[_Part]] = [[(indent, "")]]
+    used, first = len(indent), True
+    for text, style in parts:
+        needed = cell_len(_plain(text, ascii_only=frame.ascii_only)) + (0 if first else len(GAP))
+        if used + needed > frame.width and not first and len(lines) == 1 and frame.height >= TALL:
+            lines.append([(" " * len(indent), "")])
+            used, first = len(indent), True
+        lines[-1].append((text if first else f"{GAP}{text}", style))
+        used, first = used + needed, False
+    return lines
+
+
+def _below(standing: Standing, frame: Frame, room: int, *, running: bool) -> list[list[_Part]]:
+    """Running trials, failures and those that ended last, in the room that is left."""
+    failures = _failures(standing.failures)
+    ended = [one for one in reversed(standing.latest) if one.status is not Status.FAILED]
+    at_work = list(standing.running.values()) if running else []
+    room -= 1  # a line between, which is worth one to small terminals as well
+    if room < 1:
+        return []
+    of_failures = failures[: min(FAILURES, max(room // 3, 1 if room > 2 or not at_work else 0))]
+    room -= len(of_failures)
+    of_running = min(len(at_work), room)
+    of_ended = ended[: min(ENDED, room - of_running)]
+    blank: list[list[_Part]] = [[]]
+    lines = _running(standing, at_work, frame, of_running) + of_failures
+    lines += [_ended_line(standing, one) for one in of_ended]
+    return blank + lines if lines else []
+
+
+def _running(standing: Standing, running: Sequence[Open], frame: Frame, room: int) -> list[list[_Part]]:
+    hidden = len(running) - room
+    shown = running[: room - 1] if hidden > 0 and room > 1 else running[:room]
+    numbers = max((len(str(trial.trial)) for trial in shown), default=0)
+    epochs = max((len(f"{trial.epochs}/{trial.of}") for trial in shown), default=0)
+    values = max((len(_value(trial.value)) for trial in shown), default=0)
+    sparks = max(min((frame.width - 20) // 3, 24), 0)
+    lines = []
+    for trial in shown:
+        curve = sparkline(trial.curve.points(sparks), ascii_only=frame.ascii_only) if sparks else ""
+        parts = [
+            (f"trial {trial.trial:>{numbers}}", STYLES[Status.RUNNING]),
+            (f"{GAP}{f'{trial.epochs}/{trial.of}':>{epochs}}", ""),
+            (f"{GAP}{curve:<{sparks}}" if sparks else "", "cyan"),
+            (f"{GAP}{_value(trial.value):>{values}}", "bold"),
+            (f"{GAP}{settings(trial.params, standing.outline.varying)}", "dim"),
+        ]
+        lines.append(parts)
+    if len(shown) < len(running) and room > 1:
+        lines.append([(f"and {len(running) - len(shown)} more running", "dim")])
+    return lines
+
+
+def _failures(failures: Mapping[tuple[Status, str], Failure]) -> list[list[_Part]]:
+    told = []
+    for (status, kind), failure in sorted(
+        failures.items(), key=lambda one: (one[0][0] != Status.FAILED, -one[1].count)
+    ):
+        what = f"{failure.count} {status}{f' by {kind}' if kind and kind != status else ''}"
+        words = failure.reason.removeprefix(f"{kind}:").strip()
+        reason = f"{GAP}last trial {failure.trial}{f': {words}' if words else ''}"
+        told.append([(what, STYLES.get(status, "")), (reason, "")])
+    return told
+
+
+def _ended_line(standing: Standing, ended: Ended) -> list[_Part]:
+    value = "" if ended.value is None else f"{GAP}{standing.outline.metric} {score(ended.value)}"
+    after = f" after {ended.epochs} {plural('epoch', ended.epochs)} in {duration(ended.took_s)}"
+    parameters = settings(ended.params, standing.outline.varying)
+    return [
+        (f"trial {ended.trial} ", "dim"),
+        (ended.status.value, STYLES.get(ended.status, "")),
+        (f"{after}{value}{GAP}{parameters}", "dim"),
+    ]
+
+
+def _value(value: float | None) -> str:
+    return "" if value is None else score(value)
+
+
+def _roughly(seconds: float) -> str:
+    """Return a duration without figures that an estimate does not have."""
+    return duration(seconds) if seconds >= 59.95 else f"{max(round(seconds), 1)} s"
+
+
+def _line(parts: Sequence[_Part], frame: Frame) -> Text:
+    line = Text(no_wrap=True)
+    for text, style in parts:
+        line.append(_plain(text, ascii_only=frame.ascii_only), style)
+    line.truncate(frame.width, overflow="crop" if frame.ascii_only else "ellipsis")
+    return line
+
+
+def _plain(text: str, *, ascii_only: bool) -> str:
+    """Return a text that takes one line, and nothing but characters that can be shown."""
+    plain = printable(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ").replace("\n", " ")
+    return plain.encode("ascii", "replace").decode() if ascii_only else plain

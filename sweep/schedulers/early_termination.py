@@ -1,0 +1,265 @@
+"""The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
+
+The epochs at which each rule acts are in `sweep.space.termination`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+
+import numpy as np
+
+from sweep.events import EpochReported, Event
+from sweep.schedulers.contract import Factory, Scheduler
+from sweep.space import termination
+from sweep.space.objectives import Objective
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
+
+
+def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
+    """For example: ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``; the cutoff is a loss as well."""
+    side = "below" if objective.maximize else "above"
+    value, bound = objective.of_loss(loss), objective.of_loss(cutoff)
+    return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
+
+
+class Ranks:
+    """Numbers in two heaps, which meet at a rank: adding one takes logarithmic time, looking none.
+
+    ``below`` says how many of n numbers lie below the rank; it must not fall with n.
+    """
+
+    def __init__(self, below: Callable[[int], int]) -> None:
+        self._below = below
+        self._low: list[float] = []  # negated, for the largest to be on top
+        self._high: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._low) + len(self._high)
+
+    def add(self, number: float) -> None:
+        """Take a number in."""
+        if self._low and number < -self._low[0]:
+            heappush(self._low, -number)
+        else:
+            heappush(self._high, number)
+        below = self._below(len(self))
+        while len(self._low) > below:
+            heappush(self._high, -heappop(self._low))
+        while len(self._low) < below:
+            heappush(self._low, -heappop(self._high))
+
+    @property
+    def lower(self) -> float | None:
+        """The largest number below the rank."""
+        return -self._low[0] if self._low else None
+
+    @property
+    def upper(self) -> float | None:
+        """The smallest of the others."""
+        return self._high[0] if self._high else None
+
+
+class NoScheduler:
+    """Lets every trial go on."""
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return ()
+
+    def observe(self, event: Event) -> str | None:
+        return None
+
+
+class AshaScheduler:
+    """Asynchronous successive halving that stops: Li et al., MLSys 2020, section 3.
+
+    A trial stops at a rung whose score is below the quantile 1 - 1/eta of those that came there before it. It decides
+    as Ray Tune's ``AsyncHyperBandScheduler`` does, which sorts a whole rung for each trial that reaches it; what that
+    one gets wrong is left out: NaN passes every rung, a rung that was missed is made up for later, with a later value,
+    the last epoch counts as a stop, brackets are drawn from NumPy's global state.
+    """
+
+    def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
+        self._rule = rule
+        self._objective = objective
+        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in termination.brackets(rule, epochs)]
+        self._shares = _shares(rule, epochs)
+        self._stopped: set[int] = set()
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return termination.decision_epochs(self._rule, epochs)
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+            return None
+        loss = self._objective.loss(event.metrics)
+        rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
+        if loss is None or rung is None:
+            return None
+        cutoff = rung.cutoff()
+        rung.scores.add(-loss)
+        if cutoff is None or -loss >= cutoff:
+            return None
+        self._stopped.add(event.trial)
+        return reason("asha", self._objective, loss, event.epoch, -cutoff)
+
+    def bracket(self, trial: int) -> int:
+        """Return the bracket of a trial: drawn by its number alone, one with more rungs more often."""
+        if len(self._rungs) == 1:
+            return 0
+        return _bracket(trial, self._shares)
+
+
+class _Rung:
+    """The scores at one rung, larger ones better, and their quantile as NumPy's percentile interpolates it."""
+
+    def __init__(self, eta: float) -> None:
+        self._quantile = (1 - 1 / eta) * 100 / 100
+        self.scores = Ranks(lambda count: math.floor((count - 1) * self._quantile) + 1)
+
+    def cutoff(self) -> float | None:
+        low, high = self.scores.lower, self.scores.upper
+        if low is None or high is None:
+            return low
+        index = (len(self.scores) - 1) * self._quantile
+        part = index - math.floor(index)
+        return low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
+
+
+@lru_cache(maxsize=4096)  # half a millisecond each, and rehearsals ask for the same trials again
+def _bracket(trial: int, shares: tuple[float, ...]) -> int:
+    return int(np.random.RandomState(trial % 2**32).choice(len(shares), p=shares))
+
+
+def _shares(rule: Asha, epochs: int) -> tuple[float, ...]:
+    """Return the probability of each bracket; a rung at the last epoch counts here, though nothing is decided at it."""
+    last = max(min(rule.max_iter or epochs, epochs), rule.min_iter) * (1 + 1e-9)  # lest log(243) / log(3) = 4.9999...
+    rungs = math.log(last / rule.min_iter) / math.log(rule.eta)
+    weights = [math.exp(max(int(rungs - bracket + 1), 0)) for bracket in range(rule.brackets)]
+    return tuple(weight / sum(weights) for weight in weights)
+
+
+class HyperbandScheduler:
+    """The early termination that W&B sweeps call hyperband; Ray's scheduler of that name is another rule.
+
+    A trial stops if it is not among the best 1/eta of all that reached a bracket so far: with n values at a bracket,
+    the cutoff is the one of rank n // eta, counted from 0; ties go on.
+
+    Source: W&B's documentation of ``early_terminate``, and wandb/sweeps, hyperband_stopping.py. Two things differ, so
+    that a log replays to the same decisions: a bracket looks at the epoch of its number, and decides once, when the
+    trial reports it (W&B looks again whenever it polls).
+    """
+
+    def __init__(self, rule: Hyperband, objective: Objective, epochs: int) -> None:
+        self._rule = rule
+        self._objective = objective
+        self._reached = {
+            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in termination.decision_epochs(rule, epochs)
+        }
+        self._best: dict[int, float] = {}
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return termination.decision_epochs(self._rule, epochs)
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported):
+            return None
+        loss = self._objective.loss(event.metrics)
+        if loss is None:
+            return None
+        best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
+        reached = self._reached.get(event.epoch)
+        if reached is None:
+            return None
+        reached.add(loss)
+        judged = loss if self._rule.strict else best
+        cutoff = reached.upper
+        if cutoff is None or judged <= cutoff:
+            return None
+        return reason("hyperband", self._objective, judged, event.epoch, cutoff)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A trial so far."""
+
+    best: float
+    last: int = 0
+    count: int = 0  # epochs in its mean
+    mean: float = 0.0
+
+
+class MedianScheduler:
+    """The median stopping rule: Golovin et al., KDD 2017, section 3.2.2.
+
+    A trial stops if its best loss is above the median of the others' running means at the same epoch. A mean begins
+    with the first epoch that is judged. It decides as Ray Tune's ``MedianStoppingRule`` does, which averages all epochs
+    of all trials for each report.
+    """
+
+    def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
+        self._rule = rule
+        self._objective = objective
+        judged = termination.decision_epochs(rule, epochs)
+        self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
+        self._runs: dict[int, _Run] = {}
+        self._stopped: set[int] = set()
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return termination.decision_epochs(self._rule, epochs)
+
+    def observe(self, event: Event) -> str | None:
+        if not isinstance(event, EpochReported) or event.trial in self._stopped:
+            return None
+        loss = self._objective.loss(event.metrics)
+        if loss is None:
+            return None
+        run = self._runs.setdefault(event.trial, _Run(loss))
+        run.best = min(run.best, loss)
+        others = self._means.get(event.epoch)
+        if others is None:
+            return None
+        median = _median(others) if len(others) >= self._rule.min_trials else None
+        self._advance(run, event.epoch, loss)
+        if median is None or run.best <= median:
+            return None
+        self._stopped.add(event.trial)
+        return reason("median", self._objective, run.best, event.epoch, median)
+
+    def _advance(self, run: _Run, epoch: int, loss: float) -> None:
+        if run.count:  # it came past epochs without an objective with the mean that it had
+            for missed in range(run.last + 1, epoch):
+                self._means[missed].add(run.mean)
+        run.last, run.count = epoch, run.count + 1
+        run.mean += (loss - run.mean) / run.count  # exact where all are equal, as a sum is not
+        self._means[epoch].add(run.mean)
+
+
+def _median(means: Ranks) -> float | None:
+    if means.lower is None or means.upper is None or len(means) % 2:
+        return means.upper
+    return (means.lower + means.upper) / 2
+
+
+def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factory | None = None) -> Scheduler:
+    """Return the scheduler of a rule, for trials of ``epochs`` epochs judged by the first objective.
+
+    ``own`` is what the rule of a user's own names.
+    """
+    match rule:
+        case Own(target):
+            if own is None:
+                raise ValueError(f"{target} is not loaded")
+            return own(objective, epochs)
+        case NoTermination():
+            return NoScheduler()
+        case Hyperband():
+            return HyperbandScheduler(rule, objective, epochs)
+        case Asha():
+            return AshaScheduler(rule, objective, epochs)
+        case Median():
+            return MedianScheduler(rule, objective, epochs)

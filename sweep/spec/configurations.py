@@ -1,0 +1,259 @@
+"""What a sweep file says of configurations: `constraints:`, `start_with:` and `baseline:`.
+
+The baseline is the author's own configuration, which need not lie in the space that is searched.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from sweep.errors import InputError, did_you_mean
+from sweep.events import Params, Value
+from sweep.space import constraint_sampling
+from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
+from sweep.space.draws import from_unit
+from sweep.space.expressions import Expression, ExpressionError, UndefinedError
+from sweep.space.space import Parameter, Space
+from sweep.spec.document import Document, KeyPath, flow, show
+
+TRIED = 100
+"""Random points on which every expression is tried, to see that its values fit."""
+
+
+def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document: Document) -> dict[str, Expression]:
+    """Return the constraints by their text, as expressions over known parameters; note those that are not."""
+    constraints: dict[str, Expression] = {}
+    for index, text in enumerate(data if isinstance(data, list) else []):
+        if not isinstance(text, str) or not text:  # noted by the model
+            continue
+        try:
+            constraint = Expression.parse(text)
+        except ExpressionError as error:
+            note(error, (*path, index), document)
+            continue
+        for name in sorted(constraint.names - set(names)):
+            document.mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
+        if not constraint.names:
+            document.mistake((*path, index), f"{text!r} names no parameter")
+        if text in constraints:
+            document.mistake((*path, index), f"{text!r} appears twice")
+        constraints[text] = constraint
+    return constraints
+
+
+def note(error: ExpressionError, path: KeyPath, document: Document) -> None:
+    """Note what an expression got wrong."""
+    document.mistake(path, f"{error.text!r}, column {error.column}: {error.message}")
+
+
+def check_satisfiable(
+    space: Space, places: Mapping[str, KeyPath], path: KeyPath, document: Document, *, grid: bool
+) -> None:
+    """Note constraints that no point of the space meets, and expressions that its values do not fit.
+
+    ``places`` tells where each expression stands, by its text. A finite space is counted, another sampled.
+    """
+    if not places:
+        return
+    try:
+        _check_truth(space, places, document)
+        if _count(space, grid=grid):
+            return
+        if not _count(Space(space.parameters), grid=grid):
+            document.mistake(next(iter(places.values())), "tied values without a result at any point")
+            return
+        alone = [c for c in space.constraints if not _count(Space(space.parameters, (c,)), grid=grid)]
+        for constraint in alone:
+            document.mistake(places[constraint.text], f"{constraint.text!r} holds at no point of the space")
+        if not alone:
+            document.mistake(path, "each holds somewhere, but no point meets all of them")
+    except ExpressionError as error:
+        note(error, places.get(error.text, path), document)
+    except InputError as error:
+        for problem in error.problems:
+            document.mistake(("parameters",), problem.what, problem.hint)
+
+
+def _count(space: Space, *, grid: bool) -> int:
+    """Return how many points are allowed; where they are without end, whether one is found."""
+    size = space.grid_size() if grid else space.cardinality()
+    return int(constraint_sampling.witness(space) is not None) if size is None else size
+
+
+def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
+    numbers: dict[str, Value] = {}
+    for params in _draws(space, TRIED):
+        for constraint in space.constraints:
+            if constraint.names <= params.keys():
+                with suppress(UndefinedError):
+                    numbers.setdefault(constraint.text, constraint.evaluate(params))
+    for text, value in numbers.items():
+        if not isinstance(value, bool):
+            kind = "a number" if isinstance(value, int | float) else "no number"
+            what = f"{text!r} is {kind}, expected a comparison"
+            document.mistake(places[text], what, f"such as {text} < 1")
+
+
+def _draws(space: Space, count: int) -> Iterator[dict[str, Value]]:
+    """Random points, without those whose tied values have no result; the same ones every time."""
+    numbers = random.Random(0)  # not cryptographic: any fixed sample will do
+    for _ in range(count):
+        with suppress(UndefinedError):
+            yield space.complete(lambda parameter: from_unit(parameter.domain, numbers.random()))
+
+
+LISTED = 10  # values of a list that a message names
+
+
+def read_start_with(
+    given: Iterable[Mapping[str, Value]], space: Space, path: KeyPath, document: Document
+) -> tuple[Params, ...]:
+    """Return the configurations with values as searchers choose them; note those that are none of the space."""
+    parameters = {parameter.name: parameter for parameter in space.parameters}
+    starts: list[Params] = []
+    for index, start in enumerate(given):
+        before = document.found
+        for name, value in start.items():
+            place = (*path, index, name)
+            if name not in parameters:
+                document.mistake(place, f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+            else:
+                _check(parameters[name], value, start, place, document)
+        if document.found > before:
+            continue
+        known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
+        found = constraint_sampling.witness(space.fixed(known))
+        if found is None:
+            document.mistake((*path, index), "no configuration with these values meets the constraints")
+        elif missing := [name for name in known if name not in found]:
+            what = f"{missing[0]!r} does not apply with the other values"
+            document.mistake((*path, index, missing[0]), what, "remove it", at_key=True)
+        elif key(known) in map(key, starts):
+            document.mistake((*path, index), "stands there already, expected different configurations")
+        starts.append(known)
+    return tuple(starts)
+
+
+def _check(parameter: Parameter, value: Value, start: Mapping[str, Value], path: KeyPath, document: Document) -> None:
+    domain = parameter.domain
+    if isinstance(domain, Tied):
+        document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)
+    elif not contains(domain, value):
+        document.mistake(path, f"{show(value)}, expected {_possible(domain)}")
+    elif ungiven := sorted(name for name in (parameter.when.names if parameter.when else ()) if name not in start):
+        what = f"exists for some values of {ungiven[0]!r} alone, which is not given"
+        document.mistake(path, what, f"give {ungiven[0]!r} as well", at_key=True)
+
+
+def _possible(domain: Domain) -> str:
+    """Return what a parameter can be, in a few words."""
+    match domain:
+        case Constant(value):
+            return flow(value)
+        case Categorical():
+            values = choices(domain) or ()
+            return "one of " + ", ".join([*map(flow, values[:LISTED]), *(["..."] if len(values) > LISTED else [])])
+        case Tied():
+            return "nothing"
+        case _:
+            low, high = bounds(domain)
+            step = quantum(domain)
+            number = "a number" if step is None else "a whole number" if step == 1 else f"a multiple of {step:g}"
+            return f"{number} from {low:g} to {high:g}"
+
+
+def as_drawn(domain: Domain, value: Value) -> Value:
+    """Return a value of a domain, as searchers choose it."""
+    if isinstance(domain, Constant | Categorical | Tied) or not isinstance(value, int | float):
+        return value
+    return snap(domain, float(value) if quantum(domain) is None else value)
+
+
+def read_baseline(
+    given: Mapping[str, Value] | None, space: Space, path: KeyPath, document: Document, notes: list[str]
+) -> Params | None:
+    """Return the configuration, in the order of the parameters; note mistakes in the document, and what is left open.
+
+    Parameters of one value have that one where none is given, tied ones are computed.
+    """
+    if given is None:
+        return None
+    parameters = {parameter.name: parameter for parameter in space.parameters}
+    before = document.found
+    for name, value in given.items():
+        if name not in parameters:
+            document.mistake((*path, name), f"no parameter {name!r}", did_you_mean(name, parameters), at_key=True)
+        elif expected := _unlike(parameters[name], value):
+            document.mistake((*path, name), f"{show(value)}, expected {expected}")
+    if document.found > before:
+        return None
+    whole: dict[str, Value] = {}
+    known = -1
+    while len(whole) > known:  # conditions and ties may look at later ones
+        known = len(whole)
+        for parameter in space.parameters:
+            _add(parameter, given, whole)
+    for name in given:
+        if name not in whole:
+            what = f"{name!r} does not apply with the other values"
+            document.mistake((*path, name), what, "remove it", at_key=True)
+    if document.found > before:
+        return None
+    missing = [p.name for p in space.parameters if p.name not in whole and p.when is None]
+    if missing:
+        notes.append(f"baseline does not set {', '.join(missing)}: the trainable's own default, if it has one")
+    return {parameter.name: whole[parameter.name] for parameter in space.parameters if parameter.name in whole}
+
+
+def _add(parameter: Parameter, given: Mapping[str, Value], whole: dict[str, Value]) -> None:
+    name, domain = parameter.name, parameter.domain
+    if name in whole:
+        return
+    if parameter.when is not None and not (parameter.when.names <= whole.keys() and parameter.when.holds(whole)):
+        return
+    if name in given:
+        value = given[name]
+        whole[name] = as_drawn(domain, value) if contains(domain, value) else value
+    elif isinstance(domain, Constant):
+        whole[name] = domain.value
+    elif isinstance(domain, Tied) and domain.expression.names <= whole.keys():
+        try:
+            whole[name] = domain.expression.evaluate(whole)
+        except ExpressionError:
+            return
+
+
+def _unlike(parameter: Parameter, value: Value) -> str | None:
+    """Return what was expected of a value that is of another kind than all that the search tries."""
+    domain = parameter.domain
+    if parameter.name == "epochs":
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return None if whole else "a whole number from 1"
+    if isinstance(domain, Constant):
+        known: tuple[Value, ...] | None = (domain.value,)
+    elif isinstance(domain, Tied):
+        return None
+    else:
+        known = choices(domain) if isinstance(domain, Categorical) else (0.0,)
+    kinds = {_kind(one) for one in known or ()}
+    if value is None or not kinds or _kind(value) in kinds or "nothing" in kinds:
+        return None
+    return " or ".join(sorted(kinds))
+
+
+def _kind(value: Value) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case _:
+            return "a mapping"

@@ -1,0 +1,433 @@
+"""Where a sweep stands, by hand-made logs, and how long it will take."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+import pytest
+from passing import simulate
+
+from sweep.analysis.outline import Limits, Outline
+from sweep.analysis.progress import (
+    KINDS,
+    LATEST,
+    MOST,
+    Best,
+    Curve,
+    Follower,
+    Rung,
+    Standing,
+    Survival,
+    seconds_left,
+    survival,
+)
+from sweep.errors import StoreError
+from sweep.events import (
+    EpochReported,
+    Event,
+    Facts,
+    Params,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+)
+from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.store.folder import ResultsFolder
+from sweep.store.log import Log
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, MOST - 1, MOST, MOST + 1, 1000, 4097])
+@pytest.mark.parametrize("most", [0, 1, 5, 24, 1000])
+def test_points_go_from_the_beginning_to_the_latest(count: int, most: int) -> None:
+    curve = Curve()
+    for value in range(count):
+        curve.add(float(value))
+    points = curve.points(most)
+    assert points == sorted(points)
+    assert len(points) == min(most, len(points), count)
+    if points:
+        assert points[-1] == count - 1
+        widest = max((after - before for before, after in pairwise(points)), default=1.0)
+        assert widest <= max(2 * count / len(points), 1) + 1
+
+
+def test_a_long_curve_takes_little_room() -> None:
+    curve = Curve()
+    for value in range(100_000):
+        curve.add(float(value))
+    assert len(curve.points(10**9)) <= MOST + 1
+
+
+BEGIN = SessionStarted(time=1.0, resumed=False, version="1")
+END = SessionEnded(time=2.0, reason="finished")
+
+
+def epochs(count: int) -> list[EpochReported]:
+    return [EpochReported(trial=0, epoch=n, metrics={"loss": n / 3}, time=1.0, time_s=0.1) for n in range(1, count + 1)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ResultsFolder:
+    return ResultsFolder.create(tmp_path, "followed", "", {"objectives": []})
+
+
+def test_each_event_comes_once_as_it_is_written(folder: ResultsFolder) -> None:
+    follower = Follower(folder)
+    assert (follower.more(), follower.share) == ([], 1.0)
+    with Log(folder.log) as log:
+        log.append([BEGIN])
+        assert follower.more() == [BEGIN]
+        assert follower.more() == []
+        log.append(epochs(3))
+        assert follower.more() == epochs(3)
+        log.append([END])
+    assert follower.more() == [END]
+
+
+def test_a_large_log_comes_in_parts(folder: ResultsFolder) -> None:
+    with Log(folder.log, fsync=False) as log:
+        log.append(epochs(20_000))
+    follower = Follower(folder)
+    first = follower.more()
+    assert first
+    assert len(first) < 20_000
+    assert 0 < follower.share < 1
+    rest = []
+    while events := follower.more():
+        rest += events
+    assert len(first) + len(rest) == 20_000
+    assert follower.share == 1.0
+
+
+def test_a_torn_record_waits_for_its_end(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        log.append([BEGIN, END])
+    whole = folder.log.read_bytes()
+    folder.log.write_bytes(whole[:-5])
+    follower = Follower(folder)
+    assert follower.more() == [BEGIN]
+    folder.log.write_bytes(whole)
+    assert follower.more() == [END]
+
+
+def test_a_log_that_was_cut_is_read_anew(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        log.append([BEGIN, *epochs(3)])
+    follower = Follower(folder)
+    assert follower.more()
+    folder.log.write_bytes(folder.log.read_bytes().splitlines(keepends=True)[0])
+    assert follower.more() is None
+    assert follower.more() == [BEGIN]
+
+
+def test_a_damaged_log_is_said_to_be_so(folder: ResultsFolder) -> None:
+    with Log(folder.log) as log:
+        log.append([BEGIN, *epochs(3)])
+    lines = folder.log.read_bytes().splitlines(keepends=True)
+    folder.log.write_bytes(b"".join([lines[0], b"\0\0\n", *lines[2:]]))
+    with pytest.raises(StoreError, match=r"log.jsonl:2: damaged"):
+        Follower(folder).more()
+
+
+SESSION = SessionStarted(time=1000.0, resumed=False, version="1")
+
+
+def started(trial: int, time: float = 1000.0, params: Params | None = None) -> TrialStarted:
+    given = {"a": trial} if params is None else params
+    return TrialStarted(trial=trial, trial_id="", params=given, seed=0, repeat=0, time=time)
+
+
+def epoch(trial: int, number: int, value: float = 0.5, time: float = 1001.0, **more: object) -> EpochReported:
+    metrics = {"acc": value}
+    return EpochReported(trial=trial, epoch=number, metrics=metrics, time=time, time_s=2.0, **more)  # type: ignore[arg-type]  # of any field
+
+
+def ended(
+    trial: int, status: Status = Status.COMPLETED, reason: str = "", time: float = 1010.0, **more: object
+) -> TrialEnded:
+    return TrialEnded(trial=trial, status=status, reason=reason, time=time, **more)  # type: ignore[arg-type]  # of any field
+
+
+def of(*events: Event, **outline: object) -> Standing:
+    standing = Standing(Outline(**{"metric": "acc", "goal": "maximize", "total": 10, "epochs": 4, **outline}))  # type: ignore[arg-type]  # of any field
+    for event in events:
+        standing.observe(event)
+    return standing
+
+
+def trial(number: int, values: Sequence[float], status: Status = Status.COMPLETED, **params: float) -> list[Event]:
+    epochs = [epoch(number, at, value) for at, value in enumerate(values, start=1)]
+    return [started(number, params=params or None), *epochs, ended(number, status)]
+
+
+def test_a_trial_from_its_start_to_its_end() -> None:
+    standing = of(SESSION, started(3), epoch(3, 1, 0.25))
+    assert standing.running[3].epochs == 1
+    assert (standing.running[3].of, standing.running[3].value, standing.started) == (4, 0.25, 1)
+    told = standing.observe(ended(3, facts=Facts(started=1004.0)))
+    assert told is not None
+    assert (told.trial, told.epochs, told.value, told.took_s) == (3, 1, 0.25, 6.0)
+    assert (standing.running, standing.open, standing.finished) == ({}, {}, 1)
+    assert list(standing.latest) == [told]
+
+
+def test_trials_may_have_epochs_of_their_own() -> None:
+    assert of(started(0, params={"epochs": 9})).open[0].of == 9
+
+
+@pytest.mark.parametrize(("goal", "best"), [("maximize", 2), ("minimize", 0)])
+def test_best_is_the_last_value_of_a_completed_trial(goal: str, best: int) -> None:
+    events = [event for number in range(3) for event in trial(number, [0.9, 0.1 * (number + 1)])]
+    events += trial(3, [99.0 if goal == "maximize" else -99.0], Status.PRUNED) + trial(4, [math.nan])
+    found = of(*events, goal=goal).best
+    assert found == Best(pytest.approx(0.1 * (best + 1)), (best,), {"a": best})
+
+
+def test_of_repeats_the_mean_counts_and_how_many_there_are() -> None:
+    events = [*trial(0, [0.9], a=1.0), *trial(1, [0.5], a=2.0), *trial(2, [0.6], a=2.0)]
+    assert of(*events, repeats=2).best == Best(pytest.approx(0.55), (1, 2), {"a": 2.0})
+    events += trial(3, [0.1], a=1.0)
+    assert of(*events, repeats=2).best == Best(pytest.approx(0.55), (1, 2), {"a": 2.0})
+    events += [*trial(4, [0.58], a=3.0), *trial(5, [0.58], a=3.0)]
+    assert of(*events, repeats=2).best == Best(pytest.approx(0.58), (4, 5), {"a": 3.0})
+
+
+def test_a_third_repeat_that_makes_the_best_worse() -> None:
+    events = [*trial(0, [0.9], a=1.0), *trial(1, [0.9], a=1.0), *trial(2, [0.6], a=2.0), *trial(3, [0.6], a=2.0)]
+    events += [*trial(4, [0.6], a=2.0), *trial(5, [-0.9], a=1.0)]
+    best = of(*events, repeats=3).best
+    assert best is not None
+    assert best.params == {"a": 2.0}
+
+
+def test_rungs_count_who_came_and_who_went() -> None:
+    events = [
+        *trial(0, [0.1, 0.2, 0.3, 0.4]),
+        *trial(1, [0.1], Status.PRUNED),
+        *trial(2, [0.1, 0.1, 0.1], Status.PRUNED),
+    ]
+    assert of(*events, decisions=(1, 3)).rungs() == [Rung(1, 3, 1), Rung(3, 2, 1)]
+    assert of(*events).rungs() == [Rung(1, 3, 1), Rung(3, 2, 1)]  # of a rule of the user's own
+
+
+def test_failures_by_their_kind() -> None:
+    events: list[Event] = []
+    for number, reason in enumerate(("ValueError: 1", "ValueError: 2", "worker lost: killed", "")):
+        events += [started(number), ended(number, Status.FAILED, reason)]
+    events += [started(9), ended(9, Status.DIVERGED, "the loss became NaN")]
+    failures = of(*events).failures
+    assert {kind: (one.count, one.trial) for kind, one in failures.items()} == {
+        (Status.FAILED, "ValueError"): (2, 1),
+        (Status.FAILED, "worker lost"): (1, 2),
+        (Status.FAILED, "failed"): (1, 3),
+        (Status.DIVERGED, ""): (1, 9),
+    }
+    assert failures[Status.FAILED, "ValueError"].reason == "ValueError: 2"
+
+
+def test_a_thousand_kinds_of_failure_take_no_room() -> None:
+    standing = of()
+    for number in range(1000):
+        standing.observe(started(number))
+        standing.observe(ended(number, Status.FAILED, f"Error{number}: x"))
+    assert len(standing.failures) <= KINDS + 1
+    assert sum(failure.count for failure in standing.failures.values()) == 1000
+    assert len(standing.latest) == LATEST
+
+
+def test_a_failed_trial_that_is_tried_again_has_not_failed() -> None:
+    standing = of(started(0), epoch(0, 1), ended(0, Status.FAILED, "ValueError: x"))
+    standing.observe(ended(0, Status.INTERRUPTED, again=True))
+    assert (standing.finished, standing.failures, list(standing.open)) == (0, {}, [0])
+    standing.observe(epoch(0, 2))
+    standing.observe(ended(0))
+    assert (standing.ended[Status.COMPLETED], standing.ended[Status.FAILED], standing.started) == (1, 0, 1)
+
+
+def test_interrupted_trials_go_on_in_the_next_session() -> None:
+    standing = of(SESSION, started(0), epoch(0, 1), started(1))
+    told = standing.observe(ended(0, Status.INTERRUPTED))
+    assert told is not None
+    assert told.status is Status.INTERRUPTED
+    assert list(standing.running) == [1]
+    standing.observe(SessionStarted(time=2000.0, resumed=True, version="1"))
+    assert (list(standing.running), list(standing.open)) == ([], [0, 1])
+    standing.observe(epoch(0, 2))
+    assert list(standing.running) == [0]
+    assert standing.epochs == 2
+
+
+def test_pauses_between_sessions_are_no_work() -> None:
+    standing = of(SESSION, started(0, 1010.0), SessionEnded(time=1020.0, reason="interrupted"))
+    assert (standing.over, standing.active_s(9999.0)) == ("interrupted", 20.0)
+    standing.observe(SessionStarted(time=2000.0, resumed=True, version="1"))
+    assert (standing.over, standing.active_s(2005.0)) == (None, 25.0)
+    standing.observe(epoch(0, 1, time=2007.0))  # then it is killed
+    standing.observe(SessionStarted(time=3000.0, resumed=True, version="1"))
+    assert standing.active_s(3001.0) == 28.0
+    assert of().active_s(5.0) == 0.0
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    standing = of(SESSION, started(0))
+    for number in range(1, 41):
+        standing.observe(epoch(0, number, time=1000.0 + number / 2))
+    assert standing.epochs_per_s(1020.0) == pytest.approx(2.0, abs=0.3)
+    assert standing.epochs_per_s(1040.0) == 0.0
+    assert of(SESSION, started(0), epoch(0, 1, time=1000.5)).epochs_per_s(1001.0) == 1.0
+
+
+def test_the_time_left_by_epochs_and_trials() -> None:
+    assert of(SESSION, started(0)).left_s(1001.0) is None  # nothing is measured yet
+    standing = of(SESSION, started(0), started(1), epoch(0, 1), epoch(1, 1), total=4)
+    assert standing.left_s(1002.0) == 3 * 2.0 + 4 * 2.0
+    assert standing.survivors() == 4
+    standing = of(SESSION, *trial(0, [0.1] * 4), started(1), total=2)
+    assert standing.left_s(1011.0) == 4 * 2.0
+    standing.observe(SessionEnded(time=1020.0, reason="finished"))
+    assert standing.left_s(1021.0) is None
+
+
+def test_what_a_trial_takes_beside_its_epochs_counts_for_the_next() -> None:
+    standing = of(SESSION, *trial(0, [0.1] * 4), total=3)
+    assert standing.left_s(1011.0) == 2 * (4 * 2.0 + 2.0)  # it took 10 s, of which epochs took 8
+
+
+def test_the_start_of_a_worker_is_not_every_trial_s() -> None:
+    facts = Facts(started=1009.0)  # since when it could train
+    epochs = [epoch(0, at) for at in (1, 2, 3, 4)]
+    standing = of(SESSION, started(0), *epochs, ended(0, time=1018.0, facts=facts), total=6)
+    assert standing.left_s(1018.0) == 5 * (4 * 2.0 + 1.0)
+    for number in (1, 2, 3):  # which need not compile
+        begin = 1020.0 + 10 * number
+        standing.observe(started(number, begin))
+        for at in (1, 2, 3, 4):
+            standing.observe(epoch(number, at))
+        standing.observe(ended(number, time=begin + 8.5))
+    assert standing.left_s(1060.0) == 2 * (4 * 2.0 + 0.5)
+
+
+def test_budgets_end_it_before_its_trials_do() -> None:
+    events = (SESSION, started(0), epoch(0, 1))
+    assert of(*events, total=None).left_s(1010.0) is None
+    assert of(*events, total=None).survivors() is None
+    assert of(*events, total=None, limits=Limits(hours=0.5)).left_s(1010.0) == 1790.0
+    assert of(*events, total=1000, limits=Limits(epochs=11)).left_s(1010.0) == 20.0
+    assert of(*events, total=None, limits=Limits(gpu_hours=1.0, gpus=2)).left_s(1010.0) == 1798.0
+    assert of(*events, total=None, limits=Limits(hours=0.001)).left_s(1010.0) == 0.0
+
+
+def test_epochs_out_of_another_sweep_are_not_measured() -> None:
+    standing = of(SESSION, started(0), epoch(0, 1, memo="other/0"), epoch(0, 2, memo="other/0"), ended(0, memo="x/0"))
+    assert (standing.epochs, standing.left_s(1011.0), standing.finished) == (0, None, 1)
+
+
+def test_what_running_trials_use() -> None:
+    measures = {"cpu_cores": 1.5, "memory_peak_bytes": 2e9, "gpu_utilization": 0.5, "step_s": 1.0}
+    other = {"cpu_cores": 0.5, "gpu_utilization": 1.0, "memory_peak_bytes": math.nan}
+    standing = of(started(0), started(1), started(2), epoch(0, 1, measures=measures), epoch(1, 1, measures=other))
+    assert standing.usage() == {"cpu_cores": 2.0, "memory_peak_bytes": 2e9, "gpu_utilization": 0.75}
+    assert standing.measures
+    assert of(started(0), epoch(0, 1)).usage() == {}
+
+
+def test_an_event_costs_microseconds_and_old_trials_nothing() -> None:
+    standing = of(total=20_000, decisions=(1, 2))
+    numbers = random.Random(0)
+    events: list[Event] = []
+    for number in range(2000):
+        status = numbers.choice([Status.COMPLETED, Status.PRUNED, Status.FAILED])
+        events += [started(number), *(epoch(number, at, numbers.random()) for at in (1, 2, 3)), ended(number, status)]
+    begin = time.thread_time()
+    for event in events:
+        standing.observe(event)
+    assert (time.thread_time() - begin) / len(events) < 50e-6  # measured: 3e-6
+    begin = time.thread_time()
+    standing.left_s(1010.0)
+    standing.survivors()
+    assert time.thread_time() - begin < 0.05  # measured: 3e-4
+
+
+def test_without_losses_all_train_to_the_end() -> None:
+    all_of_them = survival({1: 5, 2: 5}, {}, {})
+    assert (all_of_them.share(0, 9), all_of_them.epochs(0, 9), all_of_them.epochs(4, 9)) == (1.0, 9.0, 5.0)
+    assert all_of_them.epochs(9, 9) == 0.0
+
+
+def test_shares_multiply_along_the_epochs() -> None:
+    half = Survival(((1, 0.5), (4, 0.25)))
+    assert [half.after(epoch) for epoch in (0, 1, 3, 4, 99)] == [1.0, 0.5, 0.5, 0.25, 0.25]
+    assert half.epochs(0, 10) == 1 + 0.5 * 3 + 0.25 * 6
+    assert half.epochs(1, 10) == 3 + 0.5 * 6  # of one that has passed the first
+    assert half.share(1, 10) == 0.5
+    assert half.share(0, 1) == 1.0
+    assert half.epochs(0, 4) == 1 + 0.5 * 3  # what happens after the last epoch does not matter
+
+
+def test_what_was_seen_outweighs_what_the_rule_says() -> None:
+    rule = {3: 1 / 3}
+    assert survival({}, {}, rule).after(3) == pytest.approx(1 / 3)
+    assert survival({3: 1000}, {3: 500}, rule).after(3) == pytest.approx(0.5, abs=0.001)
+
+
+def test_trials_that_run_count_as_far_as_they_came() -> None:
+    """Ten began, nine of them ended at epoch 1: the tenth tells that trials go on beyond."""
+    seen = survival({1: 10, 2: 1, 3: 1}, {1: 9}, {})
+    assert seen.after(1) == pytest.approx(0.1)
+    assert seen.after(3) == seen.after(1)
+
+
+def test_failures_before_the_first_epoch_count() -> None:
+    assert survival({1: 3}, {0: 1}, {}).after(0) == pytest.approx(3 / 4)
+    assert survival({}, {0: 4, 2: 0}, {}).after(0) == pytest.approx(1 / 5)
+
+
+@pytest.mark.parametrize(
+    ("there", "waiting", "slots", "expected"),
+    [
+        ([], 0, 1, 0.0),
+        ([5.0, 3.0], 0, 2, 5.0),
+        ([5.0, 3.0], 1, 2, 13.0),
+        ([5.0, 3.0], 2, 2, 15.0),
+        ([], 4, 2, 20.0),
+        ([2.0], 1, 4, 10.0),
+        ([1.0, 1.0, 1.0], 3, 2, 11.0),  # more run than there were slots for
+        ([0.0, 0.0], 10_001, 2, 50_010.0),
+    ],
+)
+def test_free_workers_take_the_next_trial(there: list[float], waiting: int, slots: int, expected: float) -> None:
+    assert seconds_left(there, waiting, 10.0, slots) == expected
+
+
+RULES = [
+    pytest.param(NoTermination(), 0.02, id="none"),
+    pytest.param(Asha(1, None, 3), 0.35, id="asha"),
+    pytest.param(Hyperband(min_iter=1), 0.35, id="hyperband"),
+    pytest.param(Median(3), 0.55, id="median"),  # lets its first trials live, whatever they are
+]
+
+
+@pytest.mark.parametrize(("rule", "tolerance"), RULES)
+@pytest.mark.parametrize(("trials", "epochs", "slots"), [(27, 27, 2), (60, 27, 8), (9, 10, 4)])
+def test_what_is_thought_half_way_comes_about(
+    rule: EarlyTermination, tolerance: float, trials: int, epochs: int, slots: int
+) -> None:
+    """The median of some sweeps, when half and three quarters of the time have passed; "about" is what we say."""
+    passed = [simulate(rule, trials, epochs, slots, seed) for seed in range(7)]
+    for share, within in ((0.5, tolerance), (0.75, tolerance * 0.7)):
+        assert median(one.at(share)[0] for one in passed) == pytest.approx(1.0, abs=within)
+    assert median(one.at(0.75)[1] for one in passed) == pytest.approx(1.0, abs=0.5)
+
+
+def test_a_long_sweep_is_known_early() -> None:
+    passed = [simulate(Asha(1, None, 3), 400, 27, 8, seed) for seed in range(3)]
+    assert median(one.at(0.25)[0] for one in passed) == pytest.approx(1.0, abs=0.2)
+    assert median(one.at(0.5)[1] for one in passed) == pytest.approx(1.0, abs=0.25)

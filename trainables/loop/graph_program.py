@@ -1,0 +1,335 @@
+"""A program of our own loop: a graph and the state that its trials begin with.
+
+This is the training loop as the host sees it: chunks of data go in, sums of losses come out, and `reset` makes
+it ready for another trial of the same structure.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from trainables.data.ahead import alike
+from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.residence import on_gpu, spans_processes
+from trainables.data.share import Share
+from trainables.data.walk import HeldOut, Walk
+from trainables.loop import epoch as epochs
+from trainables.loop import profile
+from trainables.loop.epoch_average import EpochAverage
+from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.update import Graph
+from trainables.loop.xla import FAILURES, Asked, Xla
+from trainables.recipe.averaging import Average
+from trainables.recipe.refusals import Refused
+from trainables.replicas import additivity, by_example
+from trainables.state.initial import Parts
+from trainables.state.owned import State
+from trainables.state.registered import go_with_owner
+
+RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
+"""Of the loss: what rounding makes of it where the same examples are computed in other batches."""
+
+
+class GraphProgram(Program):
+    """A graph with its compiled training and evaluation; create it under the strategy's scope."""
+
+    kept = True
+
+    def __init__(self, graph: Graph, parts: Parts, jit_compile: Asked = "") -> None:
+        self.model, self.live, self.parts = graph.model, graph.live, parts
+        self.validates_as_it_trains = bool(graph.step.by_itself)
+        self.loss_scale = graph.loss_scale
+        self.by_epoch: EpochAverage | None = None
+        self._graph, self.xla = graph, Xla(graph, jit_compile)
+        self._trace_training_anew()
+        # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
+        evaluate = functools.partial(epochs.evaluate, graph)
+        self.evaluate_chunk = tf.function(evaluate, reduce_retracing=True, autograph=False)
+        self._read_metrics = tf.function(functools.partial(epochs.read_metrics, graph), autograph=False)
+
+    def _trace_training_anew(self) -> None:
+        train = functools.partial(epochs.train, self._graph, self.xla.update)
+        self.train_chunk = tf.function(train, reduce_retracing=True, autograph=False)
+
+    @property
+    def numerics(self) -> dict[str, str]:
+        """Who trains, where that is the model itself, and what goes through XLA."""
+        by_itself = self._graph.step.by_itself
+        return ({"loop": f"model: {by_itself}"} if by_itself else {}) | self.xla.described
+
+    def check_phases(self) -> None:
+        """Raise Refused for optimizers of a model's own, which cannot begin anew."""
+        if self._graph.step.by_itself and type(self.model).compile is not keras.Model.compile:
+            raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
+
+    @property
+    def average(self) -> Average | None:
+        """The averaged weights with which the model is evaluated at present, if any."""
+        return self.by_epoch if self.by_epoch and self.by_epoch.began else self._graph.average
+
+    @property
+    def averages(self) -> list[Average]:
+        """All averages of the weights that it takes."""
+        return [average for average in (self._graph.average, self.by_epoch) if average]
+
+    @property
+    def networks(self) -> Sequence[Any]:
+        """The model, and what else takes part."""
+        return self._graph.step.networks
+
+    @property
+    def optimizers(self) -> Sequence[Any]:
+        """The trial's own, and what else takes part."""
+        return self._graph.optimizers
+
+    @property
+    def rated(self) -> Sequence[Any]:
+        """The optimizers whose learning rate the loop sets."""
+        return self._graph.rated
+
+    def shares(self, rank: int) -> tuple[Share | None, Share | None]:
+        """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
+        graph = self._graph
+        local, replicas = len(graph.strategy.extended.worker_devices), graph.strategy.num_replicas_in_sync
+        if replicas == 1:
+            return None, None
+        share = Share(replicas, local, rank, graph.recipe.micro_batches)
+        return None if graph.intake.mixing.mixes else share, share.whole()
+
+    @go_with_owner
+    def compile(
+        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
+    ) -> None:
+        """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
+
+        ``loose``: parts of chunks will come.
+        """
+        self._loose = loose or train.changes_shape
+        self._trace_training(train)
+        traced = len(self._graph.traced)
+        if validation is not None:
+            none = tf.constant(0)
+            kinds = [(kind.tensors, kind.places(), *[none] * 4) for kind in validation.kinds()]
+            self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
+        if any(self._graph.step.measures(training=training) for training in (True, False)):
+            self._read_metrics()
+        known = [*self._graph.variables, *self._averages(), *self.hook_variables]
+        tracked = list({id(v): v for v in known}.values())
+        self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
+        evaluating = self._graph.traced[traced:]
+        self._counts = [held.raw for graph in evaluating for held in self.state.written(graph).values()]
+        self._graph.traced.clear()
+        if not self._graph.whole:
+            self._check(train, validates=validation is not None)
+
+    def _check(self, train: Split, *, validates: bool) -> None:
+        """Raise Refused for what in several parts would not be that of the batch."""
+        graph = self._graph
+
+        def read(training: bool) -> dict[str, float]:  # but for what the sums of an epoch are reported as
+            found = self._metrics(training=training)
+            return {name: value for name, value in found.items() if name not in graph.step.zeros(training=training)}
+
+        micro_batches = graph.recipe.micro_batches
+        tried = additivity.Tried(graph.strategy, self.state, graph.step.networks, read, self.live, micro_batches)
+        additivity.check(tried, graph.modes(validates=validates), train)
+
+    def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
+        """Whether the loss of the first examples is another one in batches of the training's size; changes no state.
+
+        So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch:
+        then numbers are those of `Model.fit` in its batches alone.
+        """
+        if data.as_trained is None or data.split.size <= data.as_trained:
+            return False
+        count = min(data.batch_size, data.split.size)
+        once = replace(data, steps=1)
+        parts = replace(data.in_training_batches, steps=-(-count // data.as_trained))
+        before = [(raw, self.state.values(raw)) for raw in self._counts]
+        found = []
+        for one in (once, parts):
+            found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
+            for raw, values in before:
+                self.state.put(raw, values or ())
+        names = ["loss"] if "loss" in found[0] else list(found[0])
+        exact = self.model.compute_dtype == "float32" and not on_gpu(self._graph.strategy)
+        relative = RELATIVE if exact else RELATIVE_OF_TF32
+        pairs = ((found[0][name], found[1][name]) for name in names)
+        return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
+
+    @go_with_owner
+    def compile_updates(self, walk: Walk) -> bool:
+        """Let XLA compile for the batches of a trial that begins, where it is asked to; changes no state."""
+        while lacking := self.xla.lacking(walk):
+            kinds, before = [kind.tensors for kind in walk.data.kinds()], self.state.arrays()
+            try:
+                self.xla.compile(kinds, common([(tensors,) for tensors in kinds])[0], lacking)
+            except FAILURES as error:
+                self._give_way(error)
+                self._trace_training(walk.data)
+            finally:
+                self.state.assign(before)
+                self._graph.traced.clear()
+        return bool(self.xla.wanted)
+
+    @go_with_owner
+    def trace_anew(self, train: Split) -> None:
+        """Trace training once more: other layers are trainable."""
+        self.xla.begin_anew()
+        self._trace_training_anew()
+        self._trace_training(train)
+        self._graph.traced.clear()
+
+    def _trace_training(self, data: Split) -> None:
+        """Trace updates, through XLA if they may and can."""
+        kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in data.kinds()]
+        while True:
+            try:
+                self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
+            except FAILURES as error:
+                self._give_way(error)
+            else:
+                return
+
+    def _give_way(self, error: Exception) -> None:
+        """Take another way than that through XLA on which there was this error, or raise it."""
+        if not self.xla.gives_way(error):
+            raise error
+        self._graph.traced.clear()
+        self._trace_training_anew()
+
+    def _trace(self, function: Any, kinds: list[tuple[Any, ...]], *, training: bool, loose: bool) -> None:
+        """One trace, of the shapes that all kinds of chunks have in common; ``loose``: their lengths are not."""
+        zeros = self._graph.zeros(training=training)
+        if loose:
+            function.get_concrete_function(*common(kinds), zeros)
+        function(*kinds[0], zeros)
+
+    def begin_as(self, fresh: Parts) -> bool:
+        """Begin with what the author's methods made for another seed; return whether all of it could be taken over."""
+        self.state.will_train()
+        if not self.parts.give(fresh, self.state, self._averages()):
+            return False
+        for average in self.averages:
+            average.reset()
+        return True
+
+    @go_with_owner
+    def train_epoch(
+        self, walk: Walk, rates: np.ndarray[Any, Any], *, epoch: int, profile_into: Path | None = None
+    ) -> Trained:
+        """Train one epoch (from 1), one rate per update."""
+        self.state.will_train()
+        batch_size, seed = walk.batch_size, walk.seed
+        first, done, seen, finite = (epoch - 1) * len(rates), 0, 0, True
+        sums = self._graph.zeros(training=True)
+        chunks = _Timed(self._evenly(walk.epoch(epoch), batch_size))
+        for chunk, kept in _parts(chunks, batch_size, profile_into):
+            count = updates(len(chunk.order), batch_size)
+            part = rates[done : done + count]
+            arguments = self._arguments(chunk, part, batch_size=batch_size, seed=seed, first=first + done)
+            with profile.kept(profile_into if kept else None):
+                sums, all_finite = self.train_chunk(*arguments, sums)
+                finite = bool(all_finite)
+            done, seen = done + count, seen + len(chunk.order)
+            if not finite:
+                break
+        if self.by_epoch and epoch >= self.by_epoch.first_epoch and finite:
+            self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
+        metrics = scalars(self._graph.step.reported(self._metrics(training=True), sums, seen))
+        return Trained(metrics, finite, chunks.waited_s, seen)
+
+    @go_with_owner
+    def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
+        """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
+        arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
+        sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
+        found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
+        if "loss" not in found:
+            raise Refused(f"{', '.join(found)} are reported, and no loss to look at")
+        return float(found["loss"]) if bool(finite) else float("nan")
+
+    @go_with_owner
+    def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
+        """The loss and metrics over validation data, with the averaged weights where there are such."""
+        self.state.will_train()  # layers and metrics may have state that evaluation changes
+        sums, batch_size, seen = self._graph.zeros(training=False), data.part_size, 0
+        done = epoch * data.split.updates(batch_size)
+        with self.average.swapped() if self.average else nullcontext():
+            for chunk in self._evenly(data.chunks(), data.batch_size):
+                count = updates(len(chunk.order), batch_size)
+                order, numbers = chunk.places(), (count, batch_size, seed & 0x7FFFFFFF, done)
+                sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
+                done, seen = done + count, seen + len(chunk.order)
+        step = self._graph.step
+        spread = [float(sums.pop(name)) / seen for name in step.spread]
+        found = scalars(step.reported(self._metrics(training=False), sums, seen))
+        return Evaluated(found, by_example.deviation(*spread) if spread else math.nan)
+
+    def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
+        return alike(chunks, batch_size) if spans_processes(self._graph.strategy) else chunks
+
+    def _averages(self) -> list[Any]:
+        return [v for average in self.averages for v in average.state]
+
+    def _arguments(
+        self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int
+    ) -> tuple[Any, ...]:
+        padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
+        padded[: len(rates)] = rates
+        numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
+        return (chunk.tensors, chunk.places(), tf.constant(padded), *map(tf.constant, numbers))
+
+    def _metrics(self, *, training: bool) -> dict[str, Any]:
+        """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+        found = self._read_metrics() if self._graph.step.measures(training=training) else {}
+        return {name: value.numpy() for name, value in found.items()}
+
+
+def common(kinds: Sequence[Any]) -> Any:
+    """The types of arguments, each dimension unknown that is not the same in all kinds, and of vectors always."""
+
+    def of(*values: Any) -> Any:
+        first, *rest = (tf.type_spec_from_value(v) if isinstance(v, tf.Tensor) else v._type_spec for v in values)
+        if isinstance(first, tf.TensorSpec) and first.shape.rank == 1:  # an order, and its rates
+            return tf.TensorSpec([None], first.dtype)
+        return first.most_specific_common_supertype(rest)
+
+    return tf.nest.map_structure(of, *kinds)
+
+
+class _Timed:
+    """Iterates and adds up the time spent in waiting for the next item."""
+
+    def __init__(self, chunks: Iterator[Chunk]) -> None:
+        self._chunks = chunks
+        self.waited_s = 0.0
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        began = time.perf_counter()
+        try:
+            return next(self._chunks)
+        finally:
+            self.waited_s += time.perf_counter() - began
+
+
+def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
+    """The chunks as they are, but the first in parts where one of them is to be profiled."""
+    if profile_into is not None:
+        yield from profile.parts(next(chunks), batch_size)
+    for chunk in chunks:
+        yield chunk, False

@@ -1,0 +1,276 @@
+"""Updates through XLA: what of a program goes through it, the compiling before the first epoch, and why it may not.
+
+On one replica that is the whole update, from the gathered examples of a batch to the applied gradients; on several, the
+gradients of each, whose sums are formed and applied outside. The loop around it, which gathers, stays as it is: XLA
+compiles for each size of batch by itself, so a partial last batch has a program of its own. Where something in front of
+the model has no kernel (rotations, the shares of mixup), that is computed outside and the rest compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import tensorflow as tf
+
+from trainables.data.chunks import BatchSplit, BucketSplit
+from trainables.data.residence import spans_processes
+from trainables.data.walk import Walk
+from trainables.data.words import gather
+from trainables.devices.placement import Placement
+from trainables.loop import batches
+from trainables.loop.intake import Taken
+from trainables.loop.steps import CompiledStep
+from trainables.loop.update import Graph
+from trainables.numbers.draws import Draws
+from trainables.numbers.rows import on_host
+from trainables.numbers.xla_draws import CannotCompile, compiling
+from trainables.recipe.refusals import Refused
+from trainables.replicas import random_layers, slices
+
+Asked: TypeAlias = Literal["", "may", "must"]
+
+ON, APART, OFF = "on", "on, but for augmentation", "off"
+FAILURES = (tf.errors.OpError, CannotCompile, RuntimeError)
+"""Among them those that `Xla.gives_way` to."""
+
+REASON = 160  # characters
+UNSUPPORTED = "Detected unsupported operations when"
+_MEET = "merge_call"
+
+
+def asked(training: Mapping[str, object], placement: Placement) -> Asked:
+    """What `training.jit_compile` means on these devices."""
+    option = training.get("jit_compile", "auto")
+    if option is True:
+        return "must"
+    same_bits = training.get("deterministic") is True  # which nobody promises of what XLA compiles
+    by_itself = option == "auto" and placement.on_gpu and training.get("run_eagerly") is not True
+    return "may" if by_itself and not same_bits else ""
+
+
+Update: TypeAlias = Callable[..., Any]
+"""As `Graph.update`."""
+OneBatch: TypeAlias = Callable[[Any, tf.Tensor, tf.Tensor], Any]
+"""Compiles for a batch of (tensors, rows, seed) by training it."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way of having updates compiled."""
+
+    name: str
+    of: Callable[[Graph], tuple[Update, OneBatch]]
+
+
+class Xla:
+    """How a program's updates go through XLA, if they do."""
+
+    def __init__(self, graph: Graph, asked: Asked) -> None:
+        self.wanted, self.reason = asked, ""
+        self._graph, self._ways = graph, iter(_ways(graph) if asked else [])
+        self._known: set[tuple[int, int]] = set()  # batches that are compiled
+        self._way: Way | None = None
+        self.update: Update = graph.update
+        """That of the graph, or what compiles it."""
+        self._one: OneBatch | None = None
+        if asked:
+            self._next()
+
+    @property
+    def described(self) -> dict[str, str]:
+        """For the columns of a trial; nothing where nobody asked."""
+        if not self.wanted:
+            return {}
+        if self._way is not None:
+            return {"xla": self._way.name}
+        return {"xla": OFF, "xla_reason": self.reason}
+
+    def gives_way(self, error: Exception) -> bool:
+        """Whether there is another way after this error, which is taken; raises Refused where none may be without XLA.
+
+        What was wrong without XLA as well shows once more.
+        """
+        another = isinstance(error, RuntimeError) and _MEET not in str(error)
+        if self._way is None or another or isinstance(error, tf.errors.ResourceExhaustedError):
+            return False
+        self.reason = self.reason or reason(error)
+        self._next()
+        return True
+
+    def lacking(self, walk: Walk) -> list[tuple[int, int]]:
+        """For what batches of a trial nothing is compiled yet: the place of their kind of chunk, and their size."""
+        return [] if self._way is None else [batch for batch in _batches(walk) if batch not in self._known]
+
+    def compile(self, kinds: Sequence[Any], specs: Any, lacking: Sequence[tuple[int, int]]) -> None:
+        """Compile for these batches by training each once, made of the first row of its kind, and keep what it takes.
+
+        ``kinds``: the tensors of each kind of chunk; ``specs``: as the loop was traced for.
+        """
+        one = tf.function(self._one, autograph=False)
+        concrete = one.get_concrete_function(specs, tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32))
+        for place, size in lacking:
+            concrete(kinds[place], tf.zeros([size], tf.int64), tf.constant(0))
+            self._known.add((place, size))
+
+    def begin_anew(self) -> None:
+        """Know of no batch, for what is trained has changed."""
+        self._known.clear()
+        self._compose()
+
+    def _compose(self) -> None:
+        self._graph.begin_anew()
+        self.update, self._one = self._way.of(self._graph) if self._way else (self._graph.update, None)
+
+    def _next(self) -> None:
+        self._known.clear()
+        self._way = next(self._ways, None)
+        self._compose()
+        if self._way is not None:
+            return
+        if self.wanted == "must":
+            raise Refused(
+                f"training.jit_compile is true, but updates cannot go through XLA: "
+                f"{self.reason or _hindrance(self._graph)}; with auto, such trials train without it"
+            )
+        else:
+            self.reason = self.reason or _hindrance(self._graph)
+
+
+def reason(error: Exception) -> str:
+    """In one line, what XLA could not do."""
+    text = re.sub(r".*?\x1b\[1m(.*?)\x1b\[0m.*", r"\1", str(error), flags=re.DOTALL)  # Keras wraps what layers raise
+    found = re.search(rf"{UNSUPPORTED} .*?: (\w+) \(", text)
+    if found:
+        return f"XLA has no kernel for {found[1]}"
+    if _MEET in text:
+        return slices.MEET
+    skipped = ("Graph execution error", "Detected at node", "<stack traces")
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(skipped)]
+    return (lines or [type(error).__name__])[0][:REASON]
+
+
+def _ways(graph: Graph) -> Iterator[Way]:
+    if _hindrance(graph):
+        return
+    if graph.strategy.num_replicas_in_sync > 1:
+        yield Way(ON, _own)
+        return
+    yield Way(ON, _whole)
+    if graph.whole:
+        yield Way(APART, _without_intake)
+
+
+def _hindrance(graph: Graph) -> str:
+    """What is known beforehand to keep updates from XLA."""
+    if spans_processes(graph.strategy):
+        return "the trial has several processes"
+    own = not isinstance(graph.step, CompiledStep)
+    several = graph.strategy.num_replicas_in_sync > 1
+    return "there are several replicas, and a train_step() of one's own" if several and own else ""
+
+
+def _batches(walk: Walk) -> Iterator[tuple[int, int]]:
+    """The batches of a pass: the place of their kind of chunk, and their sizes."""
+    data, size = walk.data, walk.batch_size
+    if isinstance(data, BatchSplit):
+        yield from ((place, len(kind.order)) for place, kind in enumerate(data.kinds()))
+        return
+    for place, part in enumerate(data.parts if isinstance(data, BucketSplit) else [data]):
+        yield from ((place, n) for n in (size if part.size >= size else 0, part.size % size) if n)
+
+
+def _batch(tensors: Any, rows: tf.Tensor) -> Any:
+    return tf.nest.map_structure(lambda leaf: gather(leaf, rows), tensors)
+
+
+def _all(batch: Any) -> tf.Tensor:
+    return tf.range(tf.shape(tf.nest.flatten(batch)[0])[0])
+
+
+def _jit(graph: Graph, function: Callable[..., Any]) -> Any:
+    generators = random_layers.generators_of(graph.step.networks)
+
+    def traced(seeds: list[Any], *given: Any) -> Any:
+        states = {id(generator): state for generator, state in zip(generators, seeds, strict=True)}
+        with compiling(), random_layers.begun_with(states):
+            return function(*given)
+
+    compiled = tf.function(traced, autograph=False, jit_compile=True)
+
+    def call(*given: Any) -> Any:
+        with on_host():
+            given = [tf.identity(generator.state.value) for generator in generators], *given
+        arguments = compiled.get_concrete_function(*given).inputs  # what it has captured among them
+        if any(argument.dtype in (tf.string, tf.variant) for argument in arguments):
+            raise CannotCompile("XLA takes no texts")  # it would end the process
+        return compiled(*given)
+
+    return call
+
+
+def _whole(graph: Graph) -> tuple[Update, OneBatch]:
+    """All of an update of one replica."""
+    function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
+
+    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+        batch = graph.strategy.run(_batch, args=(tensors, rows))
+        with _on(graph):
+            return function(batch, rate, seed, number)
+
+    return update, _as_one_batch(update)
+
+
+def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
+    """All but what is done to the examples before the model sees them."""
+    known: list[Any] = []  # of the present trace, beside tensors
+
+    def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        cut.draws = draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+        taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws)
+        known[:] = [taken.draws, taken.mixes]
+        return taken.tensors
+
+    function = _jit(graph, lambda given, *rest: graph.update(Taken(given, *known), _all(given[0]), *rest))
+
+    def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
+        taken = graph.strategy.run(take, args=(tensors, rows, seed, number))
+        with _on(graph):
+            return function(taken, rate, seed, number)
+
+    return update, _as_one_batch(update)
+
+
+def _own(graph: Graph) -> tuple[Update, OneBatch]:
+    """The gradients of each replica."""
+    once, twice = (
+        _jit(graph, lambda batch, *rest, again=again: graph.forward(batch, _all(batch), *rest, again=again))
+        for again in (False, True)
+    )
+
+    def forward(
+        tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor, *, place: int = 0, again: bool = False
+    ) -> Any:
+        return (twice if again else once)(_batch(tensors, rows), seed, number)
+
+    def one(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
+        def on_each(tensors: Any, rows: tf.Tensor, seed: tf.Tensor) -> None:
+            for again in (False, True) if graph.recipe.sharpness else (False,):
+                forward(tensors, rows, seed, seed, again=again)
+
+        graph.strategy.run(on_each, args=(tensors, rows, seed))
+
+    return functools.partial(graph.update, forward=forward), one
+
+
+def _on(graph: Graph) -> Any:
+    """The device of the only replica."""
+    return tf.device(graph.strategy.extended.worker_devices[0])
+
+
+def _as_one_batch(update: Update) -> OneBatch:
+    return lambda tensors, rows, seed: update(tensors, rows, tf.constant(0.0), seed, seed)
