@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: sweep test check bench compat clean
+.PHONY: sweep test check bench docs pictures package compat clean
 
 sweep: .venv/installed ## Install, then run the main job. ARGS="--name second" for a second run.
 	$(BIN)/python -m sweep run search_spaces/lr_wd_aug.yaml $(ARGS)
@@ -22,6 +22,15 @@ check: .venv/installed-test ## Formatting, lint, types and layers, without the t
 bench: .venv/installed-test ## The main job's trials in sweep, in a loop of plain Keras, and as bare Model.fit.
 	$(BIN)/python benchmarks/overhead.py --only sweep,loop,fit --trials 27 $(ARGS)
 
+docs: .venv/installed-docs ## The documentation site, into build/site; warnings are errors.
+	$(BIN)/mkdocs build --quiet --strict
+
+pictures: .venv/installed-test ## The documentation's pictures, of a real sweep; the report's needs Chromium on the PATH.
+	$(BIN)/python tools/pictures.py
+
+package: .venv/installed-test ## The source distribution and the wheel, into dist.
+	$(BIN)/python -m build
+
 compat: ## The fast tests against the newest releases that pip offers beyond the pins, and what broke. PIP_PRE=1: release candidates too.
 	$(PYTHON) -m venv --clear .venv-compat
 	$(PYTHON) tools/compat.py requirements > .venv-compat/requirements.txt
@@ -34,9 +43,13 @@ compat: ## The fast tests against the newest releases that pip offers beyond the
 	$(BIN)/python -m pip install -c constraints.txt -e .
 	touch $@
 
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install -c constraints.txt -e ".[docs]"
+	touch $@
+
 .venv/installed-test: .venv/installed
 	$(BIN)/python -m pip install -c constraints.txt -e ".[test]"
 	touch $@
 
 clean:
-	rm -rf .venv .venv-compat build *.egg-info
+	rm -rf .venv .venv-compat build dist *.egg-info

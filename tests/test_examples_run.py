@@ -59,7 +59,7 @@ def train(name: str, results: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_trains(name: str, results: Path) -> None:
     if name == "gp" and find_spec("torch") is None:
-        pytest.skip('gp needs torch: pip install "sweep[gp]"')
+        pytest.skip('gp needs torch: pip install "sweep-keras[gp]"')
     spec = load(FOLDER / f"{name}.yaml", overrides(name), environment={})
     for earlier in spec.warm_start:
         train(earlier, results)

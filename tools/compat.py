@@ -58,7 +58,9 @@ def pins(constraints: Path) -> dict[str, str]:
 def installed() -> dict[str, str]:
     """The releases in this interpreter by name, but for what any environment has."""
     found = {_normal(found.metadata["Name"]): found.version for found in metadata.distributions()}
-    return {name: version for name, version in found.items() if name not in ("sweep", "pip", "setuptools", "wheel")}
+    return {
+        name: version for name, version in found.items() if name not in ("sweep-keras", "pip", "setuptools", "wheel")
+    }
 
 
 def changes(pinned: Mapping[str, str], present: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -285,7 +285,11 @@ def _options(function: str, how: How) -> Options:
 
 def _notes(spec: Spec, unseen: Sequence[str]) -> list[str]:
     ignored = [f"{', '.join(spec.ignored_keys)}: without effect here"] if spec.ignored_keys else []
-    doubtful = [f"{', '.join(unseen)}: not seen to be read; the first trial will show it"] if unseen else []
+    doubtful = (
+        [f"{', '.join(unseen)}: may be unused: no read found in the source; the first trial will check"]
+        if unseen
+        else []
+    )
     return [f"note: {note}" for note in (*ignored, *spec.notes, *doubtful)]
 
 

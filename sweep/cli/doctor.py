@@ -19,14 +19,12 @@ from sweep.cli import options
     default=180,
     show_default=True,
     metavar="S",
-    help="Seconds for each try of a device.",
+    help="Seconds for each device check.",
 )
-@click.option(
-    "--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Look at this Ray cluster."
-)
+@click.option("--address", envvar="RAY_ADDRESS", show_envvar=True, metavar="HOST:PORT", help="Check this Ray cluster.")
 @options.as_json
 def doctor(results: Path, timeout: float, address: str | None, as_json: bool) -> None:
-    """Check drivers, libraries, devices, links and disk; exit code 1 if something must be mended."""
+    """Check whether this machine can train; exit code 1 if something must be fixed."""
     from sweep.doctor import checklist, probe
     from sweep.doctor.probe import Level
     from sweep.render.formatting import console, document

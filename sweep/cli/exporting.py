@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     "--output",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Instead of a folder in the sweep's own, named by the format.",
+    help="Folder to write to, instead of one in the sweep's folder.",
 )
-@click.option("--tracking-uri", metavar="URI", help="Of an MLflow server or database, instead of a folder.")
+@click.option("--tracking-uri", metavar="URI", help="MLflow server or database, instead of a folder.")
 def export(format: str, sweep: str, results: Path, output: Path | None, tracking_uri: str | None) -> None:
-    """Write a sweep for csv, mlflow, tensorboard or wandb; doing so again brings it up to date."""
+    """Write a sweep for CSV, MLflow, TensorBoard or W&B; run it again to update."""
     from sweep.store.folder import ResultsFolder
 
     if tracking_uri is not None and format != "mlflow":
@@ -99,10 +99,10 @@ def _trials(count: int) -> str:
     default=8080,
     show_default=True,
     metavar="N",
-    help="Of 127.0.0.1; 0 takes one that is free.",
+    help="Port of 127.0.0.1; 0 picks a free one.",
 )
 def dashboard(sweeps: tuple[str, ...], results: Path, port: int) -> None:
-    """Show one sweep or several in optuna-dashboard, also while they run, until Ctrl-C."""
+    """Show sweeps in Optuna's dashboard, also while they run, until Ctrl-C."""
     from sweep.export.dashboard import serve
     from sweep.store.folder import ResultsFolder
 

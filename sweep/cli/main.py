@@ -7,16 +7,32 @@ import sys
 import click
 
 from sweep import interruption
-from sweep.cli import doctor, exporting, planning, results, running, status, winner
+from sweep.cli import doctor, examples, exporting, planning, results, running, status, winner
 from sweep.errors import InputError, Interrupted, SweepError, printable
+from sweep.version import VERSION
 
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
 INTERRUPTED = 130
+WIDTH = 9  # of the longest name
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
+    "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
+    "Results": (results.compare, winner.best, results.replay, results.report),
+    "Export": (exporting.export, exporting.dashboard),
+    "Machine": (doctor.doctor, status.repair, planning.schema),
+}
 
 
 class _Commands(click.Group):
-    """Shows errors that are the user's to mend as lines, never as a traceback."""
+    """Shows errors that are the user's to mend as lines, never as a traceback; helps by groups of commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help, whole."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
+                formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -46,28 +62,14 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="sweep", message="%(prog)s %(version)s")
+@click.version_option(VERSION, message="%(prog)s %(version)s")
 def main() -> None:
-    """Hyperparameter sweeps on Ray for Keras models: one YAML file in, a comparison to trust out."""
+    """Hyperparameter sweeps for Keras models.
+
+    Give it one YAML file and one model; get back a comparison you can trust.
+    """
 
 
-for _command in (
-    running.run,
-    planning.plan,
-    running.resume,
-    results.list_sweeps,
-    status.status,
-    status.stop,
-    status.repair,
-    results.compare,
-    winner.best,
-    winner.retrain,
-    running.confirm,
-    results.replay,
-    results.report,
-    exporting.dashboard,
-    exporting.export,
-    planning.schema,
-    doctor.doctor,
-):
-    main.add_command(_command)
+for _commands in GROUPS.values():
+    for _command in _commands:
+        main.add_command(_command)

@@ -17,7 +17,7 @@ results = click.option(
     type=click.Path(file_okay=True, path_type=Path),
     default=Path("results"),
     show_default=True,
-    help="Folder of all results.",
+    help="Folder that holds all results.",
 )
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
@@ -29,7 +29,7 @@ simulate_gpus = click.option(
     help="Rehearse on N logical CPU devices in place of GPUs.",
 )
 no_memo = click.option(
-    "--no-memo", is_flag=True, help="Train also what an earlier sweep has trained with the same code."
+    "--no-memo", is_flag=True, help="Retrain trials even if an earlier sweep already has the result."
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 

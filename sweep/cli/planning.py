@@ -45,7 +45,7 @@ def plan(
     find_lr: bool,
     as_json: bool,
 ) -> None:
-    """Validate a sweep file and say what running it takes; nothing is kept.
+    """Check a sweep file and price it; nothing is trained or kept.
 
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
@@ -106,7 +106,10 @@ def note_ignored(spec: Spec) -> None:
 def note_unseen(names: Sequence[str]) -> None:
     """Name the parameters that may be read or not."""
     if names:
-        click.echo(f"note: {', '.join(names)}: not seen to be read; the first trial will show it", err=True)
+        click.echo(
+            f"note: {', '.join(names)}: may be unused: no read found in the source; the first trial will check",
+            err=True,
+        )
 
 
 @click.command()

@@ -41,7 +41,7 @@ def list_sweeps(results: Path, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the best N configurations.")
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
-    """Rank the configurations of one sweep or of several with the same objective, and say what is told from luck."""
+    """Rank the configurations of one or several sweeps, and say which differences are real."""
     from sweep.analysis import held_out, ranking, report_data, search_efficiency, trials, verdict
     from sweep.render.formatting import console, document
     from sweep.render.summaries import cost_lines, efficiency_lines, held_out_lines
@@ -81,11 +81,13 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Instead of report.html in the (first) sweep's folder.",
+    help="File to write, instead of report.html in the (first) sweep's folder.",
 )
 def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
-    """Write the report on a sweep, or on several with the same objective: one HTML file with linked charts, to be
-    opened in a browser or sent."""
+    """Write one HTML file with linked charts, on one or several sweeps.
+
+    Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
+    """
     from sweep.render.report import page
     from sweep.store.disk import replacing
     from sweep.store.folder import ResultsFolder
@@ -114,11 +116,11 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     default=200,
     show_default=True,
     metavar="N",
-    help="Orders in which the configurations come.",
+    help="Number of orders of the configurations to replay.",
 )
 @options.as_json
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
-    """Replay the curves of a sweep under another stopping rule: epochs saved, and whether the winner was kept."""
+    """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
     from sweep.render import summaries
     from sweep.render.formatting import document

@@ -66,7 +66,7 @@ def run(
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @options.session
 def resume(sweep: str, results: Path, run_cap: int | None, assignments: tuple[str, ...], how: Options) -> None:
-    """Go on with a sweep that was interrupted, killed, or is to be extended."""
+    """Continue a sweep that was interrupted or killed, or extend one."""
     require_locks()
     from sweep.runner import resuming
 
@@ -143,16 +143,16 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="Fresh seeds of a finalist, at most.")
-@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="Finalists beside the baseline, at most.")
+@click.option("--seeds", type=click.IntRange(2, 1000), metavar="N", help="At most N fresh seeds per finalist.")
+@click.option("--finalists", type=click.IntRange(2, 100), metavar="N", help="At most N finalists besides the baseline.")
 @click.option(
-    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no bound."
+    "--budget", metavar="SHARE", help="Epochs for all of it, as a share of the search's: 50%; none: no limit."
 )
 @options.session
 def confirm(
     sweep: str, results: Path, seeds: int | None, finalists: int | None, budget: str | None, how: Options
 ) -> None:
-    """Race the best configurations of a sweep with fresh seeds until they are told apart.
+    """Train the candidates for the best with fresh seeds, and test which one wins.
 
     By default as its file says in confirm:, or with 8 seeds and 20 % of the search's epochs.
     """

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     "--interval",
     type=click.FloatRange(min=0.1),
     metavar="S",
-    help="With --watch: seconds between looks, 1 unless told.",
+    help="With --watch: seconds between updates, 1 by default.",
 )
 def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: float | None) -> None:
-    """Say whether a sweep runs, what became of its trials, and which is best so far."""
+    """Show whether a sweep runs, what became of its trials, and the best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     from sweep.analysis import listing
     from sweep.render import formatting
@@ -73,7 +73,7 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
 def stop(sweep: str, results: Path, trial: int | None, now: bool) -> None:
-    """Stop a running sweep, to be resumed later, or one of its trials."""
+    """Stop a running sweep, to be resumed later, or one of its trials for good."""
     from sweep.runner import stopping
 
     click.echo(stopping.stop(results, sweep, trial, now=now))
@@ -172,7 +172,7 @@ def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
 @click.argument("sweep")
 @options.results
 def repair(sweep: str, results: Path) -> None:
-    """Make the damaged log of a sweep readable: keep what can be read, tell what is lost."""
+    """Keep what can be read of a sweep's damaged log, and say what is lost."""
     from sweep.store import repair as repairing
     from sweep.store.folder import ResultsFolder
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--export", type=click.Path(path_type=Path), metavar="DIR", help="Write the best trial's model into a new folder."
 )
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial in place of the best one.")
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one.")
 @click.option(
     "--epoch", default="last", show_default=True, metavar="N|best|last", help="Which of its kept epochs to export."
 )
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     default="keras,saved_model",
     show_default=True,
     metavar="LIST",
-    help="Some of keras, saved_model, onnx, checkpoint.",
+    help="Any of keras, saved_model, onnx, checkpoint.",
 )
 @options.as_json
 def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exporting: Any) -> None:
-    """Show the best configuration, or the Pareto front of several objectives; export its model."""
+    """Show the best configuration, or the Pareto front; export its model."""
     from sweep.analysis import ranking as rankings
     from sweep.analysis import trials, verdict
 
@@ -110,15 +110,17 @@ def _told(winner: Winner, objective: str) -> list[str]:
 @click.command()
 @click.argument("sweep")
 @options.results
-@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial in place of the best one.")
+@click.option("--trial", type=click.IntRange(min=0), metavar="N", help="This trial instead of the best one.")
 @click.option("--epochs", type=click.IntRange(min=1), metavar="N", help="Epochs to train, instead of the trial's.")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="How often, each time anew.")
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of runs, each with a new seed."
+)
 @click.option("--all-data", is_flag=True, help="Train on the validation data as well: nothing is held out.")
 @click.option("--name", help="Name of the new sweep and its results folder.  [default: NAME-retrain]")
 @options.assignments
 @options.session
 def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
-    """Train the winner again at full length, as a sweep of its own."""
+    """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
     from sweep.runner import planning, retraining, session

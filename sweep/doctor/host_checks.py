@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from sweep.doctor.probe import Failure, Finding, Level, Met, Resources, TensorFlow
 from sweep.store.provenance import cpus, memory_bytes, version
+from sweep.version import DISTRIBUTION
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
@@ -44,8 +45,8 @@ class Disk:
 
 def gather(environ: Mapping[str, str]) -> Host:
     """Look at this machine; starts nothing."""
-    about = metadata.metadata("sweep")
-    required = tuple(text for text in metadata.requires("sweep") or () if not Requirement(text).marker)
+    about = metadata.metadata(DISTRIBUTION)
+    required = tuple(text for text in metadata.requires(DISTRIBUTION) or () if not Requirement(text).marker)
     return Host(
         python=platform.python_version(),
         requires_python=about["Requires-Python"],

@@ -23,6 +23,7 @@ from sweep.store.folder import ResultsFolder
 from sweep.store.reading import numbers
 from sweep.store.sweep_info import SweepInfo
 from sweep.store.tables import Tables
+from sweep.version import DISTRIBUTION
 
 
 def extra(module: str, package: str, extra: str) -> ModuleType:
@@ -32,7 +33,7 @@ def extra(module: str, package: str, extra: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = error.name or module
         what = f"is not installed{'' if missing == module.partition('.')[0] else f' ({missing} is missing)'}"
-        raise InputError.one(package, what, f'pip install "sweep[{extra}]"') from error
+        raise InputError.one(package, what, f'pip install "{DISTRIBUTION}[{extra}]"') from error
 
 
 _NOT_MEASURED = ("sweep", "trial", "trial_id", "epoch", "timestamp")

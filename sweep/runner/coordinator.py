@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 
 from msgspec import structs
 
@@ -28,6 +27,7 @@ from sweep.searchers.contract import Searcher
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
+from sweep.version import VERSION
 
 UNWANTED = "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down
@@ -122,7 +122,7 @@ class Coordinator:
         for event in events:
             self.recall(event)
         self._is_open = True
-        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=version("sweep"))])
+        self._emit([SessionStarted(time=time.time(), resumed=self._resumed, version=VERSION)])
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []

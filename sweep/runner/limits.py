@@ -132,7 +132,7 @@ class Limits:
         if len(self._failures) < self._max_failures:
             return None
         return (
-            f"the last {len(self._failures)} configurations failed, so the code is at fault and not they: "
+            f"{len(self._failures)} configurations failed in a row; this looks like a bug in the training code: "
             f"{self._last_failure}"
         )
 

@@ -43,6 +43,7 @@ from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
+from sweep.version import DISTRIBUTION
 
 UNIT = FloatDistribution(0.0, 1.0)
 
@@ -161,7 +162,7 @@ class OptunaSearcher:
     def __init__(self, method: Method, space: Space, objectives: tuple[Objective, ...], seed: int) -> None:
         if method == "gp" and find_spec("torch") is None:
             what = "gp needs the package torch, which is not installed"
-            raise InputError.one("method", what, 'pip install "sweep[gp]", or method: tpe')
+            raise InputError.one("method", what, f'pip install "{DISTRIBUTION}[gp]", or method: tpe')
         self._method = method
         self._space = space
         self._objectives = objectives

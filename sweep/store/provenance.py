@@ -10,7 +10,9 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-PACKAGES = ("sweep", "tensorflow", "keras", "ray", "optuna", "pandas", "pyarrow", "numpy")
+from sweep.version import VERSION
+
+PACKAGES = ("tensorflow", "keras", "ray", "optuna", "pandas", "pyarrow", "numpy")
 TIMEOUT_S = 10
 
 
@@ -27,7 +29,7 @@ def collect(project_dir: Path) -> dict[str, object]:
         "cpus": cpus(),
         "memory_bytes": memory_bytes(),
         "gpus": _gpus(),
-        "packages": {name: version(name) for name in PACKAGES},
+        "packages": {"sweep": VERSION, **{name: version(name) for name in PACKAGES}},
         "git": _git(project_dir),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweep.cli import main
+from sweep.cli.main import GROUPS
 
 ROOT = Path(__file__).parents[2]
 MAIN_JOB = ROOT / "search_spaces" / "lr_wd_aug.yaml"
@@ -32,11 +34,38 @@ def test_help_imports_nothing_heavy() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_help_names_every_command() -> None:
+def test_help_names_every_command_by_groups_with_its_line_whole() -> None:
     code, output = call("--help")
     assert code == 0
-    for command in ("run", "plan", "resume", "list", "compare", "best", "report", "schema"):
-        assert f"\n  {command} " in output
+    assert "..." not in output.replace("[ARGS]...", "")
+    titles = re.findall(r"^(\w+):$", output, re.MULTILINE)
+    assert titles == ["Options", *GROUPS]
+    for title, commands in GROUPS.items():
+        section = output.split(f"\n{title}:\n")[1].split("\n\n")[0]
+        assert re.findall(r"^  (\w+) ", section, re.MULTILINE) == [command.name for command in commands]
+        words = " ".join(section.split())
+        for command in commands:
+            (first, *_) = (command.help or "").split("\n\n")
+            assert " ".join(first.split()) in f"{words}.", command.name
+
+
+def test_the_page_of_commands_has_the_groups_of_the_help() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    for title, commands in GROUPS.items():
+        section = page.split(f"## {title}\n")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| `python -m sweep (\w+)", section, re.MULTILINE)
+        assert rows == [command.name for command in commands]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_options(shell: str) -> None:
+    source = CliRunner().invoke(main, [], prog_name="sweep", env={"_SWEEP_COMPLETE": f"{shell}_source"}).output
+    assert "_SWEEP_COMPLETE" in source
+    for words, word, found in (("sweep st", "st", "status"), ("sweep run --inl", "--inl", "--inline")):
+        asked = {"_SWEEP_COMPLETE": f"{shell}_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+        if shell == "fish":
+            asked["COMP_CWORD"] = word
+        assert found in CliRunner().invoke(main, [], prog_name="sweep", env=asked).output
 
 
 def test_plan_prices_the_main_job() -> None:

@@ -292,6 +292,14 @@ OTHERS = (
     Row("stop one --trial 1 --now", 2, err="is not running"),
     Row("repair one --results results", out="one"),
     Row("repair running", 2, err="is being run by process"),
+    Row("init NEW --function --to NEW", out="next     python -m sweep plan NEW/NEW.yaml"),
+    Row("init NEW --torch", out="wrote    NEW.yaml, NEW.py"),
+    Row("init NEW --from verdict", out="wrote    NEW.yaml, NEW.py"),
+    Row("init scored", 2, err="scored.py: already in"),
+    Row("examples", out="lr_wd_aug"),
+    Row("examples --json", out=r'"name": "lr_wd_aug",\n +"question": "Which learning rate'),
+    Row("examples verdict --json", out=r'"name": "verdict"'),
+    Row("examples verdict --to NEW", out="wrote    NEW/verdict.yaml\n"),
     Row("doctor --results results --timeout 1 --address 127.0.0.1:1 --json", 1, out=r'"level": "error"'),
 )
 

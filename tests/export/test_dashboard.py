@@ -98,7 +98,7 @@ def test_it_listens_on_this_machine_alone_and_a_taken_port_is_named(hostile: Res
 
 def test_where_the_library_is_missing(hostile: ResultsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna_dashboard", None)
-    with pytest.raises(InputError, match=r'optuna-dashboard: is not installed; pip install "sweep\[dashboard\]"'):
+    with pytest.raises(InputError, match=r'optuna-dashboard: is not installed; pip install "sweep-keras\[dashboard\]"'):
         dashboard.serve([hostile], 0, pytest.fail)
 
 

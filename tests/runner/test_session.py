@@ -42,7 +42,7 @@ def test_code_at_fault_ends_the_sweep(project: Path) -> None:
     text = FILE.replace("{values: [3, 1, 2]}", "{values: [-1, 1]}, b: {values: [1, 2, 3]}") + "max_failures: 2\n"
     outcome = run(project, text)
     assert ends(outcome.folder) == {0: "failed", 1: "failed"}
-    assert "the code is at fault" in str(outcome.stopped)
+    assert "a bug in the training code" in str(outcome.stopped)
 
 
 def test_a_metric_that_is_never_reported_is_named(project: Path) -> None:

@@ -21,7 +21,7 @@ from sweep.store.ledger import ended
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(find_spec("torch") is None, reason='gp needs torch: pip install "sweep[gp]"'),
+    pytest.mark.skipif(find_spec("torch") is None, reason='gp needs torch: pip install "sweep-keras[gp]"'),
 ]
 
 LOSS = (Objective("loss", "minimize"),)

@@ -171,7 +171,7 @@ def test_two_objectives(method: str) -> None:
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
 def test_a_missing_package_is_named_with_its_extra() -> None:
-    with pytest.raises(InputError, match=r'gp needs the package torch.*pip install "sweep\[gp\]"'):
+    with pytest.raises(InputError, match=r'gp needs the package torch.*pip install "sweep-keras\[gp\]"'):
         build("gp", SPACE, LOSS, 0)
 
 

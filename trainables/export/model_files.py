@@ -103,7 +103,7 @@ def check_formats(formats: Any) -> None:
         missing = [name for name in ("tf2onnx", "onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
         if missing:
             raise NotExportable(
-                f'model.onnx needs {", ".join(missing)}, which is not installed: pip install "sweep[onnx]"'
+                f'model.onnx needs {", ".join(missing)}, which is not installed: pip install "sweep-keras[onnx]"'
             )
 
 

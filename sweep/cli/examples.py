@@ -1,0 +1,146 @@
+"""``init`` and ``examples``: files to start from. They lie in search_spaces/, beside this package, installed or not."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from sweep.cli import options
+from sweep.errors import InputError, did_you_mean
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "search_spaces"
+SCHEMA_LINE = re.compile(
+    r"^# yaml-language-server:.*\n", re.MULTILINE
+)  # its relative path leads nowhere from elsewhere
+TRAINABLE = re.compile(r"^trainable: ([\w.]+):(\w+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A shipped sweep file: what it asks, what it costs, and the source of what it trains."""
+
+    file: Path
+
+    @property
+    def name(self) -> str:
+        return self.file.stem
+
+    @property
+    def about(self) -> tuple[str, str]:
+        """The question that the sweep asks and what it costs: the file's first two lines."""
+        question, cost = self.file.read_text().splitlines()[:2]
+        return question.removeprefix("# "), cost.removeprefix("# ")
+
+    @property
+    def text(self) -> str:
+        return SCHEMA_LINE.sub("", self.file.read_text())
+
+    @property
+    def beside(self) -> Path | None:
+        """The trainable's module, where it lies beside the file and is not part of an installed package."""
+        return self.source if self.source.parent == self.file.parent else None
+
+    @property
+    def source(self) -> Path:
+        """The trainable's module."""
+        ((module_name, _),) = TRAINABLE.findall(self.text)
+        module = Path(*module_name.split(".")).with_suffix(".py")
+        return next(path for path in (self.file.parent / module, ROOT / module) if path.is_file())
+
+    def renamed(self, name: str) -> dict[str, str]:
+        """Return the contents of NAME.yaml and NAME.py: the sweep file and its trainable under another name."""
+        text = TRAINABLE.sub(rf"trainable: {name}:\2", self.text)
+        if re.search(r"^name: ", text, re.MULTILINE):
+            text = re.sub(r"^name: .*$", f"name: {name}", text, flags=re.MULTILINE)
+        return {
+            f"{name}.yaml": text.replace(f"{self.source.stem}.py", f"{name}.py"),
+            f"{name}.py": self.source.read_text(),
+        }
+
+
+def examples() -> dict[str, Example]:
+    """Return the shipped sweep files by name, those in the folder's top first."""
+    files = (*sorted(SHIPPED.glob("*.yaml")), *sorted((SHIPPED / "examples").glob("*.yaml")))
+    return {file.stem: Example(file) for file in files}
+
+
+def example(name: str) -> Example:
+    """Return the shipped sweep file of a name."""
+    known = examples()
+    if name not in known:
+        raise InputError.one(
+            name, "no such example", did_you_mean(name, known) or "python -m sweep examples lists them"
+        )
+    return known[name]
+
+
+def write(contents: Mapping[str, str], folder: Path) -> None:
+    """Write files into a folder; write none if one of them exists."""
+    taken = [name for name in contents if (folder / name).exists()]
+    if taken:
+        raise InputError.one(
+            ", ".join(taken), f"already in {folder.absolute()}", "give another name or --to another folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in contents.items():
+        (folder / name).write_text(text)
+    click.echo(f"wrote    {', '.join(str(folder / name) for name in contents)}")
+
+
+folder_option = click.option(
+    "--to", type=click.Path(file_okay=False, path_type=Path), default=Path(), metavar="DIR", help="Folder to write to."
+)
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--from", "origin", metavar="EXAMPLE", help="Start from this shipped example, with its model's source.")
+@click.option("--function", is_flag=True, help="Start from a training function instead of a Keras model.")
+@click.option("--torch", is_flag=True, help="Start from a training function for PyTorch.")
+@folder_option
+def init(name: str | None, origin: str | None, function: bool, torch: bool, to: Path) -> None:
+    """Write a sweep file and a model to start from.
+
+    NAME names both files and the sweep: my_model unless you give one.
+    """
+    if sum((origin is not None, function, torch)) > 1:
+        raise InputError.one("--from, --function, --torch", "these exclude each other", "give one of them")
+    starter = "my_torch" if torch else "my_function" if function else "my_model"
+    start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
+    name = name or start.name
+    if not name.isidentifier():
+        raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
+    if not (to / f"{name}.py").exists() and find_spec(name) is not None:
+        raise InputError.one(name, "an installed module has this name", "give another one: python -m sweep init NAME")
+    write(start.renamed(name), to)
+    click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
+
+
+@click.command("examples")
+@click.argument("name", required=False)
+@folder_option
+@options.as_json
+def examples_command(name: str | None, to: Path, as_json: bool) -> None:
+    """List the shipped sweep files, or copy the one called NAME."""
+    if as_json:
+        asked = [example(name)] if name else examples().values()
+        shown = [{"name": one.name, "question": one.about[0], "cost": one.about[1]} for one in asked]
+        click.echo(json.dumps(shown, indent=2))
+        return
+    if name is None:
+        for one in examples().values():
+            question, cost = one.about
+            click.echo(f"{one.name:20} {question}\n{'':20} {cost}")
+        click.echo("\ncopy one with python -m sweep examples NAME, and its model too with init --from NAME")
+        return
+    start = example(name)
+    more = {} if start.beside is None else {start.beside.name: start.beside.read_text()}
+    write({f"{name}.yaml": start.text, **more}, to)
+    click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
