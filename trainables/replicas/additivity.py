@@ -246,10 +246,13 @@ class _One:
     def _metric_differs(self, whole: Found, parts: Found, size: int) -> dict[str, str]:
         differing: dict[str, str] = {}
         for name, value in whole.metrics.items():
-            if np.isfinite(value) and not abs(value - parts.metrics[name]) <= self._relative * abs(value) + ABSOLUTE:
+            one, other = (np.ravel(np.asarray(found, np.float64)) for found in (value, parts.metrics[name]))
+            apart = np.isfinite(one) & ~(np.abs(one - other) <= self._relative * np.abs(one) + ABSOLUTE)
+            if apart.any():  # of a metric with a value for each class, say, the first that differs
+                place = int(np.argmax(apart))
                 differing[name] = (
-                    f"metric {name!r} is {value:.6g} for {size} examples in {self._mode.name} and "
-                    f"{parts.metrics[name]:.6g} for {self._tried.parts} parts of them: replicas and micro-batches, "
+                    f"metric {name!r} is {one[place]:.6g} for {size} examples in {self._mode.name} and "
+                    f"{other[place]:.6g} for {self._tried.parts} parts of them: replicas and micro-batches, "
                     "which each count a part, would report another number; use a metric object that sums up over "
                     "examples, such as keras.metrics.RootMeanSquaredError"
                 )

@@ -56,6 +56,7 @@ def by_keras(kind: type[Points], count: int) -> list[np.ndarray[Any, Any]]:
 
 
 def batches(kind: type[Points]) -> Iterator[tuple[Any, Any]]:
+    tf.random.set_seed(None)  # another test's, which `shuffle` would mix with its own
     (x, y), _ = Points().data(Hyperparameters({}))
     for number in itertools.count(1):
         if kind is Streamed:
