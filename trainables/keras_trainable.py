@@ -26,8 +26,9 @@ from trainables.devices.placement import Joining, Placement, placed
 from trainables.export import exporting, plain_model, whole_model
 from trainables.loop import building, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
+from trainables.loop.callbacks import Callbacks
 from trainables.loop.carrying import Carried
-from trainables.loop.hooks import EpochHook, checked_memory
+from trainables.loop.hooks import Hooks, checked_memory
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
@@ -101,13 +102,14 @@ class KerasTrainable(Joining, Author):
         told: Reads = {}
         with hp.recording(told):
             self._spans = phases.spans(self.phases(hp), assignment.epochs, self._data.reads)
+            callbacks = Callbacks(self.callbacks(hp))
         before = self._data.reads, told
-        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before)
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> Trial:
         """The present trial at the beginning of a phase, without what the phase before leaves to it."""
-        assignment, hp, placement, dtype, train, validation, stopwatch, before = self._setting
+        assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
@@ -143,10 +145,13 @@ class KerasTrainable(Joining, Author):
             gauges=Gauges(placement, assignment.devices),
             span=span,
             compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
-            on_epoch_end=self._epoch_hook(hp, program.model, reads),
+            hooks=Hooks(self, program.model, hp, reads, _OWN | self._data.left),
+            callbacks=callbacks,
         )
         trial.prepare()
-        phases.check_changes(span, hp, hooked=trial.on_epoch_end is not None)
+        phases.check_changes(span, hp, hooked=bool(trial.hooks))
+        callbacks.watch(program.model, epochs=assignment.epochs, updates=walk.per_epoch)
+        program.callbacks = callbacks
         if len(self._spans) > 1:
             program.check_phases()
         return trial
@@ -255,16 +260,6 @@ class KerasTrainable(Joining, Author):
 
     # ---- how it is done
 
-    def _epoch_hook(self, hp: Hyperparameters, model: keras.Model, reads: Reads) -> EpochHook | None:
-        if type(self).on_epoch_end is Author.on_epoch_end:
-            return None
-
-        def hook(epoch: int, logs: dict[str, float]) -> None:
-            with hp.recording(reads):
-                self.on_epoch_end(epoch, logs, model, hp)
-
-        return EpochHook(self, hook, _OWN | self._data.left)
-
     def _begun(self) -> Trial:
         if self._trial is None:
             raise RuntimeError("no trial has begun")
@@ -298,7 +293,8 @@ class KerasTrainable(Joining, Author):
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self._data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
-        held = None if fit or served else self._programs.find(key, hp)
+        alone = fit or served or self._setting.callbacks.hear_batches  # another loop trains it than those that are kept
+        held = None if alone else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
             self.live = program.live
@@ -319,7 +315,8 @@ class KerasTrainable(Joining, Author):
                 kept = attributes.kept(self, _OWN)
                 if compiles:
                     global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
-                built = building.build(self, made, hp, placement, recipe, seed, self._present, kept, compiles, fit=fit)
+                given = self._present, kept, compiles, self._setting.callbacks
+                built = building.build(self, made, hp, placement, recipe, seed, *given, fit=fit)
                 stopwatch.lap("build")
                 built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import sysconfig
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from sweep import tracebacks
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable
 from sweep.inspection import HERE, Source, importable, inspect_given
@@ -84,8 +84,7 @@ def _folder(module: str) -> Path | None:
         return Path()
     path = Path(file).resolve()
     home = path.parents[module.count(".") + (path.stem == "__init__")]
-    installed = [Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib")]
-    if home in installed or any(home.is_relative_to(place) for place in installed):
+    if tracebacks.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))
     return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
+from sweep import tracebacks
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
@@ -136,7 +137,8 @@ class Worker:
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
-            reason, error = f"{type(caught).__name__}: {first_line(caught)}", printable(traceback.format_exc())
+            reason, error = tracebacks.reason(caught), tracebacks.folded(caught)
+            traceback.print_exception(caught)  # the whole of it, for the debug log
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:

@@ -32,10 +32,17 @@ INTERRUPTED = 130
 @options.assignments
 @options.simulate_gpus
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @options.session
 def run(
-    file: Path, name: str | None, results: Path, assignments: tuple[str, ...], run_cap: int | None, how: Options
+    file: Path,
+    name: str | None,
+    results: Path,
+    assignments: tuple[str, ...],
+    run_cap: int | None,
+    eager: bool,
+    how: Options,
 ) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
@@ -43,6 +50,7 @@ def run(
     from sweep.runner import planning, session
 
     given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
+    given += ["training.run_eagerly=true"] if eager else []
     spec, text = specs.load_with_text(file, given)
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
@@ -96,7 +104,8 @@ class _Viewer:
         from sweep.render.formatting import console
         from sweep.render.live import LiveView
 
-        view = LiveView(console(), Outline.of(self._spec), quiet=self._how.quiet)
+        debugging = self._how.inline and self._spec.training.get("run_eagerly")  # the debugger writes to the terminal
+        view = LiveView(console(draws=not debugging), Outline.of(self._spec), quiet=self._how.quiet)
         if self._how.verbose:
             view.say(f"output of Ray and TensorFlow: {folder.debug_log}")
         if self._how.simulated_gpus and not self._how.quiet:

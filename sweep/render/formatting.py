@@ -68,9 +68,13 @@ STYLES: Mapping[str, str] = {
 }
 
 
-def console(file: TextIO | None = None, *, soft_wrap: bool = False) -> Console:
-    """Return a console that takes texts as they are: no markup, no emoji, colour only where the terminal has it."""
-    return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False)
+def console(file: TextIO | None = None, *, soft_wrap: bool = False, draws: bool = True) -> Console:
+    """Return a console that takes texts as they are: no markup, no emoji, colour only where the terminal has it.
+
+    ``draws=False``: it writes lines alone, as into a file, whatever the terminal can do.
+    """
+    terminal = None if draws else False
+    return Console(file=file, soft_wrap=soft_wrap, markup=False, emoji=False, highlight=False, force_terminal=terminal)
 
 
 def document(value: object) -> str:

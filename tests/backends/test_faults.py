@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from placed import without_place
 
 import sweep
 from sweep.store import log as store_log
@@ -81,6 +82,7 @@ def run(folder: Path, text: str) -> pd.DataFrame:
     trials = sweep.load(results).trials
     kept = [f"{trial:05d}" for trial in trials.loc[trials["checkpoint"].notna(), "trial"]]
     assert sorted(path.name for path in (results / "checkpoints").iterdir()) == kept
+    trials["status_reason"] = trials["status_reason"].map(without_place)
     return trials.set_index("param.fault")
 
 
@@ -106,7 +108,7 @@ def test_what_fails_or_hangs_once_is_tried_again(tmp_path: Path) -> None:
     assert found["status"].tolist() == ["completed"] * 3 + ["failed"] * 2
     assert found["epochs"].tolist()[:3] == [4, 4, 4]
     log = store_log.read(tmp_path / "results" / "faults" / "log.jsonl")
-    reasons = {event.trial: event.reason for event in log if getattr(event, "again", False)}
+    reasons = {event.trial: without_place(event.reason) for event in log if getattr(event, "again", False)}
     hung = "no epoch within 0.2 minutes (resources.epoch_minutes); tried again, 1 of 1"
     failed = "RuntimeError: {}; tried again, 1 of 1"
     assert reasons == {0: failed.format("not yet"), 1: hung, 3: failed.format("no training"), 4: hung}

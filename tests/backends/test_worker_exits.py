@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from placed import without_place
 
 import sweep
 from sweep.backends.protocol import Job
@@ -141,7 +142,9 @@ def test_each_death_of_a_worker_is_told_by_its_cause(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     trials = sweep.load(tmp_path / "results" / "dying").trials.set_index("param.how")
     assert dict(trials["status"]) == {**dict.fromkeys(trials.index, "failed"), "live": "completed"}
-    reasons = {how: reason.removesuffix(", after 0 restarts") for how, reason in trials["status_reason"].items()}
+    reasons = {
+        how: without_place(reason).removesuffix(", after 0 restarts") for how, reason in trials["status_reason"].items()
+    }
     assert reasons.pop("segv").startswith("worker lost: SIGSEGV in string_at, ")
     assert reasons == {
         "exit": "worker lost: exit code 9",

@@ -19,6 +19,7 @@ from trainables.data.residence import spans_processes
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.placement import Placement
 from trainables.loop import fit_program, stepping
+from trainables.loop.callbacks import Callbacks
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
@@ -29,7 +30,7 @@ from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
 from trainables.loop.xla import Asked
 from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
-from trainables.recipe.author import Author
+from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
@@ -155,6 +156,7 @@ def build(
     present: Callable[[], Hyperparameters],
     kept: Mapping[str, object],
     jit_compile: Asked,
+    callbacks: Callbacks,
     *,
     fit: bool,
 ) -> Program:
@@ -168,10 +170,9 @@ def build(
     stepping.check_signatures(author)
     intake = Intake(author, present, Mixing.of(hp, author.live))
     seen = intake.seen(author.first_example, placement.strategy)
-    callbacks = list(author.callbacks(hp))
-    own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
-    fit = fit or bool(by_itself and callbacks)
-    refusals.check_methods(own, [type(callback) for callback in callbacks], fit=fit or bool(by_itself))
+    own = [name for name in refusals.TRACED if overrides(author, name)]
+    fit = fit or bool(by_itself and callbacks.hear_batches)
+    refusals.check_methods(own, callbacks, fit=fit)
     if placement.name == PARAMETER_SERVER:
         return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit or bool(by_itself))
     if made.turns and not fit:
@@ -184,7 +185,7 @@ def build(
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
             example, must = author.first_example, jit_compile == "must"
-            given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed, callbacks)
+            given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed)
             return FitProgram(*given, jit_compile=must, because=by_itself)
         if by_itself:
             graph = _keras_graph(author, made, hp, placement, recipe, intake, seen)
@@ -239,7 +240,7 @@ def _served(
     *,
     fit: bool,
 ) -> ServedProgram:
-    own = [name for name in refusals.TRACED if stepping.overrides(author, name)]
+    own = [name for name in refusals.TRACED if overrides(author, name)]
     if fit or own:
         what = "loop: fit" if fit else f"{' and '.join(own)}() of the trainable"
         raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")

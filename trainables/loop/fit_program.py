@@ -7,7 +7,7 @@ refused by name instead of trained differently.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -119,14 +119,13 @@ class FitProgram(Program):
         example: Any,
         seen: Any,
         seed: int,
-        callbacks: Sequence[keras.callbacks.Callback] = (),
         *,
         jit_compile: bool,
         because: str = "",
     ) -> None:
         """``because``: why it trains the trial, where the sweep file does not say so."""
         self.because = because
-        self.callbacks, self.jit_compile = callbacks, jit_compile
+        self.jit_compile = jit_compile
         model, optimizer = parts.model, parts.optimizer
         mixed = seen[1] if intake.mixing.mixes else ()
         check(recipe, strategy, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
@@ -250,21 +249,11 @@ class FitProgram(Program):
                 epochs=epoch,
                 shuffle=False,
                 verbose=0,
-                callbacks=[setting, *(_Passed(callback, first=epoch == 1) for callback in self.callbacks)],
+                callbacks=[setting, *map(_OfBatches, self.callbacks)],
             )
         metrics = scalars({name: values[-1] for name, values in history.history.items()})
         finite = bool(np.isfinite(metrics.get("loss", 0.0))) and self._weights_finite()
         return Trained(metrics, finite, 0.0, sum(seen[:count]), setting.last_set)
-
-    def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
-        """Tell the callbacks of a finished epoch, its validation included; why they end the trial, or nothing."""
-        for callback in self.callbacks:
-            callback.on_epoch_end(epoch - 1, dict(metrics))
-        stops = bool(self.callbacks) and bool(self.model.stop_training)
-        if last or stops:
-            for callback in self.callbacks:
-                callback.on_train_end()
-        return "a Keras callback has set stop_training" if stops else ""
 
     @go_with_owner
     def evaluate(self, data: HeldOut, *, seed: int, epoch: int) -> Evaluated:
@@ -379,27 +368,12 @@ class _Rates(keras.callbacks.Callback):
         return None if self._variable is None else float(self._variable.numpy())
 
 
-class _Passed(keras.callbacks.Callback):
-    """An author's callback in one call of `fit`: its training begins once, and epochs end after validation."""
+class _OfBatches(keras.callbacks.Callback):
+    """An author's callback in one call of `fit`: it hears of the updates, and of all else from the trial."""
 
-    def __init__(self, callback: keras.callbacks.Callback, *, first: bool) -> None:
+    def __init__(self, callback: keras.callbacks.Callback) -> None:
         super().__init__()
-        self._callback, self._first = callback, first
-
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._callback.set_model(model)
-
-    def set_params(self, params: Any) -> None:
-        super().set_params(params)
-        self._callback.set_params(params)
-
-    def on_train_begin(self, logs: Any = None) -> None:
-        if self._first:
-            self._callback.on_train_begin(logs)
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._callback.on_epoch_begin(epoch, logs)
+        self._callback = callback
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
         self._callback.on_train_batch_begin(batch, logs)

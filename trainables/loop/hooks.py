@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.recipe.author import Author, overrides
 from trainables.recipe.refusals import Refused
 from trainables.state import attributes
 
@@ -56,30 +59,61 @@ class Watch:
         return values
 
 
-class EpochHook:
-    """`on_epoch_end` after each epoch, and what it may keep from one to the next.
+HOOKS = ("on_train_begin", "on_epoch_begin", "on_epoch_end")
 
-    That is variables, and plain values in ``memory``, all of which checkpoints hold. Anything else that it changes on
+
+class Hooks:
+    """An author's hooks between epochs, and what they may keep from one to the next.
+
+    That is variables, and plain values in ``memory``, all of which checkpoints hold. Anything else that they change on
     the trainable would be lost on resume, or left for the next trial, and is refused.
     """
 
-    def __init__(self, author: Any, hook: Callable[[int, dict[str, float]], None], own: frozenset[str]) -> None:
-        self._author, self._hook, self._own = author, hook, own
+    def __init__(
+        self, author: Author, model: keras.Model, hp: Hyperparameters, reads: Reads, own: frozenset[str]
+    ) -> None:
+        """``reads``: where to note what they read; ``own``: the attributes that are not the author's."""
+        self._author, self._model, self._hp, self._reads, self._own = author, model, hp, reads, own
+        self._names = [name for name in HOOKS if overrides(author, name)]
 
-    def __call__(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def train_begin(self) -> None:
+        """Tell of a trial that begins."""
+        with self._told("on_train_begin"):
+            self._author.on_train_begin(self._model, self._hp)
+
+    def epoch_begin(self, epoch: int) -> None:
+        """Tell of an epoch (from 1) that begins."""
+        with self._told("on_epoch_begin"):
+            self._author.on_epoch_begin(epoch, self._model, self._hp)
+
+    def epoch_end(self, epoch: int, metrics: dict[str, float]) -> dict[str, float]:
         """The metrics of an epoch (from 1), with what the hook adds to them."""
-        before = attributes.kept_by(self._author, self._own)
+        if "on_epoch_end" not in self._names:
+            return metrics
         logs = dict(metrics)
-        self._hook(epoch, logs)
-        for name in attributes.changed(before, attributes.kept_by(self._author, self._own)):
-            raise Refused(
-                f"on_epoch_end() has changed self.{name}, which a resumed trial would not have; keep it in "
-                f"self.memory[{name!r}] (a plain value) or in a variable"
-            )
+        with self._told("on_epoch_end"):
+            self._author.on_epoch_end(epoch, logs, self._model, self._hp)
         for name, value in metrics.items():
             if name not in logs or not (logs[name] == value or math.isnan(value)):
                 raise Refused(f"on_epoch_end() has changed {name!r} in the logs, expected new names alone")
         return {name: _number(name, value) for name, value in logs.items()}
+
+    @contextmanager
+    def _told(self, hook: str) -> Iterator[None]:
+        if hook not in self._names:
+            yield
+            return
+        before = attributes.kept_by(self._author, self._own)
+        with self._hp.recording(self._reads):
+            yield
+        for name in attributes.changed(before, attributes.kept_by(self._author, self._own)):
+            raise Refused(
+                f"{hook}() has changed self.{name}, which a resumed trial would not have; keep it in "
+                f"self.memory[{name!r}] (a plain value) or in a variable"
+            )
 
 
 def checked_memory(memory: Any) -> dict[str, Any]:

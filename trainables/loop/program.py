@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,7 +62,8 @@ class Program(ABC):
     """Whether validation is always in batches of the training's size."""
     differs = ""
     """Why the same seed gives other numbers."""
-    callbacks: Sequence[keras.callbacks.Callback] = ()
+    callbacks: Iterable[keras.callbacks.Callback] = ()
+    """Those that hear single updates; each trial sets its own."""
     hook_variables: Sequence[Any] = ()
     """Variables that only hooks count in."""
 
@@ -135,10 +136,6 @@ class Program(ABC):
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """Return what a process needs of each batch, in training and in validation; None: all of it."""
         return None, None
-
-    def end_epoch(self, epoch: int, metrics: Mapping[str, float], *, last: bool) -> str:
-        """Tell callbacks of a finished epoch; return why they end the trial, or nothing."""
-        return ""
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; return its mean loss, NaN where anything of it is not finite."""

@@ -6,6 +6,7 @@ which layers are trainable. A program whose layers were changed serves no other 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,6 +56,14 @@ def rate_set(program: Any, before: Wheel) -> float | None:
             raise Refused("model.optimizer.learning_rate was set, and its parts bring rates or schedules of their own")
         found = now
     return found
+
+
+def show_rate(program: Any, rate: float) -> None:
+    """Let the optimizer have the rate that an epoch begins with, as callbacks expect to find it."""
+    optimizer = getattr(program.model, "optimizer", None)
+    variable = getattr(optimizer, "_learning_rate", None)
+    if isinstance(variable, keras.Variable) and optimizer in program.rated and not math.isnan(rate):
+        variable.assign(rate)
 
 
 def were_frozen(program: Any, before: Wheel) -> bool:

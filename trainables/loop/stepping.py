@@ -12,12 +12,12 @@ import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.devices.placement import Placement
-from trainables.loop.hooks import Watch
+from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Intake
 from trainables.loop.own_step import AuthorStep
 from trainables.loop.update import Graph, Recipe
 from trainables.recipe import grouped, optimizers, refusals, updates
-from trainables.recipe.author import Author
+from trainables.recipe.author import Author, overrides
 from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Turn
@@ -26,12 +26,7 @@ from trainables.state import scope
 from trainables.state.initial import Parts
 
 OF_STEPS = ("test_step", "updates")
-NEW = ("train_step", *OF_STEPS, "on_epoch_end", "on_train_batch_end", "callbacks")
-
-
-def overrides(author: Author, name: str) -> bool:
-    """Whether the author has a method of his own."""
-    return getattr(type(author), name) is not getattr(Author, name)
+NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
 
 
 def is_own(author: Author) -> bool:
@@ -165,7 +160,7 @@ def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.M
 
 def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
     """Variables that the author keeps on his object for `on_epoch_end` alone, which no graph touches."""
-    if not overrides(author, "on_epoch_end"):
+    if not any(overrides(author, name) for name in HOOKS):
         return []
     return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
 

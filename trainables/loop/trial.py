@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +19,8 @@ from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import eager, steering
 from trainables.loop.cache import Structure
-from trainables.loop.hooks import EpochHook
+from trainables.loop.callbacks import Callbacks
+from trainables.loop.hooks import Hooks
 from trainables.loop.program import Program, Trained
 from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
@@ -39,6 +42,7 @@ class Setting(NamedTuple):
     validation: Split | None
     stopwatch: Stopwatch
     reads: tuple[Reads, ...]  # for its data and phases
+    callbacks: Callbacks
 
 
 @dataclass
@@ -60,9 +64,10 @@ class Trial:
     reduction: Reduction | None
     stopwatch: Stopwatch
     gauges: Gauges
+    hooks: Hooks
+    callbacks: Callbacks
     span: Span = field(default_factory=Span)  # the phase that it is in
     compile_s: float = 0.0
-    on_epoch_end: EpochHook | None = None
     rate_scale: float = 1.0
     rate_set: float | None = None  # by a hook or a callback, in place of the schedule
     frozen: list[bool] | None = None  # which layers are trainable, where a hook or a callback has said so
@@ -140,9 +145,11 @@ class Trial:
 
     def train_epoch(self) -> EpochReported:
         """Train and validate one epoch; raises Diverged."""
-        began, epoch, rates = time.perf_counter(), self.epoch + 1, self.rates()
-        steered = self.on_epoch_end is not None or bool(self.program.callbacks)
-        wheel = Wheel.of(self.program) if steered else None
+        began, epoch = time.perf_counter(), self.epoch + 1
+        steered = bool(self.hooks or self.callbacks)
+        if steered:
+            self._begin_epoch(epoch)
+        rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
         self.gauges.begin()
         trained = self._train(rates, epoch)
         train_s = time.perf_counter() - began
@@ -157,8 +164,9 @@ class Trial:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
         if wheel is not None:
             self.rate_set = self.rate_set if trained.rate is None else trained.rate
-            metrics = self._steered(epoch, metrics, replace(wheel, rates=Wheel.of(self.program).rates))
-        self._hear(metrics)
+            metrics = self._end_epoch(epoch, metrics, replace(wheel, rates=Wheel.of(self.program).rates))
+        else:
+            self._hear(metrics)
         return EpochReported(
             trial=self.assignment.trial,
             epoch=epoch,
@@ -179,16 +187,40 @@ class Trial:
             },
         )
 
-    def _steered(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
-        """Tell hooks and callbacks of a finished epoch, and do what they set on the model and its optimizer."""
+    def _begin_epoch(self, epoch: int) -> None:
+        """Tell hooks and callbacks of an epoch that begins; what they set holds in this epoch."""
+        program = self.program
+        program.state.will_train()
+        with self.placement.strategy.scope():
+            steering.show_rate(program, float(self.rates()[0]))
+            with self._steered(Wheel.of(program), "on_epoch_begin"):
+                if self.epoch == 0:
+                    self.callbacks.train_begin()
+                    self.hooks.train_begin()
+                self.callbacks.epoch_begin(epoch)
+                self.hooks.epoch_begin(epoch)
+
+    def _end_epoch(self, epoch: int, metrics: dict[str, float], wheel: Wheel) -> dict[str, float]:
+        """Tell hooks and callbacks of a finished epoch; what they set holds from the next one on."""
+        with self._steered(wheel, "on_epoch_end"):
+            self.callbacks.epoch_end(epoch, metrics)
+            if self.program.model.stop_training:
+                self.stopped = "a Keras callback has set stop_training"
+            with self.placement.strategy.scope():
+                metrics = self.hooks.epoch_end(epoch, metrics)
+            self._hear(metrics)
+            if self.finished or self.program.model.stop_training:
+                self.callbacks.train_end()
+        return metrics
+
+    @contextmanager
+    def _steered(self, wheel: Wheel, hook: str) -> Iterator[None]:
+        """Do what hooks and callbacks set on the model and its optimizer inside the block."""
         program = self.program
         try:
-            self.stopped = program.end_epoch(epoch, metrics, last=epoch == self.assignment.epochs)
-            if self.on_epoch_end:
-                with self.placement.strategy.scope():
-                    metrics = self.on_epoch_end(epoch, metrics)
+            yield
             if program.model.stop_training:
-                self.stopped = self.stopped or "on_epoch_end() has set model.stop_training"
+                self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:
             program.spent = program.spent or steering.spoils(program, wheel)
             program.model.stop_training = False
@@ -198,7 +230,6 @@ class Trial:
         self.rate_set = self.rate_set if rate is None else rate
         if steering.were_frozen(program, wheel):
             self._freeze(list(Wheel.of(program).layers))
-        return metrics
 
     def _freeze(self, layers: list[bool]) -> None:
         """Train on with these layers trainable, and no others."""
@@ -225,12 +256,13 @@ class Trial:
             "rate_set": self.rate_set,
             "frozen": self.frozen,
             **({"reduction": self.reduction.state()} if self.reduction else {}),
+            **({"callbacks": self.callbacks.state()} if self.callbacks else {}),
         }
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
-        if self.program.callbacks:
-            raise checkpoint.CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
+        if self.callbacks:
+            self.callbacks.restore(about.get("callbacks"))
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))
         self.rate_set = about.get("rate_set")

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import linecache
 import sys
-import sysconfig
 from pathlib import Path
 from types import FrameType
 
-import keras
-import numpy as np
-import tensorflow as tf
-
-_LIBRARIES = (
-    *(str(Path(str(module.__file__)).parent) for module in (keras, np, tf)), str(Path(__file__).parents[1]), "<",
-)  # fmt: skip
-_INSTALLED = (sysconfig.get_paths()["stdlib"], sysconfig.get_paths()["purelib"], *_LIBRARIES)
+from sweep.tracebacks import is_author_s
 
 
 def of_the_author(*, quoted: bool = False) -> str:
@@ -23,7 +15,7 @@ def of_the_author(*, quoted: bool = False) -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file, line = frame.f_code.co_filename, frame.f_lineno
-        if not file.startswith(_LIBRARIES) and not file.endswith("contextlib.py"):
+        if is_author_s(file):
             return f"{Path(file).name}:{line}" + (f", {linecache.getline(file, line).strip()!r:.100}" if quoted else "")
         frame = frame.f_back
     return "an unknown line"
@@ -35,4 +27,4 @@ def of_the_caller() -> str:
     while frame.f_back is not None and Path(frame.f_code.co_filename).name in ("random.py", "secrets.py", "seeds.py"):
         frame = frame.f_back
     file = frame.f_code.co_filename
-    return "" if file.startswith(_INSTALLED) else f"{Path(file).name}:{frame.f_lineno}"
+    return f"{Path(file).name}:{frame.f_lineno}" if is_author_s(file) else ""

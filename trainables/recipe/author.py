@@ -18,6 +18,11 @@ from trainables.recipe.phases import Phase
 from trainables.recipe.updates import Batch, Update
 
 
+def overrides(author: Author, name: str) -> bool:
+    """Whether the author has a method of his own."""
+    return getattr(type(author), name) is not getattr(Author, name)
+
+
 class Author:
     """A Keras model and its data; whatever is not overridden follows the standard hyperparameters."""
 
@@ -157,10 +162,17 @@ class Author:
 
     # ---- hooks
 
+    def on_train_begin(self, model: keras.Model, hp: Hyperparameters) -> None:
+        """Before a trial's first update, in Python; not of one that goes on from a checkpoint."""
+
+    def on_epoch_begin(self, epoch: int, model: keras.Model, hp: Hyperparameters) -> None:
+        """Before an epoch (from 1), in Python: what it sets on the model and its optimizer holds in this epoch."""
+
     def on_epoch_end(self, epoch: int, logs: dict[str, float], model: keras.Model, hp: Hyperparameters) -> None:
         """Between epochs (from 1), in Python, after validation: what it adds to ``logs`` is reported.
 
-        It may assign variables, keep plain values in ``self.memory`` and call `stop` and `scale_rate`.
+        Hooks between epochs may assign variables, keep plain values in ``self.memory``, and call `stop` and
+        `scale_rate`.
         """
 
     def on_train_batch_end(
@@ -178,5 +190,8 @@ class Author:
         return None
 
     def callbacks(self, hp: Hyperparameters) -> Sequence[keras.callbacks.Callback]:
-        """Keras's callbacks, for `training: {loop: fit}` alone."""
+        """Keras's callbacks. Those that hear single batches need `training: {loop: fit}`.
+
+        What they change on themselves must be plain values, or a trial that is interrupted begins anew.
+        """
         return ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -17,6 +17,8 @@ TRACED = ("train_step", "test_step", "updates", "on_train_batch_end")
 """Methods of a trainable that are a part of our loop's graph."""
 
 OF_TESTS = ("on_test_begin", "on_test_end", "on_test_batch_begin", "on_test_batch_end")
+OF_BATCHES = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+"""Methods of Keras's callbacks: of validation, and of single updates, which `Model.fit` alone calls."""
 
 INSTEAD = {
     "EarlyStopping": "`training: {patience: N}`, or early_terminate",
@@ -68,37 +70,46 @@ def check_model(model: keras.Model, *, fit: bool) -> None:
             )
 
 
-def check_methods(own: Sequence[str], callbacks: Sequence[type], *, fit: bool) -> None:
-    """Methods of a trainable that one of the two loops does not call."""
+def heard(callback: keras.callbacks.Callback, names: Sequence[str]) -> list[str]:
+    """Which of these methods a callback has, of its class or, as `LambdaCallback`, of its own."""
+    base, kind = keras.callbacks.Callback, type(callback)
+    return [name for name in names if getattr(kind, name) is not getattr(base, name) or name in vars(callback)]
+
+
+def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callback], *, fit: bool) -> None:
+    """Methods of a trainable and its callbacks that one of the two loops does not call."""
     if fit and own:
         raise Refused(
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
             "`training: {loop: fit}`"
         )
-    if fit:
-        _check_callbacks(callbacks)
-    elif callbacks:
-        named = "; ".join(f"{kind.__name__}: {_instead(kind)}" for kind in callbacks)
+    for callback in callbacks:
+        _check_callback(callback, fit=fit)
+
+
+def _check_callback(callback: keras.callbacks.Callback, *, fit: bool) -> None:
+    kind = type(callback)
+    if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise Refused(
-            "callbacks() returns what only Model.fit calls, whose Python state no checkpoint holds. Use instead of "
-            f"{named}; or {FIT}"
+            f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
+            f"leave it out, for what does its work is {_instead(kind)}"
         )
-
-
-def _check_callbacks(callbacks: Sequence[type]) -> None:
-    """What `fit` itself would do, and one `fit` for each epoch cannot."""
-    for kind in callbacks:
-        unheard = [name for name in OF_TESTS if getattr(kind, name) is not getattr(keras.callbacks.Callback, name)]
-        if issubclass(kind, keras.callbacks.BackupAndRestore):
-            raise Refused(
-                f"callbacks() returns a {kind.__name__}, which would begin a trial with what another has left; "
-                f"leave it out, for what does its work is {_instead(kind)}"
-            )
-        if unheard:
-            raise Refused(
-                f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
-                "validation is no part of the fit of an epoch; use on_epoch_end(), whose logs have its values"
-            )
+    if getattr(callback, "restore_best_weights", False):
+        raise Refused(
+            f"callbacks() returns a {kind.__name__} with restore_best_weights, after which the weights are not those "
+            "of the last epoch that was reported; leave that out, and take the best epoch's model with "
+            "`python -m sweep best NAME --epoch best` or model(epoch='best')"
+        )
+    if unheard := heard(callback, OF_TESTS):
+        raise Refused(
+            f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
+            "validation is told of as an epoch ends; use on_epoch_end(), whose logs have its values"
+        )
+    if not fit and (batches := heard(callback, OF_BATCHES)):
+        raise Refused(
+            f"callbacks() returns a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use "
+            f"instead {_instead(kind)}; or {FIT}"
+        )
 
 
 def _instead(callback: type) -> str:

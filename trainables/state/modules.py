@@ -5,16 +5,15 @@ Their data, and that of their classes, is what `data` may leave elsewhere than i
 
 from __future__ import annotations
 
-import functools
 import importlib.machinery
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+from sweep.tracebacks import is_installed
 
 OURS = ("trainables", "sweep")
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")
@@ -109,7 +108,9 @@ def is_author_s(name: str, file: str | None, tops: set[str]) -> bool:
     if top in tops:
         return top not in OURS and top != "__main__"
     own_name = (rest or top).rpartition(".")[2]
-    return not (_is_installed(file) or top in OURS or top == "__main__" or own_name.startswith(_OF_TESTS))
+    return not (
+        is_installed(file) or file.startswith("<") or top in OURS or top == "__main__" or own_name.startswith(_OF_TESTS)
+    )
 
 
 @contextmanager
@@ -178,15 +179,3 @@ def _around(kind: type) -> Any:
         return sys.modules.get(kind.__module__)
     methods = (value for value in vars(kind).values() if isinstance(value, types.FunctionType))
     return next((method.__globals__ for method in methods), {})
-
-
-@functools.cache
-def _is_installed(file: str) -> bool:
-    return str(Path(file).resolve()).startswith(_installed()) or file.startswith(("<", *_installed()))
-
-
-@functools.cache
-def _installed() -> tuple[str, ...]:
-    names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {Path(folder) for folder in map(sysconfig.get_path, names)}
-    return tuple({f"{path}/" for folder in folders for path in (folder, folder.resolve())})

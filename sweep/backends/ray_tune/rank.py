@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,11 +15,11 @@ from typing import Any
 
 import ray
 
+from sweep import tracebacks
 from sweep.backends import memory
 from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
-from sweep.errors import first_line, printable
 from sweep.loading import load, make_importable
 
 FROZEN_S = 20.0
@@ -56,8 +55,8 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
         kind = type(error).__name__
         return Told(
             error=kind,
-            text=first_line(error),
-            trace=printable(traceback.format_exc()),
+            text=tracebacks.said(error),
+            trace=tracebacks.folded(error),
             is_end=isinstance(error, Diverged | Stopped),
             is_short=memory.is_short(error),
             is_consequence=kind in _CONSEQUENCES,

@@ -96,26 +96,8 @@ def test_a_rate_that_is_set_holds_from_the_next_epoch_on(fit: bool, kind: str) -
 
 
 def test_a_rate_that_is_set_as_an_epoch_begins_is_that_of_the_epoch() -> None:
-    epochs = train(steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True))
+    epochs = train(steering(rate(0.01), fit=True, kind="begin")(), trial(fit=True))  # it hears batches, too
     assert [e.learning_rate for e in epochs] == pytest.approx([0.05, 0.01, 0.01, 0.01])
-
-
-@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # of Keras's callback
-def test_callbacks_of_keras_and_what_derives_from_them_set_the_rate_in_fit() -> None:
-    class Halving(keras.callbacks.LearningRateScheduler):
-        def __init__(self) -> None:
-            super().__init__(lambda epoch, lr: lr / 2)
-
-    class Reducing(keras.callbacks.ReduceLROnPlateau):
-        def __init__(self) -> None:
-            super().__init__(monitor="loss", factor=0.1, patience=1, min_delta=100.0)
-
-    def rates(kind: Any) -> list[float]:
-        author = type("Calling", (Small,), {"callbacks": lambda self, hp: [kind()]})
-        return [e.learning_rate for e in train(author(), trial(fit=True))]
-
-    assert rates(Halving) == pytest.approx([0.05 / 2**n for n in range(1, 5)])
-    assert rates(Reducing) == pytest.approx([0.05, 0.05, 0.005, 0.0005])
 
 
 @pytest.mark.parametrize("fit", [False, True])
@@ -233,13 +215,9 @@ def test_callbacks_that_fit_would_call_elsewhere_are_refused() -> None:
         def __init__(self) -> None:
             super().__init__("backup")
 
-    class Stops(keras.callbacks.EarlyStopping): ...
-
     def calling(kind: Any) -> Any:
         return type("Calling", (Small,), {"callbacks": lambda self, hp: [kind()]})()
 
     for kind, told in ((Tested, r"whose on_test_end\(\) would not be called"), (Again, "python -m sweep resume")):
         with pytest.raises(Refused, match=told):
             train(calling(kind), trial(fit=True))
-    with pytest.raises(Refused, match=r"Stops: `training: \{patience: N\}`"):
-        train(calling(Stops), trial())

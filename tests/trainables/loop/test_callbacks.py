@@ -1,0 +1,238 @@
+"""Keras's callbacks between epochs: in our loop as in `fit`, and `on_train_begin` and `on_epoch_begin` beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+from small import Small, assignment, go_on, metrics, train, weights
+
+from sweep.contract import Stopped
+from trainables.loop.callbacks import Callbacks
+from trainables.recipe.refusals import Refused
+from trainables.state.checkpoint import CheckpointError
+
+pytestmark = pytest.mark.keras
+
+Make = Callable[[], keras.callbacks.Callback]
+LOOPS = pytest.mark.parametrize("training", [{}, {"loop": "fit"}], ids=["own", "fit"])
+
+
+class Told(keras.callbacks.Callback):
+    """Notes what it is told; all of it plain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[list[Any]] = []
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.told.append(["train begins", self.params["epochs"], self.params["steps"]])
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self.told.append(["begins", epoch])
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.told.append(["ends", epoch, *sorted(logs)])
+
+    def on_train_end(self, logs: Any = None) -> None:
+        self.told.append(["train ends"])
+
+
+def author(*makes: Make) -> Any:
+    """A trainable with these callbacks, the last made of which are in its list ``made``."""
+
+    class Called(Small):
+        def callbacks(self, hp: Any) -> Any:
+            made[:] = [make() for make in makes]
+            return made
+
+    made: list[Any] = []
+    found = Called()
+    return found, made
+
+
+def trial(training: Any = None, **params: Any) -> Any:
+    return assignment(epochs=4, training=training or {}, optimizer="sgd", batch_size=14, **params)
+
+
+@LOOPS
+def test_they_are_told_what_fit_tells_them(training: Any) -> None:
+    trainable, made = author(Told)
+    train(trainable, trial(training))
+    told = made[0].told
+
+    model, told_by_keras = Small().model({}), Told()
+    model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy"])
+    (x, y), held_out = Small().data({})
+    model.fit(x, y, batch_size=14, epochs=4, validation_data=held_out, callbacks=[told_by_keras], verbose=0)
+    assert told == told_by_keras.told
+
+
+@LOOPS
+def test_keras_own_set_the_rate_and_end_the_trial(training: Any) -> None:
+    def rates(make: Make) -> list[float]:
+        trainable, _ = author(make)
+        found: list[Any] = []
+        trainable.begin(trial(training))
+        try:
+            trainable.train(lambda epoch: found.append(epoch) is None)
+        except Stopped as stopped:
+            assert "a Keras callback has set stop_training" in str(stopped)
+        return [epoch.learning_rate for epoch in found]
+
+    halve = keras.callbacks.LearningRateScheduler
+    assert rates(lambda: halve(lambda epoch, lr: lr / 2)) == pytest.approx([0.05 / 2**n for n in range(1, 5)])
+    plateau = keras.callbacks.ReduceLROnPlateau
+    assert rates(lambda: plateau("loss", 0.1, patience=1, min_delta=100.0)) == pytest.approx([0.05, 0.05, 0.005, 5e-4])
+    stop = keras.callbacks.EarlyStopping
+    assert rates(lambda: stop("val_loss", patience=1, min_delta=100.0)) == pytest.approx([0.05, 0.05])
+    assert rates(lambda: stop("val_accuracy", patience=3)) == pytest.approx([0.05] * 4)
+
+
+NAMES = {
+    name: kind
+    for name, kind in vars(keras.callbacks).items()
+    if isinstance(kind, type) and issubclass(kind, keras.callbacks.Callback) and name != "Callback"
+}
+WITH: dict[str, Callable[[Path], tuple[Any, ...]]] = {
+    "BackupAndRestore": lambda folder: (folder / "backup",),
+    "CSVLogger": lambda folder: (folder / "log.csv",),
+    "LearningRateScheduler": lambda folder: (lambda epoch, rate: rate,),
+    "ModelCheckpoint": lambda folder: (folder / "{epoch}.keras",),
+    "OrbaxCheckpoint": lambda folder: (folder / "orbax",),
+    "TensorBoard": lambda folder: (folder / "events",),
+}
+REFUSED = {
+    "BackupAndRestore": "python -m sweep resume",
+    "CallbackList": "would not be called",
+    "ModelCheckpoint": "the block `checkpoint:`",
+    "OrbaxCheckpoint": "only Model.fit calls",
+    "ProgbarLogger": "would not be called",
+    "SwapEMAWeights": "would not be called",
+    "TensorBoard": "would not be called",
+    "TerminateOnNaN": "a trial that diverges ends",
+}
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_each_of_keras_callbacks_changes_nothing_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    if name == "RemoteMonitor":
+        pytest.skip("it posts to a server")
+    try:
+        NAMES[name](*WITH.get(name, lambda folder: ())(tmp_path))
+    except ImportError as error:
+        pytest.skip(str(error))
+    trainable, _ = author(lambda: NAMES[name](*WITH.get(name, lambda folder: ())(tmp_path)))
+    if name in REFUSED:
+        with pytest.raises(Refused, match=rf"(?s)returns a {name}.*{REFUSED[name]}"):
+            train(trainable, trial())
+        return
+    assert metrics(train(trainable, trial())) == metrics(train(Small(), trial()))
+
+
+def test_what_cannot_be_honoured_is_refused_by_name() -> None:
+    seen: list[int] = []
+    one = keras.callbacks.LambdaCallback
+    for make, told in (
+        (
+            lambda: one(on_train_batch_end=lambda batch, logs: None),
+            r"whose on_train_batch_end\(\) only Model.fit calls",
+        ),
+        (lambda: keras.callbacks.EarlyStopping(restore_best_weights=True), "with restore_best_weights"),
+    ):
+        with pytest.raises(Refused, match=told):
+            train(author(make)[0], trial())
+    train(author(lambda: one(on_epoch_end=lambda epoch, logs: seen.append(epoch)))[0], trial())
+    assert seen == [0, 1, 2, 3]
+
+
+def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> None:
+    (straight, all_told), (broken, _), (resumed, rest) = author(Told), author(Told), author(Told)
+    expected = metrics(train(straight, trial()))
+    broken.begin(trial())
+    first = metrics(go_on(broken, pause_after=2))
+    broken.save(tmp_path / "plain")()
+    resumed.begin(trial())
+    resumed.restore(tmp_path / "plain")
+    assert first + metrics(go_on(resumed)) == expected
+    assert rest[0].told == all_told[0].told
+
+    stops, _ = author(lambda: keras.callbacks.EarlyStopping("loss", patience=9))  # it holds a function then
+    stops.begin(trial())
+    go_on(stops, pause_after=2)
+    stops.save(tmp_path / "other")()
+    stops.begin(trial())
+    with pytest.raises(CheckpointError, match="it begins anew"):
+        stops.restore(tmp_path / "other")
+
+
+def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
+    class Sometimes(Small):
+        def callbacks(self, hp: Any) -> Any:
+            halves = keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2)
+            return [halves] if hp.flag("halves", default=False) else []
+
+    trainable = Sometimes()
+    plain = metrics(train(trainable, trial()))
+    program = trainable._begun().program
+    halved = train(trainable, trial(halves=True))
+    assert trainable._begun().program is program
+    assert halved[-1].learning_rate == pytest.approx(0.05 / 16)
+    assert metrics(train(trainable, trial())) == plain
+
+
+def test_changed_values_are_told_from_those_that_were_made() -> None:
+    callback = Told()
+    callbacks = Callbacks([callback])
+    assert callbacks.state() == [{}]
+    callback.told.append(["begins", 0])
+    assert callbacks.state() == [{"told": [["begins", 0]]}]
+    callback.other = object()  # type: ignore[attr-defined]  # as callbacks do
+    assert callbacks.state() is None
+
+
+class Hooked(Small):
+    """Sets the first weights, and the rate as an epoch begins."""
+
+    def on_train_begin(self, model: Any, hp: Any) -> None:
+        self.memory["begun"] = self.memory.get("begun", 0) + 1
+        model.layers[0].kernel.assign(model.layers[0].kernel * 0.5)
+
+    def on_epoch_begin(self, epoch: Any, model: Any, hp: Any) -> None:
+        if epoch == 2:
+            model.optimizer.learning_rate = 0.01
+
+    def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
+        logs["begun"] = self.memory["begun"]
+
+
+@pytest.mark.parametrize("gpus", [0, 2])
+def test_hooks_as_a_trial_and_an_epoch_begin(gpus: int, tmp_path: Path) -> None:
+    given = assignment(gpus, epochs=4, optimizer="sgd", batch_size=14)
+    straight, broken, resumed = Hooked(), Hooked(), Hooked()
+    expected = train(straight, given)
+    assert [epoch.learning_rate for epoch in expected] == pytest.approx([0.05, 0.01, 0.01, 0.01])
+    assert [values["begun"] for values in metrics(expected)] == [1, 1, 1, 1]
+    assert metrics(train(straight, given)) == metrics(expected)  # warm
+    plain = metrics(train(Small(), given))
+    assert metrics(expected)[0]["loss"] != plain[0]["loss"]
+    broken.begin(given)
+    go_on(broken, pause_after=2)
+    broken.save(tmp_path)()
+    resumed.begin(given)
+    resumed.restore(tmp_path)
+    assert metrics(go_on(resumed)) == metrics(expected[2:])
+    for mine, theirs in zip(weights(resumed), weights(straight), strict=True):
+        assert (mine == theirs).all()
+
+
+def test_a_hook_that_changes_the_trainable_as_an_epoch_begins_is_refused() -> None:
+    class Changes(Small):
+        def on_epoch_begin(self, epoch: Any, model: Any, hp: Any) -> None:
+            self.seen = epoch
+
+    with pytest.raises(Refused, match=r"on_epoch_begin\(\) has changed self\.seen"):
+        train(Changes(), trial())
