@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
 from sweep import standard as table
+from sweep.declaring import Declaring
 from sweep.events import Params, Value
 
 _T = TypeVar("_T")
@@ -87,7 +88,7 @@ def from_json(text: str) -> Reads:
     return reads
 
 
-class Hyperparameters:
+class Hyperparameters(Declaring):
     """Read access by attribute (``hp.learning_rate``), item (``hp["aug.kind"]``) or `get`.
 
     A nested parameter is read by its dotted name or attribute by attribute (``hp.aug.kind``). Raises
@@ -99,6 +100,7 @@ class Hyperparameters:
         self._records: list[Reads] = []
         self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
         self._used: set[str] = set()  # of these
+        self._live: Callable[..., Any] | None = None
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return these with some changed, None: not there; what is read of the others is read of these too."""
@@ -108,6 +110,7 @@ class Hyperparameters:
         kept = {name: value for name, value in self._params.items() if name not in changes}
         changed._params = kept | {name: value for name, value in changes.items() if value is not None}
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
+        changed._live = self._live
         return changed
 
     @property
@@ -200,6 +203,43 @@ class Hyperparameters:
         if value not in choices or not isinstance(value, str):
             raise ValueError(f"parameter {name!r} is {value!r}, expected one of {', '.join(choices)}")
         return value
+
+    def live(
+        self,
+        name: str,
+        default: float | None = None,
+        *,
+        meaning: Mapping[str, float] | None = None,
+        bounds: tuple[float, float] | None = None,
+        standard: bool = False,
+    ) -> Any:
+        """Return the parameter as a number that changes from trial to trial in one compiled program.
+
+        It goes wherever Keras takes a float: ``keras.layers.Dropout(hp.live("dropout", 0.1))``. Trials that differ in
+        nothing else share a program, where `number` would make one for each value. In `data`, and outside of a trial,
+        it is a plain float.
+
+        ``meaning`` maps the choices of a text parameter to numbers. Raises KeyError for an absent parameter without
+        default, TypeError for a value that is no number, ValueError for one that has no meaning or lies outside of
+        ``bounds``, or of those that the ``standard`` hyperparameter of this name has.
+        """
+        if self._live is not None:
+            return self._live(name, meaning, default=default, bounds=bounds, standard=standard)
+        value = self[name] if default is None else self.get(name, default)
+        return table.as_number(name, value, meaning, table.within(name, bounds, standard=standard))
+
+    def serve_live(self, source: Callable[..., Any]) -> None:
+        """Let `live` give the numbers of a program, as ``source`` does."""
+        self._live = source
+
+    @contextmanager
+    def without_live(self) -> Iterator[None]:
+        """Inside the block, `live` gives plain floats, and is a read as any other."""
+        before, self._live = self._live, None
+        try:
+            yield
+        finally:
+            self._live = before
 
     @contextmanager
     def recording(self, record: Reads) -> Iterator[None]:

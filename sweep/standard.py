@@ -175,6 +175,29 @@ def expected(of: Bounds) -> str:
     return f"{of} (0: {of.zero})" if of.zero else str(of)
 
 
+def within(name: str, between: tuple[float, float] | None, *, standard: bool) -> Bounds | None:
+    """Return the bounds of a number: these two, or those of the ``standard`` hyperparameter of this name."""
+    if standard:
+        return bounds(name)
+    return None if between is None else Number(*between)
+
+
+def as_number(name: str, value: Value, meaning: Mapping[str, float] | None, of: Bounds | None) -> float:
+    """Return a parameter's value as a number; ``meaning`` maps the choices of a text parameter to numbers.
+
+    Raises TypeError for a value that is no number, ValueError for one without a meaning or outside of the bounds.
+    """
+    if meaning is not None:
+        if not isinstance(value, str) or value not in meaning:
+            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(meaning)}")
+        return meaning[value]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, expected a number")
+    if of is not None:
+        check(name, value, of)
+    return float(value)
+
+
 def check(name: str, value: Value, of: Bounds | None = None) -> None:
     """Raise ValueError for a value outside of these bounds, by default those of the standard hyperparameter."""
     of = of or bounds(name)

@@ -50,7 +50,7 @@ class CifarResNet(KerasTrainable):
         """Mirror half of the images and shift all of them by a few pixels."""
         if "augmentation" not in hp:
             return x
-        padding = tf.convert_to_tensor(self.live.number("augmentation", PADDING))
+        padding = tf.convert_to_tensor(hp.live("augmentation", meaning=PADDING))
         changed = augmentation.crop(augmentation.flip(x, draws), draws, padding)
         return tf.where(padding > 0, changed, x)
 

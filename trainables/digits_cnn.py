@@ -51,4 +51,4 @@ class DigitsCNN(KerasTrainable):
         """Small rotations, scalings and shifts."""
         if "augmentation" not in hp:
             return x
-        return augmentation.affine(x, draws, self.live.number("augmentation", STRENGTH))
+        return augmentation.affine(x, draws, hp.live("augmentation", meaning=STRENGTH))

@@ -47,11 +47,11 @@ class DistilledDigits(KerasTrainable):
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Noise, other for each image and update: the teacher is asked about images that nobody has labelled."""
-        return x + self.live.number("noise", default=0.1) * draws.normal((64,))
+        return x + hp.live("noise", 0.1) * draws.normal((64,))
 
     def train_step(self, model: keras.Model, batch: Batch, hp: Hyperparameters) -> Mapping[str, Any]:
         """Hinton et al., Distilling the Knowledge in a Neural Network, 2015, section 2."""
-        alpha, temperature = self.live.number("alpha", default=0.5), self.live.number("temperature", default=4.0)
+        alpha, temperature = hp.live("alpha", 0.5), hp.live("temperature", 4.0)
         logits = model(batch.x, training=True)
         batch.measure(logits)
         hard = keras.losses.sparse_categorical_crossentropy(batch.y, logits, from_logits=True)

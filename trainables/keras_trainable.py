@@ -111,6 +111,7 @@ class KerasTrainable(Joining, Author):
         """The present trial at the beginning of a phase, without what the phase before leaves to it."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
+        hp.serve_live(lambda *name, **more: self.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():

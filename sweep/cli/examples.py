@@ -102,24 +102,46 @@ folder_option = click.option(
 @click.command()
 @click.argument("name", required=False)
 @click.option("--from", "origin", metavar="EXAMPLE", help="Start from this shipped example, with its model's source.")
+@click.option(
+    "--from-hypermodel",
+    "hypermodel",
+    metavar="MODULE:NAME",
+    help="Start from a model that declares its space, as KerasTuner's do: hp.Int, hp.Choice.",
+)
 @click.option("--function", is_flag=True, help="Start from a training function instead of a Keras model.")
 @click.option("--torch", is_flag=True, help="Start from a training function for PyTorch.")
 @folder_option
-def init(name: str | None, origin: str | None, function: bool, torch: bool, to: Path) -> None:
+def init(name: str | None, origin: str | None, hypermodel: str | None, function: bool, torch: bool, to: Path) -> None:
     """Write a sweep file and a model to start from.
 
     NAME names both files and the sweep: my_model unless you give one.
     """
-    if sum((origin is not None, function, torch)) > 1:
-        raise InputError.one("--from, --function, --torch", "these exclude each other", "give one of them")
+    if sum((origin is not None, hypermodel is not None, function, torch)) > 1:
+        options_given = "--from, --from-hypermodel, --function, --torch"
+        raise InputError.one(options_given, "these exclude each other", "give one of them")
+    if hypermodel is not None:
+        from sweep.cli import hypermodel as hypermodels
+
+        name = _checked(name or f"{hypermodel.partition(':')[0].rpartition('.')[2]}_sweep", to)
+        _conclude(hypermodels.files(hypermodel, name, Path.cwd()), name, to)
+        return
     starter = "my_torch" if torch else "my_function" if function else "my_model"
     start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")
-    name = name or start.name
+    name = _checked(name or start.name, to)
+    _conclude(start.renamed(name), name, to)
+
+
+def _checked(name: str, to: Path) -> str:
+    """Return the name; raise `InputError` where a Python module cannot have it."""
     if not name.isidentifier():
         raise InputError.one(name, "not the name of a Python module", "use letters, digits and _")
     if not (to / f"{name}.py").exists() and find_spec(name) is not None:
         raise InputError.one(name, "an installed module has this name", "give another one: python -m sweep init NAME")
-    write(start.renamed(name), to)
+    return name
+
+
+def _conclude(contents: Mapping[str, str], name: str, to: Path) -> None:
+    write(contents, to)
     click.echo(f"next     python -m sweep plan {to / name}.yaml\n         python -m sweep run {to / name}.yaml")
 
 

@@ -14,7 +14,9 @@ from typing import TypeAlias
 from sweep.errors import shortened
 from sweep.hyperparameters import Hyperparameters
 
-READERS = frozenset({"get", "number", "integer", "text", "flag", "choice"})
+READERS = frozenset({"get", "number", "integer", "text", "flag", "choice", "live"}) | {
+    "Int", "Float", "Choice", "Boolean", "Fixed", "conditional_scope",
+}  # fmt: skip
 BELOW = "below"  # reads all parameters below a name
 NAMES = frozenset({"hp", "params"})  # what holds hyperparameters by convention: an argument, an attribute
 

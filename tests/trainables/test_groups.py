@@ -113,7 +113,7 @@ class Mixed(Deep):
     def groups(self, hp: Any, model: keras.Model) -> Any:
         sgd = keras.optimizers.SGD(1.0, momentum=0.5)
         return [
-            Group("backbone/dense_*", sgd, rate=self.live.number("inner", default=2.0)),
+            Group("backbone/dense_*", sgd, rate=hp.live("inner", 2.0)),
             Group(model.get_layer("head"), weight_decay=0.0),
             Group(
                 [model.get_layer("backbone").get_layer("norm_0"), "backbone/norm_1"], keras.optimizers.RMSprop(0.001)

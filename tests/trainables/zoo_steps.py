@@ -43,7 +43,7 @@ class Distilled(Animal):
         soft = ops.softmax(self.teacher(batch.x, training=False) / 2.0)
         hard = crossentropy(batch.y, predicted, from_logits=True)
         distance = keras.losses.kl_divergence(soft, ops.softmax(predicted / 2.0))
-        return {"loss": hard + self.live.number("alpha", default=0.5) * distance, "hard": hard}
+        return {"loss": hard + hp.live("alpha", 0.5) * distance, "hard": hard}
 
 
 class Adversarial(Animal):
@@ -94,7 +94,7 @@ class Wasserstein(Adversarial):
     def updates(self, hp: Any, model: keras.Model) -> Any:
         critic = keras.optimizers.Adam(0.01, beta_1=0.5)
         return [
-            Update("critic", self.judge, critic, times=3, rate=self.live.number("ratio", default=0.5)),
+            Update("critic", self.judge, critic, times=3, rate=hp.live("ratio", 0.5)),
             Update("made", model),
         ]
 

@@ -69,7 +69,7 @@ class PhasedByAuthor(Based):
 @entry(fast=True, fit=OWN, params={"layer_decay": 0.8, "layer_rates.head": 2.0, "global_clipnorm": 0.5})
 class Layered(Based):
     def groups(self, hp: Any, model: keras.Model) -> Any:
-        rate = self.live.number("inner", default=0.5)
+        rate = hp.live("inner", 0.5)
         adam = keras.optimizers.Adam(0.01)
         return [Group("base/block", adam, rate=rate, weight_decay=0.1), *super().groups(hp, model)]
 

@@ -127,7 +127,7 @@ class Live:
         hyperparameter of this name has.
         """
         if name not in self._entries:
-            within = _within(name, bounds, standard=standard)
+            within = table.within(name, bounds, standard=standard)
             value = _number(self._hp, name, default, meaning, within)
             with tf.init_scope():
                 self._entries[name] = _Entry(LiveNumber(name, value), default, meaning, within)
@@ -176,13 +176,7 @@ class Settled(Live):
         standard: bool = False,
     ) -> float:
         """The trial's value of a parameter; raises as `Live.number` does."""
-        return _number(self._hp, name, default, meaning, _within(name, bounds, standard=standard))
-
-
-def _within(name: str, bounds: tuple[float, float] | None, *, standard: bool) -> table.Bounds | None:
-    if standard:
-        return table.bounds(name)
-    return None if bounds is None else table.Number(*bounds)
+        return _number(self._hp, name, default, meaning, table.within(name, bounds, standard=standard))
 
 
 def _number(
@@ -193,16 +187,8 @@ def _number(
     within: table.Bounds | None,
 ) -> float:
     value = hp.peek(name)  # not a plain read: the structure does not depend on it
-    if value is Mark.ABSENT:
-        if default is None:
-            raise KeyError(f"the trial has no parameter {name!r}")
-        return default
-    if meaning is not None:
-        if not isinstance(value, str) or value not in meaning:
-            raise ValueError(f"{name} is {value!r}, expected one of {', '.join(meaning)}")
-        return meaning[value]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{name} is {value!r}, expected a number")
-    if within is not None:
-        table.check(name, value, within)
-    return float(value)
+    if value is not Mark.ABSENT:
+        return table.as_number(name, value, meaning, within)  # type: ignore[arg-type]  # the only mark there is
+    if default is None:
+        raise KeyError(f"the trial has no parameter {name!r}")
+    return default

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import class_weights
 from trainables.numbers.draws import Draws
-from trainables.numbers.live import Live, LiveNumber
+from trainables.numbers.live import Live
 from trainables.recipe import groups, losses, optimizers, phases, schedules
 from trainables.recipe.groups import Group, Rated
 from trainables.recipe.phases import Phase
@@ -27,7 +27,7 @@ class Author:
     """A Keras model and its data; whatever is not overridden follows the standard hyperparameters."""
 
     live: Live
-    """Numbers for the graph that change between trials without a new one: ``self.live.number("dropout")``."""
+    """What gives ``hp.live(...)`` its numbers."""
     first_example: tuple[Any, ...]
     """The first training example, as a batch of one; its shapes and types are part of every program."""
     some_targets: Any
@@ -77,7 +77,7 @@ class Author:
 
         Only where targets and last activation leave no doubt; raises `losses.Undecided` elsewhere.
         """
-        smoothing = self.live.number("label_smoothing", standard=True) if "label_smoothing" in hp else None
+        smoothing = hp.live("label_smoothing", standard=True) if "label_smoothing" in hp else None
         return losses.default_loss(self.target_traits, model, smoothing)
 
     def metrics(self, hp: Hyperparameters, model: keras.Model) -> Any:
@@ -90,7 +90,7 @@ class Author:
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
-        return {name: self.live.number(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
+        return {name: hp.live(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Weights of the training examples by label; ``class_weights`` may be balanced."""
@@ -121,14 +121,9 @@ class Author:
         """The learning-rate schedule after warm-up, as a factor of ``learning_rate``."""
         return schedules.build(hp)
 
-    def dropout(self, hp: Hyperparameters) -> LiveNumber | float:
+    def dropout(self, hp: Hyperparameters) -> Any:
         """The rate ``dropout`` for `keras.layers.Dropout`, live; 0 where the trial has none."""
-        if "dropout" not in hp:
-            return 0.0
-        inside_a_trial = hasattr(self, "live")  # else somebody looks at the model by itself
-        if inside_a_trial:
-            return self.live.number("dropout", standard=True)
-        return hp.number("dropout", standard=True)
+        return hp.live("dropout", standard=True) if "dropout" in hp else 0.0
 
     def augment(self, x: Any, hp: Hyperparameters, draws: Draws) -> Any:
         """Change the inputs of a training batch, inside the graph; by default not at all.

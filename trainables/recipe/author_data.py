@@ -123,7 +123,8 @@ class AuthorData:
 
         Raises `OtherData` where the first two parts are not those that the trial has.
         """
-        with attributes.as_left(author, self._own, self.bare), self._surroundings.watched(author):
+        watched = self._surroundings.watched(author)
+        with attributes.as_left(author, self._own, self.bare), watched, hp.without_live():
             parts = returned(author, hp, assignment.data_seed)
             if parts.test is not None:
                 parts = parts._replace(test=checks.test_data(parts.test))
@@ -188,7 +189,7 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
 
     Every call of `data` is this one. Raises DataError for what is not training and validation data.
     """
-    with seeded_throughout(seed):
+    with seeded_throughout(seed), hp.without_live():
         data: Any = author.data(hp)
     return Parts(*checks.parts(data))
 

@@ -15,7 +15,10 @@ from trainables.loop.callbacks import Callbacks
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
 
-pytestmark = pytest.mark.keras
+pytestmark = [
+    pytest.mark.keras,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # of Keras's own callbacks
+]
 
 Make = Callable[[], keras.callbacks.Callback]
 LOOPS = pytest.mark.parametrize("training", [{}, {"loop": "fit"}], ids=["own", "fit"])
@@ -139,7 +142,7 @@ def test_what_cannot_be_honoured_is_refused_by_name() -> None:
     for make, told in (
         (
             lambda: one(on_train_batch_end=lambda batch, logs: None),
-            r"whose on_train_batch_end\(\) only Model.fit calls",
+            r"on_train_batch_end\(\) only Model.fit calls",
         ),
         (lambda: keras.callbacks.EarlyStopping(restore_best_weights=True), "with restore_best_weights"),
     ):

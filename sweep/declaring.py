@@ -1,0 +1,163 @@
+"""KerasTuner's spelling of hyperparameters: ``hp.Int("units", 8, 64)`` is the trial's value, or its default.
+
+Where somebody listens, each call is a declaration, of which `sweep init --from-hypermodel` makes the space of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from sweep.events import Value
+
+_FEW = 16
+"""As many whole numbers as are looked at one by one, for what depends on them."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A parameter as code has declared it."""
+
+    name: str
+    keys: Mapping[str, Any]  # as in a sweep file
+    default: Value
+    choices: tuple[Value, ...] = ()  # all that it may be, where these are few
+    when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+
+class Declaring:
+    """The methods of KerasTuner's ``HyperParameters`` that declare a parameter and give its value.
+
+    A sweep file that has the parameter decides which values it takes; the bounds in the code are those of `init`.
+    """
+
+    _declared: list[Declaration] | None = None  # where declarations are noted
+    _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the conditional scopes around
+
+    if TYPE_CHECKING:
+
+        def get(self, name: str, default: Any) -> Any: ...
+
+    def Int(  # KerasTuner's name
+        self,
+        name: str,
+        min_value: int,
+        max_value: int,
+        step: int | None = None,
+        sampling: str | None = None,
+        default: int | None = None,
+        parent_name: str | None = None,
+        parent_values: Any = None,
+    ) -> int:
+        """Return a whole number; the default, or else ``min_value``, where the trial has none of this name.
+
+        Raises ValueError for ``sampling`` other than "linear" and "log", TypeError for a value that is not whole.
+        """
+        keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
+        choices = keys.get("values") or (range(min_value, max_value + 1) if max_value - min_value < _FEW else ())
+        value = self._value(name, keys, min_value if default is None else default, choices, parent_name, parent_values)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
+        return int(value)
+
+    def Float(
+        self,
+        name: str,
+        min_value: float,
+        max_value: float,
+        step: float | None = None,
+        sampling: str | None = None,
+        default: float | None = None,
+        parent_name: str | None = None,
+        parent_values: Any = None,
+    ) -> float:
+        """Return a number; the default, or else ``min_value``, where the trial has none of this name.
+
+        Raises as `Int` does.
+        """
+        keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
+        value = self._value(name, keys, min_value if default is None else default, (), parent_name, parent_values)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
+        return float(value)
+
+    def Choice(
+        self,
+        name: str,
+        values: Sequence[Any],
+        ordered: bool | None = None,
+        default: Any = None,
+        parent_name: str | None = None,
+        parent_values: Any = None,
+    ) -> Any:
+        """Return one of some values; the default, or else the first, where the trial has none of this name."""
+        first = values[0] if default is None else default
+        return self._value(name, {"values": list(values)}, first, values, parent_name, parent_values)
+
+    def Boolean(
+        self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
+    ) -> bool:
+        """Return true or false; raise TypeError for another value."""
+        value = self._value(name, {"values": [False, True]}, default, (False, True), parent_name, parent_values)
+        if not isinstance(value, bool):
+            raise TypeError(f"parameter {name!r} is {value!r}, expected true or false")
+        return value
+
+    def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
+        """Return the value, or the trial's where it has one of this name."""
+        return self._value(name, {"value": value}, value, (), parent_name, parent_values)
+
+    @contextmanager
+    def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
+        """Say of what is declared inside the block that it matters only where a parameter has one of some values."""
+        before = self._within
+        self._within = (*before, (parent_name, _listed(parent_values)))
+        try:
+            yield
+        finally:
+            self._within = before
+
+    def declare_into(self, declared: list[Declaration]) -> None:
+        """Note in this list what is declared from now on."""
+        self._declared = declared
+
+    def _value(
+        self,
+        name: str,
+        keys: Mapping[str, Any],
+        default: Any,
+        choices: Sequence[Any],
+        parent_name: str | None,
+        parent_values: Any,
+    ) -> Any:
+        if self._declared is not None:
+            when = dict(self._within)
+            if parent_name is not None:
+                when[parent_name] = _listed(parent_values)
+            self._declared.append(Declaration(name, keys, default, tuple(choices), when))
+        return self.get(name, default)
+
+
+def _numbers(
+    name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
+) -> dict[str, Any]:
+    """The keys of a sweep file for a range; KerasTuner counts steps from the lowest number, ``q`` from 0."""
+    if sampling not in (None, "linear", "log"):
+        raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
+    if step is None or (whole and step == 1 and sampling != "log"):
+        if sampling == "log":
+            kind = "int_log_uniform_values" if whole else "log_uniform_values"
+            return {"distribution": kind, "min": low, "max": high}
+        return {"min": low, "max": high}
+    if sampling != "log" and low % step == 0 and high % step == 0:
+        return {"distribution": "q_uniform", "min": low, "max": high, "q": step}
+    values = [low]
+    while (following := values[-1] * step if sampling == "log" else low + len(values) * step) <= high:
+        values.append(following)
+    return {"values": values}
+
+
+def _listed(values: Any) -> tuple[Value, ...]:
+    return tuple(values) if isinstance(values, list | tuple) else (values,)
