@@ -80,7 +80,7 @@ def explore(build: Build, where: str) -> Space:
                 outcomes[choice] = _built(build, {**values, name: choice}, where)
                 if set(outcomes[choice]) - set(found):
                     runs.append(({**values, name: choice}, outcomes[choice]))
-            for other in {name for outcome in outcomes.values() for name in outcome}:
+            for other in dict.fromkeys(name for outcome in outcomes.values() for name in outcome):
                 having = tuple(choice for choice in one.choices if other in outcomes.get(choice, {}))
                 declared = space.get(other) or next(outcome[other] for outcome in outcomes.values() if other in outcome)
                 if len(having) < len(outcomes) and name not in declared.when:

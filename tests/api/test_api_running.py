@@ -129,7 +129,8 @@ def test_a_sweep_without_a_completed_trial_raises_with_the_first_reason(project:
         raise ValueError(f"no such x: {hp.x}")
 
     with pytest.raises(
-        sweep.SweepError, match=r"no trial has completed: trial 0 failed, ValueError: no such x: 3; see"
+        sweep.SweepError,
+        match=r"no trial has completed: trial 0 failed, ValueError: test_api_running.py:.* no such x: 3; see",
     ):
         run(trainable=broken)
     assert sweep.load("broken").trials["status"].tolist() == ["failed"] * 3

@@ -21,6 +21,9 @@ TRAINABLE = '''
 import json, math
 from sweep.contract import EpochReported, Facts
 
+def space(hp):
+    hp.Int("a", 1, 3)
+
 class Scored:
     """`a` is what its objective comes to; some fail, some diverge."""
     def join(self, devices, training):
@@ -258,6 +261,7 @@ OTHERS = (
     Row("run one.yaml --inline --name NEW -q --run-cap 1 --set epochs=1", out="^rank +trial"),
     Row("run one.yaml --inline --name NEW --results other --no-reuse --no-memo", out="results  other/NEW"),
     Row("run one.yaml --inline --name NEW --max-concurrent 1 --profile --no-memo", out=r"\[3/3\]"),
+    Row("run one.yaml --inline --name NEW --eager --no-memo", out=r"\[3/3\]"),
     Row("run one.yaml --inline --name NEW --simulate-gpus 2 --no-memo", out="rehearsal: 2 logical CPU devices"),
     Row("run one.yaml --name NEW --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row("run one.yaml --inline", 2, err="holds a sweep already"),
@@ -265,7 +269,7 @@ OTHERS = (
     Row(
         "run failed.yaml --inline --name NEW",
         1,
-        err="no trial completed: trial 0 failed, RuntimeError: no such a; see the error column",
+        err=r"no trial completed: trial 0 failed, RuntimeError: scored.py:.* no such a; see the error column",
     ),
     Row("resume running --inline", 2, err="is being run by process"),
     Row("resume killed --inline -q", out="^rank +trial"),
@@ -295,6 +299,8 @@ OTHERS = (
     Row("init NEW --function --to NEW", out="next     python -m sweep plan NEW/NEW.yaml"),
     Row("init NEW --torch", out="wrote    NEW.yaml, NEW.py"),
     Row("init NEW --from verdict", out="wrote    NEW.yaml, NEW.py"),
+    Row("init NEW --from-hypermodel scored:space", out="wrote    NEW.yaml, NEW.py"),
+    Row("init NEW --from-hypermodel scored:absent", 2, err="scored:absent cannot be imported: AttributeError"),
     Row("init scored", 2, err="scored.py: already in"),
     Row("examples", out="lr_wd_aug"),
     Row("examples --json", out=r'"name": "lr_wd_aug",\n +"question": "Which learning rate'),

@@ -174,6 +174,11 @@ def build(
     fit = fit or bool(by_itself and callbacks.hear_batches)
     refusals.check_methods(own, callbacks, fit=fit)
     if placement.name == PARAMETER_SERVER:
+        if callbacks:
+            raise refusals.Refused(
+                "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
+                "on_epoch_end()"
+            )
         return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit or bool(by_itself))
     if made.turns and not fit:
         graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)

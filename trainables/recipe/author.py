@@ -90,7 +90,7 @@ class Author:
 
     def loss_weights(self, hp: Hyperparameters) -> Mapping[str, Any]:
         """Weights of the outputs' losses by output name; by default the parameters ``loss_weights.<output>``."""
-        return {name: hp.live(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
+        return {name: self.live.number(f"loss_weights.{name}", standard=True) for name in hp.below("loss_weights")}
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Weights of the training examples by label; ``class_weights`` may be balanced."""
