@@ -96,6 +96,7 @@ class Assignment:
     fold: Fold | None = None  # of a cross-validation, which cuts the examples anew
     data_seed: int = 0  # of what loads the data: all trials of a sweep have the same
     accumulate: int = 1  # micro-batches to split each batch into, on top of the trial's own: it did not fit
+    trains: bool = True  # false: it is restored to be looked at, tested or exported
 
 
 Report: TypeAlias = Callable[[EpochReported], bool]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sweep.events import Value
@@ -143,7 +144,7 @@ class Declaring:
 def _numbers(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
-    """The keys of a sweep file for a range; KerasTuner counts steps from the lowest number, ``q`` from 0."""
+    """The keys of a sweep file for a range; of one in steps all values, each as likely as the next."""
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
     if step is None or (whole and step == 1 and sampling != "log"):
@@ -151,12 +152,11 @@ def _numbers(
             kind = "int_log_uniform_values" if whole else "log_uniform_values"
             return {"distribution": kind, "min": low, "max": high}
         return {"min": low, "max": high}
-    if sampling != "log" and low % step == 0 and high % step == 0:
-        return {"distribution": "q_uniform", "min": low, "max": high, "q": step}
-    values = [low]
-    while (following := values[-1] * step if sampling == "log" else low + len(values) * step) <= high:
+    first, size, last = (Decimal(str(number)) for number in (low, step, high))  # 0.3, and not 0.30000000000000004
+    values = [first]
+    while (following := values[-1] * size if sampling == "log" else first + len(values) * size) <= last:
         values.append(following)
-    return {"values": values}
+    return {"values": [int(value) if whole else float(value) for value in values]}
 
 
 def _listed(values: Any) -> tuple[Value, ...]:

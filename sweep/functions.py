@@ -121,6 +121,11 @@ class Reporter:
 
     def _returned(self, value: object) -> None:
         """Take what a function returns that has reported nothing for its one report."""
+        if callable(getattr(value, "fit", None)) and callable(getattr(value, "compile", None)):
+            raise TrainableError(
+                f"the function returned a model ({type(value).__name__}), expected its metrics. For a function that "
+                "makes a model, as KerasTuner's do: python -m sweep init --from-hypermodel MODULE:NAME"
+            )
         if isinstance(value, Mapping):
             self(value)
         elif self._objective and value is not None and not isinstance(value, bool):

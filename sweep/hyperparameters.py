@@ -149,7 +149,7 @@ class Hyperparameters(Declaring):
             self._read(name)
         return dict(self._params)
 
-    def get(self, name: str, default: _T) -> Value | _T:
+    def get(self, name: str, default: Any = None) -> Any:
         """Return the parameter, or ``default`` where the trial does not have it."""
         value = self._read(name)
         return default if isinstance(value, Mark) else value
@@ -306,6 +306,6 @@ class Group:
         except KeyError as error:
             raise AttributeError(str(error.args[0])) from None
 
-    def get(self, name: str, default: _T) -> Value | _T:
+    def get(self, name: str, default: Any = None) -> Any:
         """As `Hyperparameters.get`, below this name."""
         return self._parent.get(f"{self._prefix}.{name}", default)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import sysconfig
 import traceback
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from sweep.errors import printable, shortened
 
+WHOLE = "SWEEP_FULL_TRACEBACKS"
 _MACHINERY = re.compile(r"trainables/(keras_trainable\.py|\w+/.*)")
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
 _OF_AUTOGRAPH = "__autograph_generated_file"
@@ -55,10 +57,11 @@ def where(error: BaseException) -> str | None:
 def folded(error: BaseException) -> str:
     """Return the traceback with each run of frames that are not the author's as one line.
 
-    That of an error in which no line of the author's takes part is whole.
+    That of an error in which no line of the author's takes part is whole, and so is every one where the environment
+    variable ``SWEEP_FULL_TRACEBACKS`` is set.
     """
     told = traceback.TracebackException.from_exception(error)
-    for one in _chain(told):
+    for one in () if os.environ.get(WHOLE) else _chain(told):
         if any(is_author_s(frame.filename) for frame in one.stack):
             one.stack = _Folded.of(one.stack)
     return printable("".join(told.format()))

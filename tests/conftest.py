@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -24,6 +25,20 @@ def modules_end_with_their_test() -> Iterator[None]:
     for name in set(sys.modules) - before:
         if "pytest-of-" in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is marked ``alone`` in a fresh process, which holds nothing of other tests."""
+    if pyfuncitem.get_closest_marker("alone") is None or "SWEEP_TEST_ALONE" in os.environ:
+        return None
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"SWEEP_TEST_ALONE": "1"}
+    ran = subprocess.run(
+        [*command, pyfuncitem.nodeid], cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return True
 
 
 @pytest.hookimpl(trylast=True)

@@ -318,3 +318,18 @@ def test_a_function_that_cannot_be_called_so_is_refused() -> None:
 
 def three(a: object, b: object, c: object) -> None:
     pass
+
+
+def test_a_function_that_makes_a_model_says_what_to_do(worker_of: Callable[[Any], Worker]) -> None:
+    class Sequential:
+        def compile(self) -> None: ...
+
+        def fit(self) -> None: ...
+
+    def build_model(hp: Hyperparameters) -> Sequential:
+        return Sequential()
+
+    progress = finished(worker_of(build_model), order())
+    assert progress.end is not None
+    assert "returned a model (Sequential), expected its metrics" in progress.end.reason
+    assert "init --from-hypermodel" in progress.end.reason

@@ -102,7 +102,7 @@ class KerasTrainable(Joining, Author):
         told: Reads = {}
         with hp.recording(told):
             self._spans = phases.spans(self.phases(hp), assignment.epochs, self._data.reads)
-            callbacks = Callbacks(self.callbacks(hp))
+            callbacks = Callbacks.of(self, hp)
         before = self._data.reads, told
         self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
         self._trial = self._enter(self._spans[0])
@@ -151,7 +151,7 @@ class KerasTrainable(Joining, Author):
         )
         trial.prepare()
         phases.check_changes(span, hp, hooked=bool(trial.hooks))
-        callbacks.watch(program.model, epochs=assignment.epochs, updates=walk.per_epoch)
+        callbacks.watch(self, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
         program.callbacks = callbacks
         if len(self._spans) > 1:
             program.check_phases()

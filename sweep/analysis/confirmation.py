@@ -198,7 +198,10 @@ def _raced(
     for repeat in range(rules.repeats, rules.repeats + rules.seeds):
         cost = sum(racer.epochs for racer in left)
         if spent + cost > allowed:
-            over = f"out of budget: a seed for {len(left)} more takes {cost} epochs, {allowed - spent:.0f} are left"
+            over = (
+                f"out of budget: one more seed for each of {len(left)} finalists takes {cost} epochs, and "
+                f"{allowed - spent:.0f} are left; --budget 50% or --budget none allows more"
+            )
             break
         if any(repeat not in scores.get(racer.key, {}) for racer in left):
             folds = range(rules.folds) if rules.folds else (None,)

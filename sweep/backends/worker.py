@@ -11,7 +11,6 @@ import dataclasses
 import gc
 import math
 import time
-import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -138,7 +137,6 @@ class Worker:
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
             reason, error = tracebacks.reason(caught), tracebacks.folded(caught)
-            traceback.print_exception(caught)  # the whole of it, for the debug log
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:

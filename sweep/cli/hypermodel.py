@@ -10,7 +10,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -83,12 +83,13 @@ def explore(build: Build, where: str) -> Space:
             for other in dict.fromkeys(name for outcome in outcomes.values() for name in outcome):
                 having = tuple(choice for choice in one.choices if other in outcomes.get(choice, {}))
                 declared = space.get(other) or next(outcome[other] for outcome in outcomes.values() if other in outcome)
-                if len(having) < len(outcomes) and name not in declared.when:
-                    declared = Declaration(
-                        other, declared.keys, declared.default, declared.choices, {**declared.when, name: having}
+                if len(having) < len(outcomes):
+                    said = declared.when.get(name, having)  # by a conditional scope
+                    declared = replace(
+                        declared, when={**declared.when, name: tuple(value for value in having if value in said)}
                     )
                 space[other] = declared
-    return space
+    return {name: one for name, one in space.items() if all(one.when.values())}  # others never matter
 
 
 def _built(build: Build, values: Mapping[str, Value], where: str) -> Space:

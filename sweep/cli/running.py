@@ -146,6 +146,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
     if not outcome.completed:
         why = printable(trials.first_failure(trials.read(folder)))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
+        click.echo(f"try failed trials again with: python -m sweep resume {folder.address} --retry-failed", err=True)
         sys.exit(1)
 
 

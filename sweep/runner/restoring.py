@@ -163,7 +163,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     notes += [note] if note else []
     try:
         trainable = trainable or kind()
-        trainable.begin(assignment)
+        trainable.begin(replace(assignment, trains=False))
         done = trainable.restore(kept.checkpoint)
         if done != kept.epoch:
             raise ValueError(f"restored epoch {done}, expected {kept.epoch}")

@@ -16,6 +16,8 @@ MODEL = """
 def build(hp):
     for i in range(hp.Int("layers", 1, 3)):
         hp.Int(f"units_{i}", 8, 32, step=8)
+        with hp.conditional_scope("layers", [1, 2]):
+            hp.Float(f"d_{i}", 0.0, 0.5)
     if hp.Boolean("drop"):
         hp.Float("rate", 0.1, 0.5)
     if hp.Choice("optimizer", ["adam", "sgd"]) == "sgd":
@@ -69,11 +71,13 @@ def test_what_depends_on_a_choice_is_found_with_what_it_depends_on(folder: Path)
     rows = contents["my_sweep.yaml"].partition("parameters:\n")[2].partition("epochs:")[0].splitlines()
     assert [row.strip() for row in rows] == [
         "layers: {min: 1, max: 3}",
-        "units_0: {distribution: q_uniform, min: 8, max: 32, q: 8}",
+        "units_0: {values: [8, 16, 24, 32]}",
+        "d_0: {min: 0.0, max: 0.5, when: {layers: [1, 2]}}",
         "drop: {values: [false, true]}",
         "optimizer: {values: [adam, sgd]}",
-        "units_1: {distribution: q_uniform, min: 8, max: 32, q: 8, when: {layers: [2, 3]}}",
-        "units_2: {distribution: q_uniform, min: 8, max: 32, q: 8, when: {layers: 3}}",
+        "units_1: {values: [8, 16, 24, 32], when: {layers: [2, 3]}}",
+        "d_1: {min: 0.0, max: 0.5, when: {layers: 2}}",
+        "units_2: {values: [8, 16, 24, 32], when: {layers: 3}}",
         "rate: {min: 0.1, max: 0.5, when: {drop: true}}",
         "momentum: {min: 0.0, max: 0.9, when: {optimizer: sgd}}",
         'nesterov: {values: ["no", "yes"], when: {optimizer: sgd}}',

@@ -108,6 +108,7 @@ def check_formats(formats: Any) -> None:
 
 
 def _write_keras(model: keras.Model, path: Path) -> Written:
+    model.compiled = False  # else Keras writes an optimizer that has trained nothing
     model.save(path)
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))

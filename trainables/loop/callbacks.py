@@ -13,18 +13,31 @@ from typing import Any
 import keras
 import numpy as np
 
+from sweep.hyperparameters import Hyperparameters
 from trainables.recipe import refusals
+from trainables.recipe.author import Author
 from trainables.state.checkpoint import CheckpointError
 
 _OF_KERAS = frozenset({"_model", "params"})  # which set_model and set_params set
 
 
 class Callbacks:
-    """An author's callbacks for one trial."""
+    """An author's callbacks for one trial; raises Refused for one that cannot do its work here."""
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
         self._callbacks = list(callbacks)
+        for callback in self:
+            refusals.check_callback(callback)
         self._made = [_kept(callback) for callback in self._callbacks]
+        self._kept_by_author: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, author: Author, hp: Hyperparameters) -> Callbacks:
+        """Those of a trial that begins, which the author may also keep on his object."""
+        before = dict(vars(author))
+        found = cls(author.callbacks(hp))
+        found._kept_by_author = {k: v for k, v in vars(author).items() if before.get(k) is not v}
+        return found
 
     def __iter__(self) -> Iterator[keras.callbacks.Callback]:
         return iter(self._callbacks)
@@ -37,8 +50,9 @@ class Callbacks:
         """Whether one of them wants to be called after single updates."""
         return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
 
-    def watch(self, model: keras.Model, *, epochs: int, updates: int) -> None:
-        """Tell them which model trains, for how many epochs of how many updates."""
+    def watch(self, author: Author, model: keras.Model, *, epochs: int, updates: int) -> None:
+        """Tell them which model trains, for how many epochs of how many updates; making it has emptied the author."""
+        vars(author).update(self._kept_by_author)
         for callback in self:
             callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
             callback.set_model(model)

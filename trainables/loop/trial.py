@@ -261,7 +261,7 @@ class Trial:
 
     def restore(self, about: checkpoint.About) -> None:
         """Go on from what `state` gave."""
-        if self.callbacks:
+        if self.callbacks and self.assignment.trains:
             self.callbacks.restore(about.get("callbacks"))
         self.epoch = int(about["epoch"])
         self.stopped, self.rate_scale = str(about.get("stopped", "")), float(about.get("rate_scale", 1.0))

@@ -83,11 +83,17 @@ def check_methods(own: Sequence[str], callbacks: Iterable[keras.callbacks.Callba
             f"the trainable defines {' and '.join(own)}(), which Model.fit does not call; leave out "
             "`training: {loop: fit}`"
         )
-    for callback in callbacks:
-        _check_callback(callback, fit=fit)
+    for callback in () if fit else callbacks:
+        if batches := heard(callback, OF_BATCHES):
+            kind = type(callback)
+            raise Refused(
+                f"callbacks() returns a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use "
+                f"instead {_instead(kind)}; or {FIT}"
+            )
 
 
-def _check_callback(callback: keras.callbacks.Callback, *, fit: bool) -> None:
+def check_callback(callback: keras.callbacks.Callback) -> None:
+    """Raise Refused for one that cannot do its work in any loop."""
     kind = type(callback)
     if isinstance(callback, keras.callbacks.BackupAndRestore):
         raise Refused(
@@ -104,11 +110,6 @@ def _check_callback(callback: keras.callbacks.Callback, *, fit: bool) -> None:
         raise Refused(
             f"callbacks() returns a {kind.__name__}, whose {' and '.join(unheard)}() would not be called: "
             "validation is told of as an epoch ends; use on_epoch_end(), whose logs have its values"
-        )
-    if not fit and (batches := heard(callback, OF_BATCHES)):
-        raise Refused(
-            f"callbacks() returns a {kind.__name__}, whose {' and '.join(batches)}() only Model.fit calls. Use "
-            f"instead {_instead(kind)}; or {FIT}"
         )
 
 

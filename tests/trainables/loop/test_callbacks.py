@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import pytest
 from small import Small, assignment, go_on, metrics, train, weights
 
@@ -67,10 +69,10 @@ def test_they_are_told_what_fit_tells_them(training: Any) -> None:
     train(trainable, trial(training))
     told = made[0].told
 
-    model, told_by_keras = Small().model({}), Told()
-    model.compile("sgd", "sparse_categorical_crossentropy", ["accuracy"])
-    (x, y), held_out = Small().data({})
-    model.fit(x, y, batch_size=14, epochs=4, validation_data=held_out, callbacks=[told_by_keras], verbose=0)
+    model, told_by_keras = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, "softmax")]), Told()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    some = np.zeros((70, 6)), np.zeros(70)
+    model.fit(*some, batch_size=14, epochs=4, validation_data=some, callbacks=[told_by_keras], verbose=0)
     assert told == told_by_keras.told
 
 
@@ -153,6 +155,8 @@ def test_what_cannot_be_honoured_is_refused_by_name() -> None:
 
 
 def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> None:
+    for name in ("plain", "other"):
+        (tmp_path / name).mkdir()
     (straight, all_told), (broken, _), (resumed, rest) = author(Told), author(Told), author(Told)
     expected = metrics(train(straight, trial()))
     broken.begin(trial())
@@ -167,9 +171,14 @@ def test_what_they_remember_is_resumed_as_far_as_it_is_plain(tmp_path: Path) -> 
     stops.begin(trial())
     go_on(stops, pause_after=2)
     stops.save(tmp_path / "other")()
+    expected = stops.trained_model().get_weights()
     stops.begin(trial())
     with pytest.raises(CheckpointError, match="it begins anew"):
         stops.restore(tmp_path / "other")
+    stops.begin(replace(trial(), trains=False))  # to be looked at, it needs nothing of them
+    stops.restore(tmp_path / "other")
+    for mine, theirs in zip(stops.trained_model().get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
 
 
 def test_the_next_trial_of_a_kept_program_has_its_own() -> None:

@@ -33,6 +33,7 @@ class Watched(Small):
         return made
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("gpus", [0, 2, 3])
 def test_the_model_that_a_used_program_copies_is_on_the_host_and_goes(gpus: int) -> None:
     used = Watched()

@@ -149,6 +149,7 @@ def test_two_trainables_in_one_process_leave_each_other_alone() -> None:
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.alone
 def test_what_a_trainable_that_is_gone_has_changed_is_put_back() -> None:
     AT_IMPORT.assign(1.0)  # whatever other tests have left, whose trainables may still be somewhere
     train(counted(lambda: AT_IMPORT)(), assignment())

@@ -24,6 +24,7 @@ def devices() -> None:
     assert len(tf.config.list_logical_devices("CPU")) >= 2
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("loop", ["own", "fit"])
 def test_programs_on_replicas_go_without_a_trace(loop: str) -> None:
     given = assignment(2, epochs=1, units=9, batch_size=14, training={"loop": loop})
