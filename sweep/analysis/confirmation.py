@@ -199,8 +199,8 @@ def _raced(
         cost = sum(racer.epochs for racer in left)
         if spent + cost > allowed:
             over = (
-                f"out of budget: one more seed for each of {len(left)} finalists takes {cost} epochs, and "
-                f"{allowed - spent:.0f} are left; --budget 50% or --budget none allows more"
+                f"out of budget: one more seed for each of {len(left)} finalists takes {cost} epochs, with "
+                f"{allowed - spent:.0f} left; --budget 50% or --budget none allows more"
             )
             break
         if any(repeat not in scores.get(racer.key, {}) for racer in left):

@@ -176,7 +176,9 @@ OTHERS = (
     Row("retrain one --trial 9", 2, err="one: has no trial 9"),
     Row("retrain one --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
     Row(
-        "confirm one --inline --no-memo", 0, out="confirm: out of budget: a seed for 2 more takes 4 epochs, 1 are left"
+        "confirm one --inline --no-memo",
+        0,
+        out="confirm: out of budget: one more seed for each of 2 finalists takes 4 epochs, with 1 left",
     ),
     Row(
         "confirm one --inline --seeds 2 --finalists 2 --budget none -v --results results",

@@ -32,6 +32,7 @@ EXAMPLES = 31
 RELATIVE, RELATIVE_OF_TF32, RELATIVE_OF_HALF = 1e-4, 2e-3, 5e-2
 """Of a value, which rounding moves by less: sums over a batch are made in another order; of what a variable has moved
 by, ten times that."""
+HALF = ("float16", "bfloat16")
 ABSOLUTE = 1e-6
 ROUNDED = 1e-2
 """Of these shares, by which weights are moved to see whether rounding explains a difference."""
@@ -123,12 +124,11 @@ class _One:
 
     def __init__(self, tried: Tried, mode: Mode, examples: Any) -> None:
         self._tried, self._mode = tried, mode
-        self._run, graph = _traced(tried, mode, examples)
+        self._run, graph, half = _traced_in_float32(tried, mode, examples)
         written = tried.state.written(graph)
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
-        half = any(getattr(one, "compute_dtype", "") in ("float16", "bfloat16") for one in tried.networks)
         self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.strategy) else RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
@@ -293,6 +293,39 @@ def _cuts(size: int, parts: int) -> list[list[int]]:
     """Where to cut: evenly, as a batch is, and once so that the last part has nearly all."""
     even = [size * i // parts for i in range(parts + 1)]
     return [even, [*(min(i, size) for i in range(parts)), size]]
+
+
+def _traced_in_float32(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any, bool]:
+    """What `_traced` gives, and whether it computes in half precision.
+
+    That is avoided, for its rounding hides small differences; a layer may compute in no other type, though.
+    """
+    mixed = [layer for layer in tried.layers if _is_mixed(layer)]
+    try:
+        with _in_float32(mixed):
+            run, graph = _traced(tried, mode, examples)
+    except (TypeError, ValueError, tf.errors.OpError):
+        if not mixed:
+            raise
+        return *_traced(tried, mode, examples), True
+    return run, graph, any(layer.compute_dtype in HALF for layer in tried.layers if layer not in mixed)
+
+
+def _is_mixed(layer: keras.layers.Layer) -> bool:
+    policy = layer.dtype_policy
+    return type(policy) is keras.DTypePolicy and policy.compute_dtype in HALF and policy.variable_dtype == "float32"
+
+
+@contextmanager
+def _in_float32(layers: Sequence[keras.layers.Layer]) -> Iterator[None]:
+    before = [layer.dtype_policy for layer in layers]
+    try:
+        for layer in layers:
+            layer.dtype_policy = keras.DTypePolicy("float32")
+        yield
+    finally:
+        for layer, policy in zip(layers, before, strict=True):
+            layer.dtype_policy = policy
 
 
 def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
