@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
-from small import assignment, train
+from small import Small, assignment, train
 from zoo_sources import OnFeatures
 
 from sweep.contract import Fold, NotExportable
@@ -22,6 +22,17 @@ class Kept(OnFeatures):
     """The default of an author who augments nothing: features are kept."""
 
     augment = Author.augment
+
+
+class CompiledByItsAuthor(Small):
+    """Its author compiles it."""
+
+    def model(self, hp: Any) -> keras.Model:
+        model = super().model(hp)
+        model.compile("sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return model
+
+    loss = Author.loss
 
 
 class NeverTheSame(Kept):
@@ -71,6 +82,13 @@ def test_the_file_loads_without_this_package(tmp_path: Path) -> None:
     trainable.export(tmp_path, ["keras"])
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded.predict(trainable.data(None)[0][0], verbose=0), expected, atol=1e-6)
+
+
+def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
+    trainable = CompiledByItsAuthor()
+    train(trainable, assignment(epochs=1))
+    trainable.export(tmp_path, ["keras"])
+    assert not keras.saving.load_model(tmp_path / "model.keras").compiled
 
 
 def _fields(given: Any) -> dict[str, Any]:
