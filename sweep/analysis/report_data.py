@@ -42,7 +42,8 @@ class Costs:
 
     sweep: str
     train_s: float
-    overhead_s: Mapping[str, float]  # by part; "wait" is what nobody measured: between steps, or for the driver
+    overhead_s: Mapping[str, float]
+    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed`` is that of failed trials."""
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
 
 
@@ -54,9 +55,11 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     columns = {name: reading.numbers(read.trials, name) for name in measured}
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
     rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
-    wait_s = float(rest[rest > 0].sum())
+    rest = rest.clip(min=0)
+    failed = np.asarray(read.trials["status"]) == Status.FAILED
+    lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
-    return Costs(sweep, train_s, {**parts, "wait": wait_s}, _starving(read))
+    return Costs(sweep, train_s, {**parts, **lost, "wait": float(rest[~failed].sum())}, _starving(read))
 
 
 def _starving(read: Tables) -> dict[int, float]:
