@@ -43,7 +43,7 @@ class Costs:
     sweep: str
     train_s: float
     overhead_s: Mapping[str, float]
-    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed`` is failed trials' time."""
+    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed``: of failed trials."""
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
 
 
