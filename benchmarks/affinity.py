@@ -22,6 +22,7 @@ import sweep
 from sweep.contract import Facts
 from sweep.hyperparameters import to_json
 from trainables.digits_cnn import DigitsCNN
+from trainables.session import Session
 
 ROOT = Path(__file__).parents[1]
 FILE = """
@@ -40,18 +41,30 @@ resources: {{cpus: 1}}
 """
 
 
-class Told(DigitsCNN):
-    """Reports what was read in building its program."""
+class _Reads(Session):
+    """Reports what was read in building a program."""
 
     def facts(self) -> Facts:
-        return structs.replace(super().facts(), structure=to_json(self._begun().structure.reads))
+        return structs.replace(super().facts(), structure=to_json(self.trial.structure.reads))
 
 
-class Untold(DigitsCNN):
+class _Nothing(Session):
     """Reports nothing of the kind."""
 
     def facts(self) -> Facts:
         return structs.replace(super().facts(), structure=None)
+
+
+class Told(DigitsCNN):
+    """Trials go to the worker that has their program."""
+
+    __trainable__ = _Reads
+
+
+class Untold(DigitsCNN):
+    """Trials go to any worker."""
+
+    __trainable__ = _Nothing
 
 
 def main() -> None:

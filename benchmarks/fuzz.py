@@ -250,7 +250,7 @@ def _trained(recipe: Recipe) -> Values:
         for number, each in enumerate(metrics(epochs), 1)
         for name, value in each.items()
     }
-    program = author._begun().program
+    program = author._session.trial.program
     found |= {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
     return found | of_the_model(program.model)
 

@@ -183,7 +183,7 @@ def _loop(shape: Shape, gpus: float, training: dict[str, Any], beside: Beside | 
         return beside is None or beside.goes_on()
 
     net.train(report)
-    graphs = [traced.graph for traced in net._begun().program.train_chunk._list_all_concrete_functions()]
+    graphs = [traced.graph for traced in net._session.trial.program.train_chunk._list_all_concrete_functions()]
     best = max(epochs[1:], key=lambda epoch: epoch.examples_per_s or 0.0)
     gauges = ("gpu_utilization", "gpu_sm_activity", "gpu_power_w", "gpu_memory_peak_bytes", "energy_j")
     return {

@@ -32,6 +32,8 @@ def maker(found: object, name: str) -> Callable[[], Trainable]:
             raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
         takes_report(found)
         return partial(FunctionTrainable, found)
+    if callable(trains := getattr(found, "__trainable__", None)):
+        return lambda: cast(Trainable, trains(found()))
     missing = [method for method in METHODS if not callable(getattr(found, method, None))]
     if missing:
         raise TrainableError(

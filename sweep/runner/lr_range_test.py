@@ -63,14 +63,14 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
     """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
     distinct = {configuration(_others(params)): params for params in reversed(sample)}
     chosen = [params for params in sample if any(params is one for one in distinct.values())][:CONFIGURATIONS]
-    kind = load(spec.trainable, folders)
-    if not callable(getattr(kind, "try_rates", None)):
+    trainable = load(spec.trainable, folders)()
+    if not callable(getattr(trainable, "try_rates", None)):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
         )
-    trainable = cast(Tries, kind())
-    return [_tried(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
+    tries = cast(Tries, trainable)
+    return [_tried(tries, spec, devices, number, params) for number, params in enumerate(chosen)]
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:

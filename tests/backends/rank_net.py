@@ -1,20 +1,25 @@
 """As `rank_faults.Toy`, a net whose ranks wait for one another in each update."""
 
+import os
+import time
+
 import keras
 import numpy as np
 from rank_faults import is_first, misbehave
 
 from trainables.keras_trainable import KerasTrainable
+from trainables.session import Session
 
 
-class Net(KerasTrainable):
+class Late(Session):
     def join(self, devices, training):
-        import os
-        import time
-
         if os.environ.get("NEVER_COMES") == str(devices.ranks.rank) and is_first("coming"):
             time.sleep(3600)
         super().join(devices, training)
+
+
+class Net(KerasTrainable):
+    __trainable__ = Late
 
     def data(self, hp):
         random = np.random.default_rng(0)
@@ -27,5 +32,5 @@ class Net(KerasTrainable):
 
     def on_epoch_end(self, epoch, logs, model, hp):
         if epoch == 2:
-            ranks = self._begun().assignment.devices.ranks
+            ranks = self._session.trial.assignment.devices.ranks
             misbehave(hp["fault"], ranks.rank if ranks else 0)

@@ -63,5 +63,5 @@ def _of(here: Here, name: str) -> Any:
 
 def outcome(trainable: Any, found: list[dict[str, float]]) -> Trained:
     """What a trial that has trained has come to."""
-    arrays = trainable._begun().program.state.arrays()
+    arrays = trainable._session.trial.program.state.arrays()
     return Trained(found, {path: parts[0] for path, parts in arrays.items()})

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from sweep.contract import Assignment, Devices, EpochReported, Value
+from sweep.contract import Assignment, Devices, EpochReported, Trainable, Value
 from trainables.keras_trainable import KerasTrainable
 
 
@@ -53,7 +53,7 @@ def train(trainable: KerasTrainable, given: Assignment) -> list[EpochReported]:
     return go_on(trainable)
 
 
-def go_on(trainable: KerasTrainable, pause_after: int | None = None) -> list[EpochReported]:
+def go_on(trainable: Trainable, pause_after: int | None = None) -> list[EpochReported]:
     epochs: list[EpochReported] = []
 
     def report(epoch: EpochReported) -> bool:
@@ -80,4 +80,4 @@ def metrics(epochs: Sequence[EpochReported]) -> list[dict[str, float]]:
 
 
 def weights(trainable: KerasTrainable) -> list[np.ndarray[Any, Any]]:
-    return [parts[0] for parts in trainable._begun().program.state.arrays().values()]
+    return [parts[0] for parts in trainable._session.trial.program.state.arrays().values()]

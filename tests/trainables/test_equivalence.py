@@ -117,7 +117,7 @@ def compare(trainables: Mapping[int, Small], params: dict[str, Value], *replicas
 
 def values(trainable: Small) -> list[np.ndarray[Any, Any]]:
     """Weights, batch statistics and averaged weights; the optimizer's moments are of another scale."""
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     averages = program.average.variables if program.average else []
     return [np.asarray(v) for v in (*program.model.variables, *averages)]
 

@@ -48,7 +48,7 @@ def given(name: str, kind: str, gpus: int = 0) -> Any:
 def test_it_trains_as_in_fit(name: str, kind: str) -> None:
     trainable, trial = Plain(), given(name, kind)
     train(trainable, trial)
-    ours = trainable._begun().program.model
+    ours = trainable._session.trial.program.model
     model = Plain().model(None)
     model.layers[1].set_weights([np.asarray(w) for w in _initial(trainable)])
     told = numbers(name, kind)
@@ -69,8 +69,8 @@ def test_it_trains_as_in_fit(name: str, kind: str) -> None:
 
 
 def _initial(trainable: Plain) -> list[Any]:
-    state = trainable._begun().program.state
-    head = trainable._begun().program.model.layers[1]
+    state = trainable._session.trial.program.state
+    head = trainable._session.trial.program.model.layers[1]
     return [np.array(state._by_identity[id(v.value)].initial[0]) for v in head.variables]
 
 
@@ -87,8 +87,8 @@ def test_two_replicas_are_one(name: str, kind: str) -> None:
 def test_other_numbers_take_no_other_graph() -> None:
     trainable = Plain()
     train(trainable, given("rmsprop", "other"))
-    first = trainable._begun().program
+    first = trainable._session.trial.program
     again = given("rmsprop", "other")
     train(trainable, dataclasses.replace(again, params={**again.params, "rho": 0.5, "momentum": 0.1, "epsilon": 1e-2}))
-    assert trainable._begun().program is first
+    assert trainable._session.trial.program is first
     assert first.train_chunk.experimental_get_tracing_count() == 1

@@ -41,7 +41,7 @@ def trained(**params: Any) -> tuple[list[dict[str, float]], dict[str, Any]]:
     streamed = Streamed()
     trial = Assignment(trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=4, simulated=True))
     found = metrics(train(streamed, trial))
-    return found, streamed._begun().program.state.arrays()
+    return found, streamed._session.trial.program.state.arrays()
 
 
 RARE = [pytest.param(given, marks=pytest.mark.exhaustive) for given in ({"micro_batches": 2}, {"mixup": 0.4})]

@@ -28,7 +28,7 @@ def agree(a: Small, b: Small, tolerance: float = 1e-6) -> None:
 
 
 def replica_values(trainable: Small, variable: Any) -> list[np.ndarray[Any, Any]]:
-    strategy = trainable._begun().placement.strategy
+    strategy = trainable._session.trial.placement.strategy
     return [np.asarray(local) for local in strategy.experimental_local_results(variable.value)]
 
 
@@ -80,7 +80,7 @@ class Overflowing(Small):
 def test_4_all_replicas_agree_that_a_gradient_overflowed() -> None:
     trainable = Overflowing()
     trainable.begin(assignment(2, epochs=1, batch_size=2, optimizer="sgd", training={"precision": "mixed_float16"}))
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     before = [np.asarray(v) for v in program.model.trainable_variables]
     scale = float(program.loss_scale.scale.numpy())
     (epoch,) = go_on(trainable)
@@ -108,7 +108,7 @@ def test_6_and_7_batch_statistics_are_global_also_where_replicas_get_nothing() -
     train(one, assignment(epochs=2, **params))
     train(eight, assignment(8, epochs=2, **params))
     agree(one, eight)
-    norm = next(x for x in eight._begun().program.model.layers if isinstance(x, keras.layers.BatchNormalization))
+    norm = next(x for x in eight._session.trial.program.model.layers if isinstance(x, keras.layers.BatchNormalization))
     values = replica_values(eight, norm.moving_mean)
     assert len(values) == 8
     assert all((value == values[0]).all() and np.isfinite(value).all() for value in values)
@@ -246,7 +246,7 @@ def test_16_the_optimizer_is_built_before_the_first_trace() -> None:
     train(one, assignment(epochs=2))
     train(two, assignment(2, epochs=2))
     agree(one, two)
-    assert one._begun().program.train_chunk.experimental_get_tracing_count() == 1
+    assert one._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
 
 
 @pytest.mark.slow

@@ -50,7 +50,7 @@ def trained_alone(name: str) -> Alone:
     """Train it once, for all tests of this process."""
     ours = ENTRIES[name].trainable()
     epochs = metrics(train(ours, given(ENTRIES[name])))
-    program = ours._begun().program
+    program = ours._session.trial.program
     state = {path: np.array(parts[0]) for path, parts in program.state.arrays().items()}
     return Alone(epochs, state, [(variable.path, np.asarray(variable).copy()) for variable in program.model.variables])
 

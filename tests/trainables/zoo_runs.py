@@ -81,7 +81,7 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
 
 
 def _checksums(trainable: object) -> dict[str, int]:
-    arrays = trainable._begun().program.state.arrays()  # type: ignore[attr-defined]  # it is ours
+    arrays = trainable.trial.program.state.arrays()  # type: ignore[attr-defined]  # it is ours
     return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
 
 

@@ -158,7 +158,7 @@ def test_training_is_what_keras_does_with_the_same_batches() -> None:
     object.__setattr__(given_as, "params", {"batch_size": 16})
     ours = Plain()
     found = metrics(train(ours, given_as))
-    assert ours._begun().program.train_chunk.experimental_get_tracing_count() == 1
+    assert ours._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
     author, hp = Plain(), Hyperparameters(given_as.params)
     author.live = Live(hp)
     data, held_out = author.data(hp)

@@ -80,7 +80,7 @@ def test_classes_of_a_fold_are_weighed_by_what_it_trains_on() -> None:
     used = Small()
     for number in (0, 2):
         found = metrics(train(used, _fold(number, class_weights="balanced")))
-    assert len(used._programs._held) == 1
+    assert len(used._session._programs._held) == 1
     for mine, theirs in zip(found, metrics(train(Rows(), assignment(class_weights="balanced"))), strict=True):
         assert mine == pytest.approx(theirs, abs=1e-6)
 
@@ -97,8 +97,8 @@ def test_a_fold_is_the_trial_on_its_rows(tmp_path: Path) -> None:
     used = Small()
     for number in (0, 2):
         found = metrics(train(used, _fold(number)))
-    program = used._begun().program
-    assert len(used._programs._held) == 1  # both in one program, traced once
+    program = used._session.trial.program
+    assert len(used._session._programs._held) == 1  # both in one program, traced once
     assert program.train_chunk.experimental_get_tracing_count() == 1
     assert found == metrics(train(Small(), _fold(2)))  # as in a fresh worker
     for mine, theirs in zip(found, metrics(train(Rows(), assignment())), strict=True):

@@ -68,7 +68,7 @@ def test_a_trial_on_all_data_has_no_validation() -> None:
     alone = train(trainable, assignment(epochs=1, training={"all_data": True}))
     assert set(both[-1].metrics) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert set(alone[-1].metrics) == {"loss", "accuracy"}
-    assert trainable._begun().walk.data.size == 90
+    assert trainable._session.trial.walk.data.size == 90
     assert train(trainable, assignment(epochs=1))[-1].metrics == both[-1].metrics
     with pytest.raises(Refused, match="lr_schedule plateau waits for the validation"):
         trainable.begin(assignment(training={"all_data": True}, lr_schedule="plateau"))

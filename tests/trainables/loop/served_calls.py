@@ -47,7 +47,7 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, re
     last = here.kept.get("shard")
     if last is not None and last() is not None:
         raise RuntimeError("servers still have the weights of the last trial")
-    (layer,) = sharded_embedding.layers_of(it._begun().program.model)
+    (layer,) = sharded_embedding.layers_of(it._session.trial.program.model)
     here.kept["shard"] = weakref.ref(layer.shards[0].variable)
     del layer
     found = trained(it, it.restore(restore) if restore else 0)
@@ -60,7 +60,7 @@ def trained(it: ClickThrough, done: int) -> Found:
     """The rest of a trial that has begun, in whatever process."""
     reports: list[EpochReported] = []
     it.train(lambda epoch: not reports.append(epoch))  # type: ignore[func-returns-value]  # append gives None: go on
-    program = it._begun().program
+    program = it._session.trial.program
     weights = {v.path: v.numpy() for v in program.model.variables}
     shards = {}
     if isinstance(program, ServedProgram):

@@ -33,10 +33,10 @@ def test_frozen_layers_stay_as_they_were(frozen: Any, names: set[str]) -> None:
     trainable = Named()
     given = assignment(epochs=1, frozen_layers=frozen)
     trainable.begin(given)
-    model = trainable._begun().program.model
+    model = trainable._session.trial.program.model
     before = {layer.name: layer.get_weights() for layer in model.layers}
     train(trainable, given)
-    model = trainable._begun().program.model
+    model = trainable._session.trial.program.model
     same = {
         layer.name
         for layer in model.layers
@@ -88,7 +88,7 @@ def test_several_inputs_and_outputs_with_weights_that_need_no_new_graph() -> Non
         last = metrics(train(trainable, given))[-1]
         assert last["loss"] == pytest.approx(last["kind_loss"] + weight * last["size_loss"], rel=1e-5)
         assert {"val_kind_loss", "val_kind_accuracy", "val_size_mae"} <= set(last)
-        programs.append(trainable._begun().program)
+        programs.append(trainable._session.trial.program)
     assert programs[0] is programs[1]
 
 
@@ -115,7 +115,7 @@ def test_balanced_classes_weigh_the_same() -> None:
 
     trainable = Rare()
     train(trainable, assignment(class_weights="balanced", epochs=1))
-    _, labels, weight = trainable._begun().walk.data.arrays
+    _, labels, weight = trainable._session.trial.walk.data.arrays
     sums = [float(weight[labels == label].sum()) for label in range(3)]
     np.testing.assert_allclose(sums, len(labels) / 3, rtol=1e-5)
 
@@ -138,7 +138,7 @@ def test_batch_size_per_replica_is_the_other_way_to_say_it() -> None:
     import dataclasses
 
     train(two, dataclasses.replace(assignment(2, epochs=1), params={**rest, "per_replica_batch_size": 8}))
-    assert two._begun().walk.batch_size == 16
+    assert two._session.trial.walk.batch_size == 16
     with pytest.raises(ValueError, match="both set"):
         train(two, assignment(2, per_replica_batch_size=8))
 
@@ -154,7 +154,7 @@ def test_patience_ends_a_trial_that_gets_no_better() -> None:
 def test_outputs_are_float32_under_a_mixed_policy() -> None:
     trainable = Named()
     trainable.begin(assignment(training={"precision": "mixed_bfloat16"}))
-    layers = trainable._begun().program.model.layers
+    layers = trainable._session.trial.program.model.layers
     assert [layer.compute_dtype for layer in layers if layer.weights] == ["bfloat16", "bfloat16", "float32"]
 
 
@@ -171,7 +171,7 @@ def test_dropout_may_be_a_live_number() -> None:
     for params in ({}, {"dropout": 0.5}, {"dropout": 0.0}):
         losses.append(metrics(train(trainable, assignment(epochs=1, **params)))[0]["loss"])
     assert losses[0] == losses[2] != losses[1]
-    assert trainable._begun().program.train_chunk.experimental_get_tracing_count() == 1
+    assert trainable._session.trial.program.train_chunk.experimental_get_tracing_count() == 1
     with pytest.raises(ValueError, match=r"dropout is 0\.95"):
         train(trainable, assignment(dropout=0.95))
 

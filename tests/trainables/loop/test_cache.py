@@ -84,7 +84,7 @@ def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
             seed=seed, epochs=1, weight_decay=0.1 + seed, dropout=0.1 * seed, ema_momentum=0.9, label_smoothing=0.1
         )
         assert metrics(train(trainable, given)) == metrics(train(kind(), given))
-        programs.append(trainable._begun().program)
+        programs.append(trainable._session.trial.program)
     assert len(set(map(id, programs))) == 1
 
 
@@ -204,5 +204,5 @@ def test_what_no_making_saw_needs_no_other_program() -> None:
     trainable, programs = Halved(), []
     for scale in (1.0, 0.5):
         train(trainable, assignment(scale=scale))
-        programs.append(trainable._begun().program)
+        programs.append(trainable._session.trial.program)
     assert programs[0] is programs[1]

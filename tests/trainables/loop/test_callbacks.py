@@ -189,9 +189,9 @@ def test_the_next_trial_of_a_kept_program_has_its_own() -> None:
 
     trainable = Sometimes()
     plain = metrics(train(trainable, trial()))
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     halved = train(trainable, trial(halves=True))
-    assert trainable._begun().program is program
+    assert trainable._session.trial.program is program
     assert halved[-1].learning_rate == pytest.approx(0.05 / 16)
     assert metrics(train(trainable, trial())) == plain
 

@@ -17,7 +17,7 @@ def averaged(first: int, epochs: int = 4) -> tuple[Small, list[dict[str, float]]
 
 
 def by_path(trainable: Small) -> dict[str, Any]:
-    return {v.path: v.numpy() for v in trainable._begun().program.model.variables}
+    return {v.path: v.numpy() for v in trainable._session.trial.program.model.variables}
 
 
 def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
@@ -31,7 +31,7 @@ def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
     assert epochs[:2] == [values for _, values in ends[:2]]  # nothing is averaged yet
     assert epochs[3]["loss"] == ends[3][1]["loss"]  # training does not see the average
     assert epochs[3]["val_loss"] != ends[3][1]["val_loss"]
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     program.by_epoch._swap()
     model, held = program.model, by_path(trainable)
     for variable in model.trainable_variables:
@@ -50,15 +50,15 @@ def test_it_is_the_mean_over_epochs_and_validated_so() -> None:
 def _order(trainable: Small, epoch: int) -> Any:
     from trainables.data.sources import permutation
 
-    return permutation(70, trainable._begun().assignment.seed, epoch)
+    return permutation(70, trainable._session.trial.assignment.seed, epoch)
 
 
 def test_the_epoch_from_which_on_needs_no_new_program() -> None:
     fresh = averaged(2)[1]
     trainable, _ = averaged(4)
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     assert metrics(train(trainable, assignment(epochs=4, swa_from=2))) == fresh
-    assert trainable._begun().program is program
+    assert trainable._session.trial.program is program
 
 
 def test_two_kinds_of_averages_are_one_too_many() -> None:

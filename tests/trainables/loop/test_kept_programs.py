@@ -46,7 +46,7 @@ def test_a_program_that_was_made_without_validation_validates_nothing() -> None:
     assert "val_loss" in fresh[-1]
     for _ in range(2):
         assert metrics(train(used, assignment(validates=True))) == fresh
-    assert len(used._programs._held) == 2
+    assert len(used._session._programs._held) == 2
 
 
 class Labelled(Small):
@@ -82,7 +82,7 @@ def test_values_that_decide_nothing_need_no_other_program() -> None:
     used = Reversed()
     for turn in (0, 1, 2):
         train(used, assignment(several=False, turn=turn))
-    assert len(used._programs._held) == 1
+    assert len(used._session._programs._held) == 1
 
 
 def test_targets_that_an_author_reads_are_a_part_of_the_key() -> None:
@@ -116,4 +116,4 @@ def test_a_notebook_s_own_layers_go_on_being_numbered() -> None:
     names.append(keras.layers.Dense(1).name)
     numbers = [int(name.rpartition("_")[2] if "_" in name else 0) for name in names]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 2]
-    assert next(layer.name for layer in trained._begun().program.model.layers) == "dense"
+    assert next(layer.name for layer in trained._session.trial.program.model.layers) == "dense"

@@ -174,7 +174,7 @@ def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], lo
     assert len(train(ours, trial)) * 5 == 20
     expected = loop(Plain(kind, trial))
     found = [
-        ours._begun().program.model,
+        ours._session.trial.program.model,
         *(getattr(ours, name) for name in ("judge", "teacher") if hasattr(ours, name)),
     ]
     tolerance = 3e-6 if loop is wasserstein else 1e-6  # three updates of the critic a batch: 60 of Adam

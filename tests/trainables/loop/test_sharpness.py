@@ -49,7 +49,7 @@ def test_twenty_updates_are_those_of_the_paper() -> None:
     trial, ours = given(found), found.trainable()
     train(ours, trial)
     expected = plainly(found.trainable, trial, 0.1)
-    for a, b in zip(ours._begun().program.model.variables, expected.variables, strict=True):
+    for a, b in zip(ours._session.trial.program.model.variables, expected.variables, strict=True):
         if a.dtype.startswith("float"):
             np.testing.assert_allclose(np.asarray(a), np.asarray(b), atol=1e-6, rtol=0, err_msg=a.path)
 
@@ -58,9 +58,9 @@ def test_the_radius_is_live_and_zero_is_none() -> None:
     found = ENTRIES["Sharp"]
     warm, plain = found.trainable(), found.trainable()
     train(warm, given(found))
-    program = warm._begun().program
+    program = warm._session.trial.program
     none = metrics(train(warm, given(found, sam_rho=0.0)))
-    assert warm._begun().program is program
+    assert warm._session.trial.program is program
     without = assignment(epochs=4)
     object.__setattr__(without, "params", {"batch_size": 16})
     assert none == metrics(train(plain, without))

@@ -65,7 +65,7 @@ def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     trainable = kind()
     given = {"batch_size": 8, "optimizer": "adamw", "ema_momentum": 0.9, **params}
     trainable.begin(assignment(epochs=1, training={**HALF, **training}, **given))
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     counters = {v.path for v in program.model.metrics_variables}
     before, scale = program.state.arrays(), float(program.loss_scale.scale.numpy())
     go_on(trainable)
@@ -90,7 +90,7 @@ class Finite(Overflowing):
 def test_all_moves_in_one_that_is_not() -> None:
     trainable = Finite()
     trainable.begin(assignment(epochs=1, training=HALF, batch_size=8, optimizer="adamw", ema_momentum=0.9, clipvalue=1))
-    state = trainable._begun().program.state
+    state = trainable._session.trial.program.state
     before = state.arrays()
     go_on(trainable)
     after = state.arrays()

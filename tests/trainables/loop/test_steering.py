@@ -83,7 +83,7 @@ def trial(*, fit: bool = False, gpus: int = 0, **params: Any) -> Any:
 
 
 def dense(trainable: Small) -> Any:
-    return trainable._begun().program.model.layers[0].kernel.numpy()
+    return trainable._session.trial.program.model.layers[0].kernel.numpy()
 
 
 @pytest.mark.parametrize(("fit", "kind"), [(False, "end"), (True, "end"), (True, "batch")])
@@ -113,7 +113,7 @@ def test_a_trial_ends_where_a_hook_says_so_and_the_next_one_does_not() -> None:
     trainable = steering(stop)()
     with pytest.raises(Stopped, match=r"has set model\.stop_training"):
         train(trainable, trial())
-    assert trainable._begun().epoch == 2
+    assert trainable._session.trial.epoch == 2
     assert len(train(trainable, trial(steers=False))) == 4
 
 

@@ -200,9 +200,9 @@ def test_networks_beside_the_model_are_part_of_a_checkpoint() -> None:
     ours, own = Alternating(), assignment(epochs=1)
     object.__setattr__(own, "params", {"batch_size": 16})
     train(ours, own)
-    paths = list(ours._begun().program.state)
+    paths = list(ours._session.trial.program.state)
     assert sum("adam" in path for path in paths) > 12  # the moments of both
     teaching = Distilled()
     train(teaching, assignment(epochs=1))
-    held = teaching._begun().program.state
+    held = teaching._session.trial.program.state
     assert sum(parts[0].size for parts in held.arrays().values()) > teaching.teacher.count_params()

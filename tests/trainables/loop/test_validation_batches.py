@@ -52,7 +52,7 @@ class Masked(Small):
 
 def in_batches_of(trainable: Small, size: int) -> float:
     """What Keras gives for the validation data."""
-    trial = trainable._begun()
+    trial = trainable._session.trial
     plain, loss = trainable.trained_model(), trainable.loss(trial.hp, trial.program.model)
     plain.compile(loss=loss)
     x, y = trainable.data(trial.hp)[1]
@@ -73,7 +73,7 @@ def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_
 def test_another_loss_is_validated_in_large_batches() -> None:
     trainable = Small()
     train(trainable, assignment(epochs=1))
-    held_out = trainable._begun().held_out
+    held_out = trainable._session.trial.held_out
     assert held_out is not None
     assert held_out.batch_size == 256
 

@@ -59,7 +59,7 @@ class Floats(Pictures):
 
 
 def traced(trainable: Any, name: str = "train_chunk") -> Any:
-    return getattr(trainable._begun().program, name)._list_all_concrete_functions()[0].graph
+    return getattr(trainable._session.trial.program, name)._list_all_concrete_functions()[0].graph
 
 
 def inner(graph: Any) -> Any:
@@ -132,7 +132,7 @@ def test_a_trial_that_diverges_ends_within_a_block(monkeypatch: pytest.MonkeyPat
     trainable = Bursting()
     with pytest.raises(Diverged, match="epoch 1"):
         train(trainable, assignment(epochs=1, batch_size=4))
-    assert int(trainable._begun().program.model.optimizer.iterations.numpy()) == 8  # of 16
+    assert int(trainable._session.trial.program.model.optimizer.iterations.numpy()) == 8  # of 16
 
 
 def operations(graph: Any) -> Counter[str]:
@@ -190,7 +190,7 @@ def test_replicas_meet_twice_for_a_batch_norm_and_once_for_all_gradients(monkeyp
     monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", all_reduce)
     monkeypatch.setattr(additivity, "check", lambda *_: None)  # which is no update
     trainable = begun(Deep(), count, {"optimizer": "sgd"})
-    weights = len(trainable._begun().program.model.trainable_variables)
+    weights = len(trainable._session.trial.program.model.trainable_variables)
     norms = 6
     assert met.count(weights + 1) == count  # with the loss
     assert met.count(1) == 2 * norms * count  # there, and back to the gradients

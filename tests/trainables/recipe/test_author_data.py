@@ -134,7 +134,7 @@ def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: P
     trainable = Split()
     trainable.begin(given)
     go_on(trainable, pause_after=1)
-    trained, held_out = ids(trainable._begun().walk.data), trainable._begun().held_out
+    trained, held_out = ids(trainable._session.trial.walk.data), trainable._session.trial.held_out
     (tmp_path / "saved").mkdir()
     (trainable.save(tmp_path / "saved") or (lambda: None))()
 
@@ -144,12 +144,12 @@ def test_no_example_that_was_trained_on_validates_or_tests(cut: str, tmp_path: P
         np.random.seed(99)
         again.begin(given)
         assert again.restore(tmp_path / "saved") == 1
-        assert ids(again._begun().walk.data) == trained
+        assert ids(again._session.trial.walk.data) == trained
         if cut == "parts":
             assert held_out is not None
             assert not trained & ids(held_out.split)
         tested: list[set[int]] = []
-        data = again._data.test(again, again._begun().hp, again._begun().placement, given)
+        data = again._session._data.test(again, again._session.trial.hp, again._session.trial.placement, given)
         tested.append({int(number) for number in data[0][:, 0]})
         assert not trained & tested[0]
         assert again.test() is not None
@@ -166,7 +166,7 @@ from small import assignment
 from test_author_data import Split, ids
 again = Split()
 again.begin(assignment())
-print(again.restore(Path(sys.argv[3])), sorted(ids(again._begun().walk.data)), again.test() is not None)
+print(again.restore(Path(sys.argv[3])), sorted(ids(again._session.trial.walk.data)), again.test() is not None)
 """
 
 
@@ -178,7 +178,7 @@ def test_another_process_goes_on_with_the_same_examples(tmp_path: Path) -> None:
     here = Path(__file__).parent
     command = [sys.executable, "-c", OTHER_PROCESS, str(here), str(here.parent), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == f"2 {sorted(ids(trainable._begun().walk.data))} True", done.stderr
+    assert done.stdout.strip() == f"2 {sorted(ids(trainable._session.trial.walk.data))} True", done.stderr
 
 
 class Unsteady(Split):
@@ -215,7 +215,7 @@ class Streamed(Split):
 def test_a_stream_that_draws_goes_on() -> None:
     trainable = Streamed()
     train(trainable, assignment())
-    trainable._data.check("another one", "epoch-000001")
+    trainable._session._data.check("another one", "epoch-000001")
 
 
 def test_it_is_the_data_s_own_seed_that_decides() -> None:
@@ -265,9 +265,9 @@ def test_what_is_no_training_and_validation_data_is_refused_with_their_order(kin
 
 def test_what_a_trainable_itself_keeps_is_known_to_be_no_author_s() -> None:
     trainable = Small()
-    assert author_data.attributes.kept(trainable, trainable._data._own) == {}
+    assert author_data.attributes.kept(trainable, trainable._session._data._own) == {}
     train(trainable, assignment(epochs=1))
-    assert author_data.attributes.kept(trainable, trainable._data._own) == {}
+    assert author_data.attributes.kept(trainable, trainable._session._data._own) == {}
 
 
 WORDS = """

@@ -18,7 +18,9 @@ def test_evaluates_with_the_average_and_trains_without() -> None:
     ema = metrics(train(averaged, assignment(**params, ema_momentum=0.9)))
     assert [m["loss"] for m in last] == [m["loss"] for m in ema]
     assert ema[-1]["val_loss"] != last[-1]["val_loss"]
-    for a, b in zip(plain._begun().program.model.weights, averaged._begun().program.model.weights, strict=True):
+    for a, b in zip(
+        plain._session.trial.program.model.weights, averaged._session.trial.program.model.weights, strict=True
+    ):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
@@ -26,7 +28,7 @@ def test_is_the_exponential_average_of_the_weights_after_each_update() -> None:
     trainable = Small()
     given = assignment(epochs=3, batch_size=70, ema_momentum=0.75, optimizer="sgd", learning_rate=0.2)
     trainable.begin(given)
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     expected = None
     for epoch in (1, 2, 3):  # one update an epoch
         go_on(trainable, pause_after=epoch)
@@ -42,7 +44,7 @@ def test_an_averaging_optimizer_leaves_the_averaging_to_the_loop() -> None:
 
     own = Averaging()
     theirs = metrics(train(own, assignment(learning_rate=0.2)))
-    assert own._begun().program.model.optimizer.use_ema is False
+    assert own._session.trial.program.model.optimizer.use_ema is False
     assert theirs == metrics(train(Small(), assignment(optimizer="sgd", learning_rate=0.2, ema_momentum=0.9)))
 
 
@@ -58,7 +60,7 @@ def test_an_exception_in_an_evaluation_leaves_the_weights_as_they_were() -> None
 
     trainable = Small()
     train(trainable, assignment(ema_momentum=0.9))
-    program = trainable._begun().program
+    program = trainable._session.trial.program
     broken = SimpleNamespace(part_size=16, batch_size=16, split=SimpleNamespace(updates=lambda size: 0), chunks=chunks)
     before = program.state.arrays()
     with pytest.raises(ZeroDivisionError):

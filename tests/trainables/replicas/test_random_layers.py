@@ -120,7 +120,7 @@ def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> N
 
     trial, trained = assignment(optimizer="sgd"), Steps()
     train(trained, trial)
-    state = next(v for v in trained._begun().program.model.variables if v.name == origins.SEED)
+    state = next(v for v in trained._session.trial.program.model.variables if v.name == origins.SEED)
     assert state.numpy().tolist() == [7, 3 * 2 * (5 + 2)]  # epochs of five updates, two batches of validation as in fit
     with pytest.raises(NotPerExample, match="draws random numbers in a loop"):
         train(Steps(), assignment(2, optimizer="sgd"))
@@ -186,7 +186,7 @@ def test_a_used_worker_draws_as_a_fresh_one(alone: Any) -> None:
 def test_the_second_pass_of_sharpness_draws_what_the_first_has_drawn() -> None:
     trainable = Twins()
     train(trainable, assignment(sam_rho=0.05, **PARAMS))
-    states = [v.numpy()[1] for v in trainable._begun().program.model.variables if v.name == origins.SEED]
+    states = [v.numpy()[1] for v in trainable._session.trial.program.model.variables if v.name == origins.SEED]
     assert states == [10, 10, 10]  # one draw an update
 
 

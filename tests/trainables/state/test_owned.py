@@ -123,8 +123,8 @@ def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
     one.save(tmp_path)()
     same.begin(assignment())
     same.restore(tmp_path)
-    by_path = dict(zip(one._begun().program.state, weights(one), strict=True))
-    for path, value in zip(same._begun().program.state, weights(same), strict=True):
+    by_path = dict(zip(one._session.trial.program.state, weights(one), strict=True))
+    for path, value in zip(same._session.trial.program.state, weights(same), strict=True):
         np.testing.assert_array_equal(value, by_path[path])
     other.begin(assignment())
     with pytest.raises(CheckpointError, match=r"another model's variables: no adam/sequential_c_bias_momentum"):
@@ -134,7 +134,7 @@ def test_a_checkpoint_is_by_path(tmp_path: Path) -> None:
 def test_a_damaged_checkpoint_names_its_folder(tmp_path: Path) -> None:
     trainable = Small()
     train(trainable, assignment())
-    checkpoint.save(tmp_path, trainable._begun().program.state, {})()
+    checkpoint.save(tmp_path, trainable._session.trial.program.state, {})()
     (tmp_path / "state.npz").write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="unreadable"):
         trainable.restore(tmp_path)
@@ -194,7 +194,7 @@ def test_nothing_is_undone_twice() -> None:
     trainable.begin(assignment())
     go_on(trainable)
     owned.undo(trainable)
-    assert trainable._begun().program.state not in owned._trained
+    assert trainable._session.trial.program.state not in owned._trained
 
 
 def test_what_a_part_of_a_graph_writes_is_known_also_within_loops() -> None:

@@ -1,0 +1,66 @@
+"""What an author calls his own attributes and methods is his: a sweep calls the session, not the author's object."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import Small, assignment, go_on, metrics, train
+
+from sweep.loading import maker
+from trainables.session import Session
+
+pytestmark = pytest.mark.keras
+
+
+class Own(Small):
+    """All names of the session are taken by its author."""
+
+    def __init__(self) -> None:  # without the call of the class that it derives from
+        self.begin = self.restore = "mine"
+
+    def data(self, hp: Any) -> Any:
+        self.train, self.test = super().data(hp)
+        self.facts, self.join, self.leave = 1, 2, 3
+        return self.train, self.test, self.test
+
+    def save(self) -> str:  # type: ignore[override]  # as an author would
+        return "mine"
+
+    def export(self) -> None:  # type: ignore[override]
+        raise AssertionError
+
+    def trained_model(self) -> None:
+        raise AssertionError
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, float], *_: Any) -> None:
+        logs["examples"] = float(len(self.train[0]))
+        if epoch == 3:
+            self.stop(self.save())
+
+
+def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
+    expected = metrics(train(Small(), assignment(epochs=2)))
+    session = maker(Own, "Own")()
+    assert isinstance(session, Session)
+    session.begin(assignment(epochs=2))
+    assert session.facts().train_s == 0.0
+    found = metrics(go_on(session))
+    assert [epoch.pop("examples") for epoch in found] == [70.0, 70.0]
+    assert found == expected
+    session.save(tmp_path)()
+    again = maker(Own, "Own")()
+    assert isinstance(again, Session)
+    again.begin(assignment(epochs=2))
+    assert again.restore(tmp_path) == 2
+    tested = again.test()
+    assert tested is not None
+    assert tested["loss"] == pytest.approx(found[-1]["val_loss"])
+    assert again.trained_model().count_params() > 0
+    assert again.export(tmp_path, ["keras"]).differences["keras"] <= 1e-6
+
+
+def test_before_a_trial_there_is_none() -> None:
+    with pytest.raises(RuntimeError, match="no trial has begun"):
+        Session(Small()).facts()

@@ -1,0 +1,346 @@
+"""`Session`: what trains the trials of one author's object, one after the other.
+
+Compiled programs are kept between trials: what `model`, `loss`, `metrics`, `optimizer` and `augment` read as
+plain values is the structure of a program, and a trial whose structure is at hand resets it in place.
+"""
+
+from __future__ import annotations
+
+import socket
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import keras
+
+from sweep.contract import Assignment, Exported, Facts, Report, Stopped
+from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from trainables.data.chunks import Split
+from trainables.data.sources import Visits
+from trainables.data.walk import HeldOut, Walk, comes_in_parts
+from trainables.devices import compile_cache, determinism, parameter_server, precision, room
+from trainables.devices.gauges import Gauges
+from trainables.devices.placement import Joining, Placement, placed
+from trainables.export import exporting, plain_model, whole_model
+from trainables.loop import building, eager, rate_finder, saving, testing, xla
+from trainables.loop.cache import Programs, Structure
+from trainables.loop.callbacks import Callbacks
+from trainables.loop.carrying import Carried
+from trainables.loop.hooks import Hooks, checked_memory
+from trainables.loop.program import Program
+from trainables.loop.stopwatch import Stopwatch
+from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
+from trainables.numbers import seeds
+from trainables.numbers.live import Live
+from trainables.recipe import phases, plateau, refusals, schedules
+from trainables.recipe.author import Author
+from trainables.recipe.author_data import AuthorData
+from trainables.recipe.phases import Span
+from trainables.replicas import keras_corrections
+from trainables.state import attributes, checkpoint, fitted, origins, owned, weights
+
+OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
+"""The attributes of an author's object that are not its author's."""
+
+
+class Session(Joining):
+    """Trains, saves, restores and exports trials of an author: the `sweep.contract.Trainable` that workers call.
+
+    Whatever the author calls his own attributes and methods, nothing of them is taken for one of these.
+    """
+
+    def __init__(self, author: Author) -> None:
+        self._author = author
+        self._programs = Programs()
+        self._data = AuthorData(OWN)
+        self.example_read = self.targets_read = False
+        """Whether the making of the present program has read `Author.example` and `Author.some_targets`."""
+        self._hp: Hyperparameters | None = None
+        self._setting: Setting
+        self._spans: tuple[Span, ...] = ()
+        self._trial: Trial | None = None
+        vars(author)["_session"] = self
+        author.memory = {}
+
+    @property
+    def trial(self) -> Trial:
+        """The present trial; raises RuntimeError before the first one has begun."""
+        if self._trial is None:
+            raise RuntimeError("no trial has begun")
+        return self._trial
+
+    def begin(self, assignment: Assignment) -> None:
+        """Prepare a trial: its devices, data and program, everything random from its seed."""
+        self._trial, self._author.memory = None, {}
+        owned.undo(self)
+        parameter_server.let_go()
+        stopwatch = Stopwatch()
+        hp, options = Hyperparameters(assignment.params), assignment.training
+        compile_cache.keep(options, assignment.devices)
+        placement = placed(assignment.devices, options)
+        determinism.choose(deterministic=options.get("deterministic") is True)
+        dtype = precision.resolve(str(options.get("precision", "auto")), placement)
+        stopwatch.lap("start")
+        with precision.policy(dtype):
+            train, validation = self._data.splits(self._author, hp, placement, assignment)
+        stopwatch.lap("data")
+        told: Reads = {}
+        with hp.recording(told):
+            self._spans = phases.spans(self._author.phases(hp), assignment.epochs, self._data.reads)
+            callbacks = Callbacks.of(self._author, hp)
+        before = self._data.reads, told
+        self._setting = Setting(assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks)
+        self._trial = self._enter(self._spans[0])
+
+    def _enter(self, span: Span) -> Trial:
+        """The present trial at the beginning of a phase, without what the phase before leaves to it."""
+        assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
+        stopwatch.begin()
+        hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
+        self._hp = hp = hp.but(span.changes)
+        batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
+        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
+            data = (train, validation)
+            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
+        stopwatch.lap("build")
+        program.state.owner = weakref.ref(self)
+        reads: Reads = {}
+        with hp.recording(reads):
+            train.visit(Visits.of(hp))
+            schedule = self._author.schedule(hp)
+            peak = highest_rate(hp, batch_size, structure, program)
+            ranks = assignment.devices.ranks
+            share, whole = program.shares(0 if ranks is None else ranks.rank)
+            walk = Walk.of(hp, train, batch_size, assignment.seed, share)
+            held_out = HeldOut.of(hp, validation, batch_size, assignment.accumulate, whole)
+        trial = Trial(
+            assignment=assignment,
+            hp=hp,
+            placement=placement,
+            dtype=dtype,
+            structure=structure,
+            program=program,
+            walk=walk,
+            held_out=held_out,
+            reads=(*before, structure.reads, reads),
+            peak=peak,
+            schedule=schedule,
+            warmup=schedules.warmup_updates(hp, walk.per_epoch),
+            reduction=plateau.reduction(hp, maximize=assignment.maximize),
+            stopwatch=stopwatch,
+            gauges=Gauges(placement, assignment.devices),
+            span=span,
+            compile_s=stopwatch.laps.get("compile", 0.0) - before_s,
+            hooks=Hooks(self._author, program.model, hp, reads, OWN | self._data.left),
+            callbacks=callbacks,
+        )
+        trial.prepare()
+        phases.check_changes(span, hp, hooked=bool(trial.hooks))
+        callbacks.watch(self._author, program.model, epochs=assignment.epochs, updates=walk.per_epoch)
+        program.callbacks = callbacks
+        if len(self._spans) > 1:
+            program.check_phases()
+        return trial
+
+    def _enter_next(self, trial: Trial) -> Trial:
+        """The next phase of a trial, with the weights that it has now."""
+        carried = Carried(trial.program)
+        owned.undo(self)
+        following = self._enter(self._spans[trial.span.number + 1])
+        carried.give(following.program)
+        following.go_on_from(trial)
+        return following
+
+    def train(self, report: Report) -> None:
+        """Train epoch by epoch until all are done or the report says to pause; raises Diverged and Stopped."""
+        trial = self.trial
+        while not trial.finished:
+            if trial.phase_is_over:
+                trial = self._trial = self._enter_next(trial)
+            if not report(trial.train_epoch()):
+                return
+        if trial.stopped:
+            raise Stopped(trial.stopped)
+
+    def save(self, folder: Path) -> Callable[[], None]:
+        """Copy an exact checkpoint; the function returned writes it, in any thread."""
+        return saving.save(folder, self.trial, checked_memory(self._author.memory), self._data.fingerprint)
+
+    def restore(self, folder: Path) -> int:
+        """Go on from an exact checkpoint; raises CheckpointError, and OtherData for one of a trial on other data."""
+        trial, (phase, data) = self.trial, checkpoint.before(folder)
+        self._data.check(data, folder.name)
+        if phase != trial.span.number and phase < len(self._spans):
+            owned.undo(self)
+            trial = self._trial = self._enter(self._spans[phase])
+        about = saving.restore(folder, trial)
+        self._author.memory = dict(about.get("memory", {}))
+        return trial.epoch
+
+    def facts(self) -> Facts:
+        """Where and how the present trial runs."""
+        trial = self.trial
+        differs = trial.program.differs or trial.walk.data.differs
+        return Facts(
+            started=trial.stopwatch.started,
+            node=socket.gethostname(),
+            devices=trial.placement.described,
+            strategy=trial.placement.name,
+            num_replicas=trial.placement.num_replicas,
+            precision=trial.dtype,
+            numerics=determinism.described(trial.placement)
+            | trial.program.numerics
+            | ({"differs": differs} if differs else {}),
+            train_s=trial.train_s,
+            overhead_s=dict(trial.stopwatch.laps),
+            data=self._data.fingerprint,
+            extends=trial.extends,
+            structure=to_json(trial.held) if trial.program.kept else None,
+            structures=len(self._programs),
+            reproducible=not differs,
+        )
+
+    def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
+        """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
+        trial = self.trial
+        if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
+            raise refusals.Refused(
+                "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
+                "`training: {loop: fit}`"
+            )
+        with trial.placement.strategy.scope():
+            yield from rate_finder.losses(trial.program, trial.walk, rates)
+
+    def try_phases(self) -> Iterator[int]:
+        """The epochs of each phase, entered one after the other, for `plan --time`; the trial is spoilt by it."""
+        epochs = self.trial.assignment.epochs
+        for span in (span for span in self._spans if span.first < epochs):
+            if span.number:
+                self._trial = self._enter(span)
+                self._trial.epoch = span.first
+            yield min(span.length(epochs), epochs - span.first)
+
+    def stop(self, reason: str) -> None:
+        """End this trial as completed after the present epoch; for `on_epoch_end`."""
+        self.trial.stopped = reason or "on_epoch_end() said so"
+
+    def scale_rate(self, factor: float) -> None:
+        """Multiply the learning rates of all later epochs; for `on_epoch_end`."""
+        self.trial.scale_rate(factor)
+
+    def trained_model(self) -> keras.Model:
+        """The present trial's model by itself, with the weights that it is validated with."""
+        return self._plain().model
+
+    def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
+        """Write the model as keras, saved_model or onnx, and prove in a fresh process that it is this trial's."""
+        trial = self.trial
+        exporting.check(trial, formats)
+        text = self._author.preprocessing(trial.hp)
+        return exporting.export(trial, self._plain(), text, folder, formats)
+
+    def test(self) -> dict[str, float] | None:
+        """The metrics of the present trial's model on the third part of `data`, which runs again; None without it."""
+        trial = self.trial
+        return testing.evaluated(trial, self._data.test(self._author, trial.hp, trial.placement, trial.assignment))
+
+    # ---- how it is done
+
+    def _plain(self) -> plain_model.Plain:
+        author, trial, live = self._author, self.trial, self._author.live
+        with attributes.as_left(author, OWN, self._data.bare):
+            try:
+                return whole_model.of_raw_inputs(author, trial, plain_model.rebuilt(author, trial), self._data)
+            finally:
+                author.live = live
+
+    def _prepare(
+        self,
+        hp: Hyperparameters,
+        placement: Placement,
+        dtype: str,
+        assignment: Assignment,
+        batch_size: int,
+        data: tuple[Split, Split | None],
+        stopwatch: Stopwatch,
+    ) -> tuple[Structure, Program]:
+        """A program of this trial's structure in its initial state; called inside the strategy's scope."""
+        fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
+        shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
+        compiles = xla.asked(assignment.training, placement)
+        eager.check(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
+        numerics = assignment.training.get("deterministic") is True, compiles
+        of_data = shapes, data[0].changes_shape, data[1] is not None, self._author.target_traits
+        environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
+        key = Structure(environment, *self._data.key)
+        served = placement.name == parameter_server.PARAMETER_SERVER
+        alone = fit or served or self._setting.callbacks.hear_batches  # another loop trains it than those that are kept
+        held = None if alone else self._programs.find(key, hp)
+        if held is not None:
+            structure, program = held
+            self._author.live = program.live
+            self._author.live.set(hp)
+            if self._begin_as_new(structure, program, hp, seed):
+                attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
+                return held
+            self._programs.remove(program)
+        record, used = origins.Record(seed), room.used(placement)
+        attributes.put(self._author, OWN, self._data.bare)
+        self._author.live = Live(hp)
+        self.example_read = self.targets_read = False
+        with origins.recording(record, seeds_on_host=not (fit or served)), seeds.entropy_taken(seed) as entropy:
+            copies = self._copy_fitted()
+            with hp.recording(key.reads):
+                made = building.make(self._author, hp, seed, record)
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
+                kept = attributes.kept(self._author, OWN)
+                if compiles:
+                    global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
+                given = self._present, kept, compiles, self._setting.callbacks
+                built = building.build(self._author, made, hp, placement, recipe, seed, *given, fit=fit)
+                stopwatch.lap("build")
+                built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
+            stopwatch.lap("compile")
+        own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
+        own |= copies
+        example = key.example if self.example_read else None
+        targets = key.targets if self.targets_read else None
+        drew = made.drew or bool(entropy.seeds or entropy.line)
+        if entropy.line:
+            built.differs = f"{entropy.line} draws from the machine"
+        structure = replace(
+            key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
+        )
+        if built.kept:
+            most = room.most(placement, assignment.devices)
+            weights.keep(most["host"] / 2)  # which counts among what the first program takes
+            share = room.share(used, room.used(placement), most)
+            self._programs.add(structure, built, share)
+        return structure, built
+
+    def _copy_fitted(self) -> dict[str, object]:
+        """Give this object copies of the layers that `data` has fitted, for the program that is being made."""
+        copies = fitted.copies(self._data.bare)
+        for name, value in copies.items():
+            setattr(self._author, name, value)
+        return copies
+
+    def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
+        """Let a used program begin this trial; false where only a new one can.
+
+        `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
+        """
+        if program.parts.record.seed == seed or structure.drew:
+            return program.parts.record.seed == seed
+        record = origins.Record(seed)
+        attributes.put(self._author, OWN, self._data.bare)
+        with origins.recording(record, to_copy=not program.parts.follows(program.state)):
+            self._copy_fitted()
+            return program.begin_as(building.make(self._author, hp, seed, record).parts)
+
+    def _present(self) -> Hyperparameters:
+        """Those of the present trial, for traces: a program outlives the trial that it was made for."""
+        if self._hp is None:
+            raise RuntimeError("no trial has begun")
+        return self._hp
