@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -78,6 +79,19 @@ def test_code_that_looks_at_no_flag_is_broken_off_where_the_process_lives_on(bre
             assert breaks
         os.kill(os.getpid(), signal.SIGINT)  # outside, nothing is raised
     assert turns == (1 if breaks else 3)
+
+
+def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
+    done: list[str] = []
+    with interruption.heard(noting(done, "first"), noting(done, "second"), breaks=True) as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        until(lambda: len(done) == 1)
+        with pytest.raises(StoppedAtOnce), interruption.breakable():
+            ears = signals._ears
+            assert ears is not None
+            os.write(ears[1], bytes([signal.SIGINT]))  # what Python writes of one whose call is still to come
+            time.sleep(60)
+    assert done == ["first in sweep-signal", "second in sweep-signal"]
 
 
 def test_another_handler_in_place_of_ours_is_heard_and_replaced() -> None:
