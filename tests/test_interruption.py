@@ -83,14 +83,18 @@ def test_code_that_looks_at_no_flag_is_broken_off_where_the_process_lives_on(bre
 
 def test_two_signals_that_the_handler_is_told_of_once_are_two() -> None:
     done: list[str] = []
+
+    @interruption.breakable()
+    def wait(written: int) -> None:
+        os.write(written, bytes([signal.SIGINT]))  # what Python writes of a signal whose call is still to come
+        time.sleep(60)
+
     with interruption.heard(noting(done, "first"), noting(done, "second"), breaks=True) as signals:
         os.kill(os.getpid(), signal.SIGINT)
         until(lambda: len(done) == 1)
-        with pytest.raises(StoppedAtOnce), interruption.breakable():
-            ears = signals._ears
-            assert ears is not None
-            os.write(ears[1], bytes([signal.SIGINT]))  # what Python writes of one whose call is still to come
-            time.sleep(60)
+        assert signals._ears is not None
+        with pytest.raises(StoppedAtOnce):
+            wait(signals._ears[1])
     assert done == ["first in sweep-signal", "second in sweep-signal"]
 
 
