@@ -73,7 +73,7 @@ class Session(Joining):
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial: its devices, data and program, everything random from its seed."""
         self._trial, self._author.memory = None, {}
-        owned.undo(self)
+        owned.undo(self._author)
         parameter_server.let_go()
         stopwatch = Stopwatch()
         hp, options = Hyperparameters(assignment.params), assignment.training
@@ -104,7 +104,7 @@ class Session(Joining):
             data = (train, validation)
             structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
         stopwatch.lap("build")
-        program.state.owner = weakref.ref(self)
+        program.state.owner = weakref.ref(self._author)
         reads: Reads = {}
         with hp.recording(reads):
             train.visit(Visits.of(hp))
@@ -146,7 +146,7 @@ class Session(Joining):
     def _enter_next(self, trial: Trial) -> Trial:
         """The next phase of a trial, with the weights that it has now."""
         carried = Carried(trial.program)
-        owned.undo(self)
+        owned.undo(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
         carried.give(following.program)
         following.go_on_from(trial)
@@ -172,7 +172,7 @@ class Session(Joining):
         trial, (phase, data) = self.trial, checkpoint.before(folder)
         self._data.check(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
-            owned.undo(self)
+            owned.undo(self._author)
             trial = self._trial = self._enter(self._spans[phase])
         about = saving.restore(folder, trial)
         self._author.memory = dict(about.get("memory", {}))

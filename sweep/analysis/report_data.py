@@ -56,7 +56,7 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
     rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
     rest = rest.clip(min=0)
-    failed = np.asarray(read.trials["status"]) == Status.FAILED
+    failed = np.array([status == Status.FAILED for status in read.trials["status"].to_pylist()], bool)
     lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
     return Costs(sweep, train_s, {**parts, **lost, "wait": float(rest[~failed].sum())}, _starving(read))
