@@ -14,6 +14,7 @@ from zoo_entries import ENTRIES
 from sweep.backends.protocol import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
+from trainables.session import Session
 
 EPOCHS = 3
 KINDS: dict[str, dict[str, Value]] = {
@@ -57,10 +58,10 @@ def used(name: str, kept: str) -> list[Outcome]:
 
 def resume(name: str, kept: str) -> Outcome:
     """The rest of trial a from that checkpoint."""
-    trainable = ENTRIES[name].trainable()
-    trainable.begin(_assignment(name, 0, "a"))
-    assert trainable.restore(Path(kept)) == 1
-    return Outcome("completed", metrics(go_on(trainable)), _checksums(trainable))
+    session = Session(ENTRIES[name].trainable())
+    session.begin(_assignment(name, 0, "a"))
+    assert session.restore(Path(kept)) == 1
+    return Outcome("completed", metrics(go_on(session)), _checksums(session))
 
 
 def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
@@ -81,7 +82,8 @@ def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
 
 
 def _checksums(trainable: object) -> dict[str, int]:
-    arrays = trainable.trial.program.state.arrays()  # type: ignore[attr-defined]  # it is ours
+    assert isinstance(trainable, Session)
+    arrays = trainable.trial.program.state.arrays()
     return {path: zlib.crc32(np.ascontiguousarray(parts[0]).tobytes()) for path, parts in arrays.items()}
 
 
