@@ -87,12 +87,12 @@ def evaluate(
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
+    """Return whether its trainables have a `test` at all; one that cannot be made says so where it begins."""
     try:
-        kind = load(spec.trainable, folder.read_info().import_folders or (), given)
+        made = load(spec.trainable, folder.read_info().import_folders or (), given)()
     except Exception:  # the border to the user's code
         return True
-    return callable(getattr(kind, "test", None))
+    return callable(getattr(made, "test", None))
 
 
 def _tested(trainable: object) -> dict[str, float] | None:
