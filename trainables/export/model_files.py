@@ -132,7 +132,8 @@ def _write_keras(model: keras.Model, path: Path) -> Written:
     if code:
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
-    usage = "\n".join(["import keras", *imports, f"model = keras.models.load_model({', '.join(arguments)})", _PREDICT])
+    load = f"model = keras.models.load_model({', '.join(arguments)})"
+    usage = "\n".join(["import keras", *imports, load, _predict(model)])
     return Written("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
@@ -192,7 +193,16 @@ def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
     return next(numbers)
 
 
-_PREDICT = "predictions = model.predict(x)"
+def _predict(model: keras.Model) -> str:
+    """The line that predicts; Keras takes texts as tensors, and neither lists of them nor NumPy's."""
+    inputs = getattr(model, "inputs", None) or ()
+    if all(keras.backend.standardize_dtype(tensor.dtype) != "string" for tensor in inputs):
+        return "predictions = model.predict(x)"
+    if len(inputs) == 1:
+        return "predictions = model.predict(keras.ops.convert_to_tensor(x))"
+    return "predictions = model.predict(keras.tree.map_structure(keras.ops.convert_to_tensor, x))"
+
+
 _LAMBDAS = (
     "; the code of a Lambda layer finds nothing of the module that it was written in; make it a layer class with "
     "@keras.saving.register_keras_serializable(), or use --format saved_model"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 from small import Small, assignment, train
-from zoo_sources import OnFeatures
+from zoo_sources import OfTexts, OnFeatures
 
 from sweep.contract import Fold, NotExportable
 from trainables.recipe.author import Author
@@ -89,6 +89,18 @@ def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
     train(trainable, assignment(epochs=1))
     trainable.export(tmp_path, ["keras"])
     assert not keras.saving.load_model(tmp_path / "model.keras").compiled
+
+
+@pytest.mark.parametrize("given", [list, np.array])
+def test_the_lines_that_predict_take_texts(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainable = OfTexts()
+    train(trainable, assignment(epochs=1))
+    usage = trainable.export(tmp_path, ["keras"]).usage["keras"]
+    monkeypatch.chdir(tmp_path)
+    (x, _), _ = trainable.data(None)
+    names: dict[str, Any] = {"x": given([str(text) for text in x[:3]])}
+    exec(usage, names)
+    assert len(names["predictions"]) == 3
 
 
 def _fields(given: Any) -> dict[str, Any]:
