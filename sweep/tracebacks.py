@@ -13,12 +13,13 @@ from pathlib import Path
 from sweep.errors import printable, shortened
 
 WHOLE = "SWEEP_FULL_TRACEBACKS"
-_MACHINERY = re.compile(r"trainables/(keras_trainable\.py|\w+/.*)")
+_MACHINERY = re.compile(r"trainables/((keras_trainable|session)\.py|\w+/.*)")
 _NO_FILE = ("<string>", "<frozen", "<__array_function__")
 _OF_AUTOGRAPH = "__autograph_generated_file"
 _CALLING = re.compile(r"Exception encountered when calling (?:layer )?(.+?)\.?$")  # Keras
 _NAMED = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
 _USER_CODE, _GRAPH = "in user code:", "Graph execution error:"  # TensorFlow
+_VALUES = "  Label values: "  # all labels of the batch follow
 
 
 def reason(error: BaseException) -> str:
@@ -64,7 +65,8 @@ def folded(error: BaseException) -> str:
     for one in () if os.environ.get(WHOLE) else _chain(told):
         if any(is_author_s(frame.filename) for frame in one.stack):
             one.stack = _Folded.of(one.stack)
-    return printable("".join(told.format()))
+    text = "".join(told.format())
+    return printable(text if os.environ.get(WHOLE) else _without_stack(text))
 
 
 @functools.cache
@@ -110,7 +112,7 @@ def _cause(text: str, kind: str) -> str:
         return lines[-1].strip()
     if first == _GRAPH:
         plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
-        return plain[0].strip() if plain else first
+        return plain[0].strip().partition(_VALUES)[0] if plain else first
     if found := _CALLING.match(first):
         told = text.partition("Arguments received by")[0].splitlines()[1:]
         causes = [line.strip() for line in told if line.strip()]
@@ -119,6 +121,22 @@ def _cause(text: str, kind: str) -> str:
             paragraphs = [part.strip() for part in "\n".join(told).split("\n\n") if part.strip()]
             return f"{found[1]}: {_cause(paragraphs[-1], kind)}"
     return first
+
+
+def _without_stack(text: str) -> str:
+    """Return a traceback without the frames, of others than the author, that a graph's error names in its message."""
+    trace, graph, message = text.partition(_GRAPH)
+    lines, hidden = list[str](), 0
+    for line in message.split("\n"):
+        named = _NAMED.match(line)
+        if (named and not is_author_s(named["file"])) or (hidden and not line.strip()):
+            hidden += bool(named)
+            continue
+        if hidden:
+            lines.append(f"  ... {hidden} {'frame' if hidden == 1 else 'frames'}")
+            hidden = 0
+        lines.append(line.partition(_VALUES)[0])
+    return trace + graph + "\n".join(lines)
 
 
 def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:

@@ -131,6 +131,7 @@ def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) ->
         (__file__, True),
         (str(Path(sweep.__file__)), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/keras_trainable.py"), False),
+        (str(Path(sweep.__file__).parents[1] / "trainables/session.py"), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/loop/update.py"), False),
         (str(Path(sweep.__file__).parents[1] / "trainables/digits_cnn.py"), True),
         (pytest.__file__, False),
@@ -144,6 +145,21 @@ def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) ->
 def test_whose_a_file_is(file: str, expected: bool) -> None:
     assert tracebacks.is_author_s(file) is expected
     assert tracebacks.is_installed(file) is (file in (pytest.__file__, json.__file__))
+
+
+def test_the_stack_in_a_graph_s_message_is_folded() -> None:
+    frame = f'  File "{json.__file__}", line 3, in load\n\n'
+    own = f'  File "{__file__}", line 7, in model\n\n'
+    text = (
+        f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 3}{own}{frame}Received a label value of 2."
+    )
+    error = ValueError(f"{text}  Label values: 2 2 1\n\t [[{{{{node x}}}}]]")
+    told = tracebacks.folded(error)
+    assert told.count("File ") == 1
+    assert "  ... 3 frames\n" in told
+    assert "  ... 1 frame\n" in told
+    assert "label value of 2.\n" in told
+    assert tracebacks.reason(error) == "ValueError: test_tracebacks.py:7 in model: Received a label value of 2."
 
 
 def test_an_error_that_is_its_own_cause_ends() -> None:
