@@ -133,9 +133,11 @@ def _preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
     lines = [
-        f"What is done to raw inputs before the model sees them is the code of `data()` in {_code(name)}, module "
-        f"{_code(module)}" + (f", file {_code(path.name)}" if path else "") + "; it is not part of the model, and "
-        f"whoever predicts must do the same. SHA-256 of all its code: {_code(facts.source.digest())}.",
+        f"What `data()` of {_code(name)} (module {_code(module)}"
+        + (f", file {_code(path.name)}" if path else "")
+        + ") "
+        "does to the inputs is not part of the model, and whoever predicts must do the same; layers of the model, such "
+        f"as a TextVectorization or a Normalization, are. SHA-256 of all its code: {_code(facts.source.digest())}.",
         "Augmentation, dropout and other noise of training are off when the model predicts.",
     ]
     if facts.exported.preprocessing:
