@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -25,6 +26,15 @@ def modules_end_with_their_test() -> Iterator[None]:
     for name in set(sys.modules) - before:
         if "pytest-of-" in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+@pytest.fixture(scope="module")
+def light_collections() -> Iterator[None]:
+    """Let garbage collections pass over what tests before have left: a full one takes seconds in an old process."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -21,6 +21,8 @@ from sweep.store import log as store_log
 from sweep.store.log import Log
 from sweep.store.tables import TableBuilder
 
+pytestmark = pytest.mark.usefixtures("light_collections")  # a trial that fails is followed by one
+
 FILE = """
 name: bridge
 trainable: bridging:Bridging
