@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 CHECKED_ALWAYS = ("SeveralInputsAndOutputs", "Subclassed")
 OWN_CLASS = r"does not load in a fresh process: .*needs a get_config\(\) that its __init__ takes"
+OF_TEXTS = "model.onnx cannot hold a model that reads texts"
 NO_COUNTERPART = "not all that TensorFlow computes has a counterpart there; use saved_model"
 REFUSED = {
     "keras": {
@@ -37,6 +38,9 @@ REFUSED = {
         "Half": "model.onnx cannot hold a model that computes in bfloat16",
         "MixedHalf": "model.onnx cannot hold a model that computes in bfloat16",
         "NoisyEvaluation": NO_COUNTERPART,
+        "OfTexts": OF_TEXTS,
+        "OfTextsAdapted": OF_TEXTS,
+        "OfTextsAdaptedInTheModel": OF_TEXTS,
     },
 }
 DRIFTING = ("LossState",)  # evaluating changes its loss
