@@ -9,8 +9,13 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 import spreading
+
+# Property tests are judged by what they find, not by how busy the machine is.
+hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
+hypothesis.settings.load_profile("sweep")
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
@@ -42,7 +47,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is marked ``alone`` in a fresh process, which holds nothing of other tests."""
     if pyfuncitem.get_closest_marker("alone") is None or "SWEEP_TEST_ALONE" in os.environ:
         return None
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"SWEEP_TEST_ALONE": "1"}
     ran = subprocess.run(
         [*command, pyfuncitem.nodeid], cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True

@@ -21,8 +21,7 @@ from trainables.recipe.refusals import Refused
 pytestmark = pytest.mark.keras
 
 SIZE, HEIGHT, WIDTH = 64, 40, 56
-RANDOM = np.random.default_rng(0)
-IMAGES = RANDOM.normal(size=(SIZE, HEIGHT, WIDTH, 2)).astype(np.float32)
+IMAGES = np.random.default_rng(0).normal(size=(SIZE, HEIGHT, WIDTH, 2)).astype(np.float32)
 STEPS: dict[str, Callable[[Movement], Movement]] = {
     "flip": lambda move: move.flip(),
     "flip_down": lambda move: move.flip_down(),
@@ -41,10 +40,16 @@ def movement(name: str, start: int = 0, stop: int = SIZE) -> Movement:
     return STEPS[name](Movement(tf.constant(IMAGES[start:stop]), draws(start, stop)))
 
 
-def boxes() -> Any:
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Draw the same for a test in whatever order the tests run."""
+    return np.random.default_rng(0)
+
+
+def boxes(rng: np.random.Generator) -> Any:
     """(examples, 2, 4) left, top, right, bottom, whole pixels."""
-    low = RANDOM.integers(0, (WIDTH - 16, HEIGHT - 16), (SIZE, 2, 2))
-    return np.concatenate([low, low + RANDOM.integers(6, 16, (SIZE, 2, 2))], axis=2).astype(np.float32)
+    low = rng.integers(0, (WIDTH - 16, HEIGHT - 16), (SIZE, 2, 2))
+    return np.concatenate([low, low + rng.integers(6, 16, (SIZE, 2, 2))], axis=2).astype(np.float32)
 
 
 def rendered(corners: Any) -> Any:
@@ -55,8 +60,8 @@ def rendered(corners: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_box_and_its_mask_go_to_the_same_place(name: str) -> None:
-    corners, labels = boxes(), np.tile(np.int32([1, 2]), (SIZE, 1))
+def test_a_box_and_its_mask_go_to_the_same_place(name: str, rng: np.random.Generator) -> None:
+    corners, labels = boxes(rng), np.tile(np.int32([1, 2]), (SIZE, 1))
     move = movement(name)
     found, seen = (t.numpy() for t in move.boxes(tf.constant(corners), tf.constant(labels), "xyxy"))
     apart = 0.0 if name not in ("affine", "all") else 1.0  # a turned edge passes between pixels
@@ -81,8 +86,8 @@ def test_a_box_and_its_mask_go_to_the_same_place(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["flip", "crop", "all"])
 @pytest.mark.parametrize("form", FORMS)
-def test_forms_are_those_of_keras(name: str, form: str) -> None:
-    corners, labels = boxes(), np.ones((SIZE, 2), np.int32)
+def test_forms_are_those_of_keras(name: str, form: str, rng: np.random.Generator) -> None:
+    corners, labels = boxes(rng), np.ones((SIZE, 2), np.int32)
     move = movement(name)
     by_corners, _ = move.boxes(tf.constant(corners), tf.constant(labels), "xyxy")
     if form == "rel_center_yxhw":  # Keras knows all but this
@@ -117,8 +122,8 @@ def test_boxes_that_left_are_marked_and_padding_stays_padding() -> None:
 
 @pytest.mark.parametrize("name", STEPS)
 @pytest.mark.parametrize("form", ["xy", "yx", "rel_xy", "rel_yx"])
-def test_a_point_goes_with_its_pixel(name: str, form: str) -> None:
-    at = RANDOM.integers(12, (WIDTH - 12, HEIGHT - 12), (SIZE, 2))
+def test_a_point_goes_with_its_pixel(name: str, form: str, rng: np.random.Generator) -> None:
+    at = rng.integers(12, (WIDTH - 12, HEIGHT - 12), (SIZE, 2))
     lit = np.zeros((SIZE, HEIGHT, WIDTH, 1), np.float32)
     for row, (x, y) in enumerate(at):
         lit[row, y - 1 : y + 2, x - 1 : x + 2] = 1
@@ -129,9 +134,12 @@ def test_a_point_goes_with_its_pixel(name: str, form: str) -> None:
     given = ((at + 0.5) / scale)[:, None, order].astype(np.float32)
     found, inside = move.points(tf.constant(given), form)
     found = found.numpy()[:, 0, order] * scale
-    for row in np.flatnonzero(moved.sum((1, 2)) > 8):
+    cut = (moved > 0).any(2)[:, [0, -1]].any(1) | (moved > 0).any(1)[:, [0, -1]].any(1)
+    held = np.flatnonzero((moved.sum((1, 2)) > 1) & ~cut)  # the centre of what the edge cuts lies elsewhere
+    assert len(held) > SIZE // 3
+    for row in held:
         y, x = np.average(np.argwhere(moved[row] > 0), axis=0, weights=moved[row][moved[row] > 0]) + 0.5
-        np.testing.assert_allclose(found[row], [x, y], atol=0.5)
+        np.testing.assert_allclose(found[row], [x, y], atol=0.2)
         assert inside[row, 0]
 
 
@@ -163,8 +171,8 @@ def test_single_steps_are_the_functions_of_augmentation() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int32", "int64", "int16", "bool", "float32"])
-def test_masks_keep_their_labels_and_type(dtype: str) -> None:
-    labels = RANDOM.integers(0, 2, (SIZE, HEIGHT, WIDTH)).astype(dtype)
+def test_masks_keep_their_labels_and_type(dtype: str, rng: np.random.Generator) -> None:
+    labels = rng.integers(0, 2, (SIZE, HEIGHT, WIDTH)).astype(dtype)
     for given in (labels, labels[..., None]):
         found = movement("affine").masks(tf.constant(given), fill=1)
         assert (found.dtype, found.shape) == (dtype, given.shape)
