@@ -42,7 +42,7 @@ def main() -> None:
         trainable = Head()
         params = {"batch_size": 32, "learning_rate": 1e-3, "cache_features": cached}
         trainable.begin(Assignment(trial=0, params=params, seed=0, epochs=EPOCHS, devices=Devices(cpus=1)))
-        trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or True)  # type: ignore[misc]  # as in pricing
+        trainable.train(lambda epoch, heard=epochs: heard.append(epoch) or True)
         before_s = sum(trainable.facts().overhead_s.values())
         name = "computed once" if cached else "in each update"
         print(f"{name:16}{before_s:10.1f}{min(e.time_s for e in epochs):10.3f}{epochs[-1].metrics['loss']:10.5f}")

@@ -18,7 +18,7 @@ from trainables.keras_trainable import KerasTrainable, Update
 VALIDATED = 20  # examples
 
 
-class Counter(layers.Layer):  # type: ignore[misc]  # Keras is untyped
+class Counter(layers.Layer):
     """Counts the updates, and scales by what it has counted."""
 
     def build(self, shape: Any) -> None:
@@ -30,7 +30,7 @@ class Counter(layers.Layer):  # type: ignore[misc]  # Keras is untyped
         return x * ops.cast(1.0 + 0.1 * ops.sin(self.seen), x.dtype)
 
 
-class MovingMean(layers.Layer):  # type: ignore[misc]
+class MovingMean(layers.Layer):
     """Takes off a moving mean of its own, which moves while training."""
 
     def build(self, shape: Any) -> None:
@@ -43,14 +43,14 @@ class MovingMean(layers.Layer):  # type: ignore[misc]
         return x - ops.cast(before, x.dtype)
 
 
-class BatchMean(layers.Layer):  # type: ignore[misc]
+class BatchMean(layers.Layer):
     """Takes off the mean of the batch in training."""
 
     def call(self, x: Any, training: bool = False) -> Any:
         return x - 0.5 * ops.mean(x, axis=0) if training else x
 
 
-class Noise(layers.Layer):  # type: ignore[misc]
+class Noise(layers.Layer):
     """Adds what `keras.random` draws, in training."""
 
     def __init__(self) -> None:
@@ -61,14 +61,14 @@ class Noise(layers.Layer):  # type: ignore[misc]
         return x + keras.random.normal(ops.shape(x), 0.0, 0.1, x.dtype, seed=self.seeds) if training else x
 
 
-class SameNoise(layers.Layer):  # type: ignore[misc]
+class SameNoise(layers.Layer):
     """Adds the same numbers to each batch, in training."""
 
     def call(self, x: Any, training: bool = False) -> Any:
         return x + 0.1 * tf.random.stateless_normal(tf.shape(x), [1, 2], dtype=x.dtype) if training else x
 
 
-class Loss(layers.Layer):  # type: ignore[misc]
+class Loss(layers.Layer):
     """Adds a loss: a mean or a sum, always or in training."""
 
     def __init__(self, reduce: Callable[[Any], Any], *, always: bool) -> None:
@@ -219,7 +219,7 @@ class AtOnce(Turns):
     at_once = True
 
 
-class OwnStep(keras.Model):  # type: ignore[misc]
+class OwnStep(keras.Model):
     """A model with the `train_step` of Keras's guide."""
 
     def train_step(self, data: Any) -> Any:

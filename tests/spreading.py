@@ -44,7 +44,7 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
     """What gives scopes out to workers, in the order in which they were collected."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByScope(LoadScopeScheduling):  # type: ignore[misc,unused-ignore]  # untyped
+    class ByScope(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return scope(nodeid)
 

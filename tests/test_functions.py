@@ -305,7 +305,7 @@ def test_data_named_by_an_attribute_is_known_before_it_begins() -> None:
     def train(hp: Hyperparameters, report: Reporter) -> None:
         pass
 
-    train.data = "digits 2024"  # type: ignore[attr-defined]  # a function may have attributes
+    train.data = "digits 2024"
     trainable = FunctionTrainable(train)
     trainable.begin(Assignment(trial=0, params={}, seed=0, epochs=1))
     assert trainable.facts().data == "digits 2024"

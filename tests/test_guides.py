@@ -210,7 +210,7 @@ def test_names_that_go_together_draw_the_same(guide: str, there: str, here: str)
         assert set(drawn) == set(values)  # all of these, and no others
         return
     assert not isinstance(domain, Categorical)
-    low, high = bounds(domain)  # type: ignore[arg-type]  # rows of the tables are numeric
+    low, high = bounds(domain)
     assert all(contains(domain, value) for value in map(float, drawn)), min(drawn)
     if high < float("inf"):
         middle = sorted(drawn)[500]

@@ -34,7 +34,7 @@ def test_a_thread_acts_and_the_main_thread_looks() -> None:
         signals.check("before it began")
         for count, number in enumerate((signal.SIGTERM, signal.SIGINT, signal.SIGINT), 1):
             os.kill(os.getpid(), number)
-            until(lambda count=count: len(done) == count)  # type: ignore[misc]  # two of a kind that wait are one
+            until(lambda count=count: len(done) == count)
         assert signals.asked
         with pytest.raises(Interrupted, match="before it began"):
             signals.check("before it began")

@@ -27,7 +27,7 @@ def write(folder: Path, name: str, methods: tuple[str, ...] = METHODS) -> Path:
 def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path: Path) -> None:
     folders = [write(tmp_path / name, "found_twice") for name in ("a", "b")]
     sys.path.insert(0, str(folders[1]))  # as the current folder is, with python -m
-    assert load("found_twice:T", folders).WHERE == "a"  # type: ignore[attr-defined]  # its own
+    assert load("found_twice:T", folders).WHERE == "a"
     assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
 
 

@@ -20,6 +20,7 @@ from sweep.events import EpochReported, Event, Params, Status
 from sweep.schedulers.contract import Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
+from sweep.spec import Spec
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
 
 CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
@@ -272,8 +273,7 @@ def _last(curve: Curve, objective: Objective) -> float:
 
 def replay(
     events: Sequence[Event],
-    objective: Objective,
-    length: Callable[[Params], int],
+    spec: Spec,
     rule: tuple[str, Make],
     ran: tuple[str, Make],
     *,
@@ -284,7 +284,8 @@ def replay(
 
     Rules are told by their words and a function that makes their scheduler. Orderings are of configurations.
     """
-    known, at_once = curves(events, length)
+    objective = spec.objectives[0]
+    known, at_once = curves(events, spec.trial_epochs)
     found = _configurations(known, objective)
     winner = min(found, key=lambda one: (-one.share, one.loss), default=None)
     if winner is None or math.isinf(winner.loss):

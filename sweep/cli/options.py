@@ -33,6 +33,21 @@ no_memo = click.option(
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON for programs.")
 
+_KEYS = {"run_cap": "run_cap", "name": "name", "eager": "training.run_eagerly"}
+"""The keys of the sweep file that have an option of their own."""
+
+
+def changes(command: Callable[..., None]) -> Callable[..., None]:
+    """Hand to the command as ``changes`` what its options change in the sweep file, written as for ``--set``."""
+
+    @functools.wraps(command)
+    def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
+        short = {key: given.pop(option, None) for option, key in _KEYS.items()}
+        made = [f"{key}={'true' if value is True else value}" for key, value in short.items() if value]
+        command(**given, changes=[*assignments, *made])
+
+    return with_changes
+
 
 def session(command: Callable[..., None]) -> Callable[..., None]:
     """Declare how trials are run, and hand that to the command as ``how``, its `Options`.

@@ -136,8 +136,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     with naming(reopened.folder.log):
         found = replaying.replay(
             events,
-            spec.objectives[0],
-            spec.trial_epochs,
+            spec,
             (_words(other), lambda: methods.scheduler(other, folders)),
             (_words(spec), lambda: methods.scheduler(spec, folders)),
             run_cap=run_cap,

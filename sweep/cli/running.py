@@ -16,6 +16,8 @@ from sweep.errors import printable
 from sweep.store.folder import require_locks
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from sweep.runner.options import Options, Outcome, View
     from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
@@ -35,23 +37,14 @@ INTERRUPTED = 130
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
 @options.session
-def run(
-    file: Path,
-    name: str | None,
-    results: Path,
-    assignments: tuple[str, ...],
-    run_cap: int | None,
-    eager: bool,
-    how: Options,
-) -> None:
+@options.changes
+def run(file: Path, results: Path, changes: Sequence[str], how: Options) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
     from sweep.runner import planning, session
 
-    given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else []), *([f"name={name}"] if name else [])]
-    given += ["training.run_eagerly=true"] if eager else []
-    spec, text = specs.load_with_text(file, given)
+    spec, text = specs.load_with_text(file, changes)
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
     note_ignored(spec)
@@ -73,13 +66,13 @@ def run(
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
 @options.session
-def resume(sweep: str, results: Path, run_cap: int | None, assignments: tuple[str, ...], how: Options) -> None:
+@options.changes
+def resume(sweep: str, results: Path, changes: Sequence[str], how: Options) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
     require_locks()
     from sweep.runner import resuming
 
-    given = [*assignments, *([f"run_cap={run_cap}"] if run_cap else [])]
-    go_on(resuming.reopen(results, sweep, given), how)
+    go_on(resuming.reopen(results, sweep, changes), how)
 
 
 def go_on(reopened: Reopened, how: Options) -> None:

@@ -286,16 +286,10 @@ class OptunaSearcher:
         if len(self._objectives) == 1:  # Optuna compares pruned trials by a single value only
             reported = {epoch: self._objectives[0].value(metrics) for epoch, metrics in epochs.items()}
             by_epoch = {epoch: value for epoch, value in reported.items() if value is not None}
-        told = optuna_storage.frozen(
-            state,
-            values,
-            point.params,
-            point.distributions,
-            by_epoch,
-            point.notes,
-            datetime.fromtimestamp(record.started, UTC),
-            datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None,
-        )
+        ended = datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None
+        time = datetime.fromtimestamp(record.started, UTC), ended
+        told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, time)
+        told.system_attrs = point.notes
         return told, state is TrialState.COMPLETE and not (record.status is Status.COMPLETED and self._values(record))
 
     def _outcome(

@@ -45,7 +45,7 @@ class ToldTrials(BaseStorage):
 
     def create_new_trial(self, study_id: int, template_trial: FrozenTrial | None = None) -> int:
         running = TrialState.RUNNING
-        self.tell(len(self._trials), template_trial or frozen(running, None, {}, {}, {}, {}, datetime.now(UTC), None))
+        self.tell(len(self._trials), template_trial or frozen(running, None, {}, {}, {}, (datetime.now(UTC), None)))
         return len(self._trials) - 1
 
     def get_trial(self, trial_id: int) -> FrozenTrial:
@@ -121,11 +121,9 @@ def frozen(
     params: dict[str, Any],
     distributions: dict[str, BaseDistribution],
     by_epoch: dict[int, float],
-    notes: dict[str, Any],
-    started: datetime,
-    ended: datetime | None,
+    time: tuple[datetime, datetime | None],
 ) -> FrozenTrial:
-    """Return a trial in Optuna's words, without a number."""
+    """Return a trial in Optuna's words, without a number; ``time``: when it started, and ended."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -135,10 +133,10 @@ def frozen(
         params=params,
         distributions=distributions,
         intermediate_values=by_epoch,
-        datetime_start=started,
-        datetime_complete=ended,
+        datetime_start=time[0],
+        datetime_complete=time[1],
         user_attrs={},
-        system_attrs=notes,
+        system_attrs={},
     )
 
 

@@ -126,15 +126,14 @@ def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, a
         state = TrialState.FAIL
     has_values = state in (TrialState.COMPLETE, TrialState.PRUNED) and all(map(math.isfinite, values))
     params = {name: known[name].value(value) for name, value in trial.params.items() if name in known}
+    ended = _local(trial.started if trial.ended is None else trial.ended) if state.is_finished() else None
     made = frozen(
         state,
         values if has_values else None,
         params,
         {name: known[name].distribution for name in params},
         dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna knows none of several objectives
-        {},
-        _local(trial.started),
-        _local(trial.started if trial.ended is None else trial.ended) if state.is_finished() else None,
+        (_local(trial.started), ended),
     )
     made.user_attrs = {
         **trial.notes,

@@ -147,17 +147,17 @@ def started(trial: int, time: float = 1000.0, params: Params | None = None) -> T
 
 def epoch(trial: int, number: int, value: float = 0.5, time: float = 1001.0, **more: object) -> EpochReported:
     metrics = {"acc": value}
-    return EpochReported(trial=trial, epoch=number, metrics=metrics, time=time, time_s=2.0, **more)  # type: ignore[arg-type]  # of any field
+    return EpochReported(trial=trial, epoch=number, metrics=metrics, time=time, time_s=2.0, **more)
 
 
 def ended(
     trial: int, status: Status = Status.COMPLETED, reason: str = "", time: float = 1010.0, **more: object
 ) -> TrialEnded:
-    return TrialEnded(trial=trial, status=status, reason=reason, time=time, **more)  # type: ignore[arg-type]  # of any field
+    return TrialEnded(trial=trial, status=status, reason=reason, time=time, **more)
 
 
 def of(*events: Event, **outline: object) -> Standing:
-    standing = Standing(Outline(**{"metric": "acc", "goal": "maximize", "total": 10, "epochs": 4, **outline}))  # type: ignore[arg-type]  # of any field
+    standing = Standing(Outline(**{"metric": "acc", "goal": "maximize", "total": 10, "epochs": 4, **outline}))
     for event in events:
         standing.observe(event)
     return standing

@@ -47,7 +47,7 @@ def test_functions_by_value_on_a_ray_that_is_there(project: Path, capfd: pytest.
         assert set(done.trials["status"]) <= {"completed", "pruned"}
         assert done.best()["objective"].item() == 0.25
         assert sorted(path.name for path in ended.iterdir()) == [f"ended-{trial}" for trial in range(4)]
-        assert done.info["source"]["unknown"] == ["train.offsets is a ndarray"]  # type: ignore[index]  # a mapping
+        assert done.info["source"]["unknown"] == ["train.offsets is a ndarray"]
         lock = threading.Lock()
         with pytest.raises(sweep.InputError, match="train cannot be sent to Ray's workers: TypeError: cannot pickle"):
             sweep.run(SPACE, trainable=make(ended, lock), name="locked", quiet=True)

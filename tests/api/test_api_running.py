@@ -49,7 +49,7 @@ def test_a_mapping_and_a_function_give_what_load_gives(project: Path) -> None:
     assert done.trials["status"].tolist() == ["completed"] * 3
     assert done.best()["param.x"].tolist() == [1]
     assert done.trials.equals(sweep.load("train").trials)
-    assert done.info["spec"]["trainable"] == "test_api_running:train"  # type: ignore[index]  # it is a mapping
+    assert done.info["spec"]["trainable"] == "test_api_running:train"
     assert (project / "results" / "train" / "spec.yaml").exists()
 
 
@@ -77,7 +77,7 @@ def test_options_are_those_of_the_command_line(project: Path, monkeypatch: pytes
 
 def test_an_option_that_there_is_not_is_refused_as_python_does() -> None:
     with pytest.raises(TypeError, match=r"run\(\) got an unexpected keyword argument 'inlin'; did you mean 'inline'\?"):
-        sweep.run({}, inlin=True)  # type: ignore[call-arg]  # that is the point
+        sweep.run({}, inlin=True)
 
 
 def test_values_of_numpy_and_python_are_values_of_a_file(project: Path) -> None:
@@ -141,12 +141,12 @@ def test_what_no_module_has_is_known_by_its_text(project: Path) -> None:
         def local(hp: Hyperparameters) -> float:
             return hp.number("x") * width
 
-        local.data = "none"  # type: ignore[attr-defined]  # a function may have attributes
+        local.data = "none"
         return local
 
     run(trainable=make(2), name="first")
     same, other = run(trainable=make(2), name="same"), run(trainable=make(3), name="other")
-    assert same.info["spec"]["trainable"] == "__main__:local"  # type: ignore[index]  # it is a mapping
+    assert same.info["spec"]["trainable"] == "__main__:local"
     assert same.trials["memo"].notna().all()
     assert other.trials["memo"].isna().all()
     with pytest.raises(sweep.InputError, match=r"parameters\.y: nothing in __main__:local reads it"):
@@ -296,7 +296,7 @@ def test_what_was_run_knows_its_trainable_wherever_that_was_defined(project: Pat
             def train(self, report: Any, factor: float = factor) -> None:
                 while self.done < self.given.epochs:
                     self.done += 1
-                    loss = float(self.given.params["x"]) * factor / self.done  # type: ignore[arg-type]  # a number
+                    loss = float(self.given.params["x"]) * factor / self.done
                     epoch = EpochReported(trial=0, epoch=self.done, metrics={"loss": loss}, time=0.0, time_s=0.1)
                     if not report(epoch):
                         return

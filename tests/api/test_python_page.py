@@ -35,14 +35,14 @@ def _run(blocks: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object
 @pytest.mark.filterwarnings("ignore")  # Optuna's plots are experimental
 def test_a_class_and_what_comes_back(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = _run(BLOCKS[:4], monkeypatch)
-    assert cells["model"].count_params() in (139, 275)  # type: ignore[attr-defined]  # a Keras model
-    assert len(cells["study"].trials) == 6  # type: ignore[attr-defined]  # a study
-    assert len(cells["both"].folders) == 1  # type: ignore[attr-defined]  # a loaded sweep
+    assert cells["model"].count_params() in (139, 275)
+    assert len(cells["study"].trials) == 6
+    assert len(cells["both"].folders) == 1
 
 
 def test_functions(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cells = _run(["import sweep\n", *BLOCKS[4:]], monkeypatch)
-    assert cells["done"].trials["checkpoint"].notna().any()  # type: ignore[attr-defined]  # a loaded sweep
+    assert cells["done"].trials["checkpoint"].notna().any()
     names = sorted(path.name for path in (project / "results").iterdir())
     assert names == ["call", "fit", "train", "train-2"]
     whole, saved = sweep.load("train"), sweep.load("train-2")

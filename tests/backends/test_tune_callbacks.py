@@ -148,7 +148,7 @@ def test_the_job_page_tells_the_sweep_and_how_far_it_is(running: Running) -> Non
     assert found["metadata"]["sweep"] == NAME
     assert found["metadata"]["objective"] == "loss, minimize"
     assert re.fullmatch(r"\d+ of 40 trials, \d+ epochs", found["metadata"]["progress"])
-    value, trial = re.fullmatch(r"loss (\S+) \(trial (\d+)\)", found["metadata"]["best"]).groups()  # type: ignore[union-attr]  # it matches
+    value, trial = re.fullmatch(r"loss (\S+) \(trial (\d+)\)", found["metadata"]["best"]).groups()
     assert float(value) == pytest.approx(running.losses()[int(trial)], rel=1e-5)
     assert found["message"].startswith(found["metadata"]["progress"].partition(",")[0])
     assert found["entrypoint"].startswith("python -m sweep run file.yaml --name")
@@ -161,7 +161,7 @@ def test_the_state_api_knows_workers_by_sweep_and_number(running: Running) -> No
         return sorted(actor["name"] for actor in found["data"]["result"]["result"])
 
     running.wait_for(lambda: len(names()) == 2, "not two actors")
-    session = {re.fullmatch(rf"{re.escape(NAME)}/([0-9a-f]{{6}})/worker-\d", name)[1] for name in names()}  # type: ignore[index]  # it matches
+    session = {re.fullmatch(rf"{re.escape(NAME)}/([0-9a-f]{{6}})/worker-\d", name)[1] for name in names()}
     assert len(session) == 1
     assert [name[-8:] for name in names()] == ["worker-0", "worker-1"]
 
@@ -183,8 +183,8 @@ def publisher(page: Page, stopping: str | None = None) -> Any:
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
     )
     driver: Any = SimpleNamespace(running=1, stopping=stopping)
-    made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: sweep_status, lambda: 2, page)  # type: ignore[arg-type]  # a page
-    made._gauges = SimpleNamespace(set=lambda *given: None)  # type: ignore[assignment]  # the real ones are above
+    made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: sweep_status, lambda: 2, page)
+    made._gauges = SimpleNamespace(set=lambda *given: None)
     return made
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultsF
 def refused(folder: ResultsFolder, target: Path, *arguments: object) -> str:
     before = sorted(target.parent.iterdir())
     with pytest.raises(InputError) as caught:
-        winner.export(folder, target, *arguments)  # type: ignore[arg-type]  # as the tests give them
+        winner.export(folder, target, *arguments)
     assert sorted(target.parent.iterdir()) == before
     return str(caught.value)
 

@@ -47,7 +47,7 @@ def _plain(project: Any, row: Any) -> dict[str, list[float]]:
     given = {name.removeprefix("param."): row[name] for name in row.index if name.startswith("param.")}
     hp = Hyperparameters({name: v.item() if isinstance(v, np.generic) else v for name, v in given.items()})
     if not isinstance(project.TRAINABLE, type):
-        return project.fit(None, int(row["seed"]), hp)  # type: ignore[no-any-return]  # of a module
+        return project.fit(None, int(row["seed"]), hp)
     import keras
 
     from trainables.loop import building
@@ -58,4 +58,4 @@ def _plain(project: Any, row: Any) -> dict[str, list[float]]:
         author.first_example = keras.tree.map_structure(lambda a: a[:1], data[0])
     elif isinstance(data[0], np.ndarray):
         author.first_example = (data[0][:1],)
-    return project.fit(building.build_model(author, hp, int(row["seed"])), data, hp)  # type: ignore[no-any-return]
+    return project.fit(building.build_model(author, hp, int(row["seed"])), data, hp)

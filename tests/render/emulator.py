@@ -13,7 +13,7 @@ SEQUENCE = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])")
 class Terminal(io.StringIO):
     """Lines of text on a screen of ``width`` x ``height``; what leaves it at the top is in ``history``."""
 
-    encoding = "utf-8"  # type: ignore[assignment]  # of the base, writable
+    encoding = "utf-8"
 
     def __init__(self, width: int = 80, height: int = 24) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ class Watched:
     def __init__(self, width: int = 40, height: int = 8) -> None:
         self.terminal = Terminal(width, height)
         self.console = Console(file=self.terminal, force_terminal=True, _environ={"TERM": "xterm"})
-        self.console.size = (width, height)  # type: ignore[assignment]  # Rich takes a pair
+        self.console.size = (width, height)
         self.screen = Screen(self.console)
 
     def draw(self, frame: Sequence[str], *above: str) -> None:
@@ -33,7 +33,7 @@ class Watched:
 
     def resize(self, width: int, height: int) -> None:
         self.terminal.resize(width, height)
-        self.console.size = (width, height)  # type: ignore[assignment]  # Rich takes a pair
+        self.console.size = (width, height)
 
     @property
     def shown(self) -> list[str]:

@@ -95,7 +95,7 @@ def some(trials: int = 20, running: int = 4, *, total: int | None = 27, name: st
 
 def drawn(standing: Standing, width: int = 80, height: int = 23, now: float = 1100.0, **how: object) -> list[str]:
     frame = Frame(width=width, height=height, ascii_only=bool(how.pop("ascii_only", False)))
-    return [line.plain for line in picture(standing, now, frame, **how)]  # type: ignore[arg-type]  # of any option
+    return [line.plain for line in picture(standing, now, frame, **how)]
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 80, 120, 300])

@@ -36,7 +36,7 @@ def refused(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "
 def test_the_best_trial_with_the_state_that_its_score_is_of(folder: ResultsFolder) -> None:
     restored = restoring.restore(folder)
     assert (restored.kept.trial, restored.kept.epoch, restored.kept.metrics) == (1, 4, {"score": 0.25})
-    assert restored.trainable.done == 4  # type: ignore[attr-defined]  # a Curve
+    assert restored.trainable.done == 4
     assert (restored.assignment.params, restored.assignment.epochs) == ({"a": 1}, 4)
     assert restored.notes == ()
 

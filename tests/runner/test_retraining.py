@@ -32,7 +32,7 @@ def folder(project: Path) -> ResultsFolder:
 
 def refused(folder: ResultsFolder, **options: object) -> str:
     with pytest.raises(InputError) as caught:
-        retraining.prepare(folder, Wanted(**options))  # type: ignore[arg-type]  # as the tests give them
+        retraining.prepare(folder, Wanted(**options))
     return str(caught.value)
 
 
@@ -86,7 +86,7 @@ def test_epochs_that_are_a_parameter(project: Path) -> None:
     folder = curves.run(project, text).folder
     assert retraining.prepare(folder, Wanted()).spec.trial_epochs({"epochs": 3}) == 3
     made = retraining.prepare(folder, Wanted(trial=0, epochs=20))
-    assert [p.domain.value for p in made.spec.space.parameters] == [1, 20]  # type: ignore[union-attr]  # constants
+    assert [p.domain.value for p in made.spec.space.parameters] == [1, 20]
 
 
 def test_all_data_holds_nothing_out_and_says_so(project: Path) -> None:

@@ -140,7 +140,7 @@ def lines_of(run: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    sys.settrace(trace)  # type: ignore[arg-type]
+    sys.settrace(trace)
     try:
         run()
     finally:

@@ -21,17 +21,19 @@ X = {"x": FloatDistribution(0, 1)}
 def test_a_study_sees_what_is_told_and_what_is_told_anew() -> None:
     storage = ToldTrials([StudyDirection.MINIMIZE])
     study = optuna.load_study(study_name=NAME, storage=storage, sampler=optuna.samplers.RandomSampler(0))
-    storage.tell(0, frozen(TrialState.RUNNING, None, {"x": 0.5}, X, {1: 4.0}, {}, NOON, None))
-    storage.tell(1, frozen(TrialState.COMPLETE, [3.0], {"x": 0.1}, X, {}, {"note": 1}, NOON, NOON))
+    storage.tell(0, frozen(TrialState.RUNNING, None, {"x": 0.5}, X, {1: 4.0}, (NOON, None)))
+    noted = frozen(TrialState.COMPLETE, [3.0], {"x": 0.1}, X, {}, (NOON, NOON))
+    noted.system_attrs = {"note": 1}
+    storage.tell(1, noted)
     assert [trial.state for trial in study.trials] == [TrialState.RUNNING, TrialState.COMPLETE]
-    storage.tell(0, frozen(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, {}, NOON, NOON))
+    storage.tell(0, frozen(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON)))
     assert study.best_trial.number == 0
     assert [trial.values for trial in study.trials] == [[2.0], [3.0]]
 
 
 def test_what_is_asked_for_comes_last_and_is_forgotten() -> None:
     storage = ToldTrials([StudyDirection.MINIMIZE])
-    storage.tell(0, frozen(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, {}, NOON, NOON))
+    storage.tell(0, frozen(TrialState.COMPLETE, [2.0], {"x": 0.5}, X, {}, (NOON, NOON)))
     study = optuna.load_study(study_name=NAME, storage=storage, sampler=optuna.samplers.TPESampler(seed=0))
     trial = study.ask()
     assert 0 <= trial.suggest_float("x", 0, 1) <= 1

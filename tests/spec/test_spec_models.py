@@ -155,7 +155,7 @@ def test_a_trial_is_trained_as_its_sweep_trained_it() -> None:
     assert text.startswith("# A trial.\n# Two\n# lines\nname: one\n")
     one = parse(text, "one.yaml")
     assert (one.name, one.seed, one.repeats, one.trials(), one.method) == ("one", 12, 1, 1, "grid")
-    assert {p.name: p.domain.value for p in one.space.parameters} == params  # type: ignore[union-attr]  # constants
+    assert {p.name: p.domain.value for p in one.space.parameters} == params
     for kept in ("description", "trainable", "metrics", "epochs", "data_seed", "resources", "retries", "checkpoint"):
         assert getattr(one, kept) == getattr(spec, kept), kept
     assert {**one.training, "data_seed": None} == {**spec.training, "data_seed": None}
@@ -192,7 +192,7 @@ def test_every_value_comes_back(value: Value) -> None:
     spec = parse(FILE, "wide.yaml")
     one = parse(models.file_text(models.trial_file(spec, {"v": value}, 0, "one"), []), "one.yaml")
     (parameter,) = one.space.parameters
-    found = parameter.domain.value  # type: ignore[union-attr]  # a constant
+    found = parameter.domain.value
     assert (found, type(found)) == (value, type(value))
 
 

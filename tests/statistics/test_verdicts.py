@@ -19,7 +19,7 @@ def table(*means: float, seeds: int = 8, noise: float = 0.1, start: int = 0) -> 
 
 
 def told(scores: dict[int, dict[int, float]], **how: object) -> list[Verdict]:
-    return [one.verdict for one in compare(scores, **{"maximize": True, **how}).values()]  # type: ignore[arg-type]  # a dict of options
+    return [one.verdict for one in compare(scores, **{"maximize": True, **how}).values()]
 
 
 def test_the_better_the_equal_and_the_worse() -> None:
@@ -30,7 +30,7 @@ def test_the_better_the_equal_and_the_worse() -> None:
     assert found[best].verdict is BEST
     worse = found[2]
     assert worse.difference == pytest.approx(np.mean([*scores[2].values()]) - np.mean([*scores[best].values()]))
-    assert worse.low < worse.difference < worse.high < 0  # type: ignore[operator]  # none is None
+    assert worse.low < worse.difference < worse.high < 0
     assert (worse.p, worse.p_holm, worse.more) == (2**-7, 2 * 2**-7, None)
 
 
@@ -108,7 +108,7 @@ def test_folds_are_no_independent_seeds() -> None:
     assert told(scores) == [BEST, WORSE]
     folded = compare(scores, maximize=True, folds=10)[1]
     as_seeds = compare(scores, maximize=True)[1]
-    assert folded.high - folded.low > 1.4 * (as_seeds.high - as_seeds.low)  # type: ignore[operator]  # none is None
+    assert folded.high - folded.low > 1.4 * (as_seeds.high - as_seeds.low)
     assert told(table(0.9, 0.1, seeds=10, noise=0.01), folds=10) == [BEST, WORSE]
 
 

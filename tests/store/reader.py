@@ -12,7 +12,6 @@ from sweep.analysis.outline import Outline
 from sweep.analysis.progress import Standing
 from sweep.analysis.replay import replay
 from sweep.contract import Devices
-from sweep.events import Params
 from sweep.render.progress import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
@@ -80,11 +79,8 @@ def _replay(folder: ResultsFolder, spec: Spec) -> object:
     def make() -> Any:
         return build_scheduler(Asha(min_iter=1, eta=2), spec.objectives[0], spec.epochs)
 
-    def length(params: Params) -> int:
-        return spec.epochs
-
     events = list(store_log.read(folder.log))
-    return str(replay(events, spec.objectives[0], length, ("other", make), ("ran", make), orderings=20))
+    return str(replay(events, spec, ("other", make), ("ran", make), orderings=20))
 
 
 def _next(folder: ResultsFolder, spec: Spec) -> object:

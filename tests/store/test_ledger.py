@@ -177,7 +177,7 @@ def test_the_log_and_the_way_out_are_named(tmp_path: Path) -> None:
 
 def test_what_is_no_event_is_refused() -> None:
     with pytest.raises(TypeError, match="no event"):
-        Ledger().observe(None)  # type: ignore[arg-type]  # that is the point
+        Ledger().observe(None)
 
 
 @given(SEEDS, st.integers(0, 100))

@@ -105,7 +105,7 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
     metrics: list[dict[str, float]] = []
     while True:
         if metrics and kind == "raised":
-            worker._loaded()._trial.gauges.begin = _fail  # type: ignore[attr-defined]  # it is ours
+            worker._loaded()._trial.gauges.begin = _fail
         if kind == "interrupted":
             worker._job.stop_file.touch() if metrics else worker._job.stop_file.unlink(missing_ok=True)
         progress = worker.step()

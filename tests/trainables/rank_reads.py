@@ -91,7 +91,7 @@ def _note_reads() -> None:
         Noted.passes += 1
         return whole(files)
 
-    records.Records._read = noted_read  # type: ignore[method-assign]  # in this process alone, which ends
+    records.Records._read = noted_read
     tf.data.TFRecordDataset = noted_whole
 
 

@@ -64,7 +64,7 @@ def test_what_the_loop_trains_is_the_same_on_two_replicas(name: str) -> None:
 
 
 def test_a_step_of_the_models_own_trains_what_keras_trains() -> None:
-    class Unvalidated(example("Variational")):  # type: ignore[misc]  # validation draws from the seeds as well
+    class Unvalidated(example("Variational")):
         def data(self, hp: Any) -> Any:
             return super().data(hp)[0], None
 

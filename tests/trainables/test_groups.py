@@ -168,7 +168,7 @@ def test_a_used_trainable_is_a_fresh_one_and_a_resumed_trial_a_straight_one(more
         trainable.groups = lambda hp, model, self=trainable: [
             *Mixed.groups(self, hp, model),
             *Deep.groups(self, hp, model),
-        ]  # type: ignore[method-assign]  # of this object alone
+        ]
     train(used, assignment(seed=4, epochs=1, learning_rate=0.3, **given))
     again = metrics(train(used, assignment(epochs=3, **given)))
     fresh.begin(assignment(epochs=3, **given))

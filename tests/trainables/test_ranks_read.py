@@ -27,7 +27,7 @@ def of_each(kind: str, trial: Assignment) -> tuple[Trained, list[tuple[Any, ...]
                 raise answer
     alone = read_by(Here(ALONE), kind, trial)
     assert all(answer[0].equals(alone[0]) for answer in answers)
-    return alone, answers  # type: ignore[return-value]  # there are two
+    return alone, answers
 
 
 def test_rows_are_asked_for_by_the_rank_that_computes_them() -> None:

@@ -101,7 +101,7 @@ VOLUME: Mapping[str, Callable[[], Any]] = {
     "ZeroPadding3D": layers.ZeroPadding3D,
 }
 MERGED: Mapping[str, Callable[[Any, Any], Any]] = {
-    name: lambda a, b, name=name: getattr(layers, name)()([a, b])  # type: ignore[misc]  # a lambda with a default
+    name: lambda a, b, name=name: getattr(layers, name)()([a, b])
     for name in ("Add", "Average", "Concatenate", "Maximum", "Minimum", "Multiply", "Subtract")
 } | {
     "AdditiveAttention": lambda a, b: layers.AdditiveAttention()([a, b]),

@@ -22,7 +22,7 @@ def points() -> tuple[Any, Any]:
 def curve() -> tuple[Any, Any]:
     """(90, 6) floats, two numbers to predict."""
     (x, _), (v, _) = points()
-    return tuple((a, np.stack([a[:, 0] * a[:, 1], np.tanh(a[:, 2])], 1).astype(np.float32)) for a in (x, v))  # type: ignore[return-value]  # two
+    return tuple((a, np.stack([a[:, 0] * a[:, 1], np.tanh(a[:, 2])], 1).astype(np.float32)) for a in (x, v))
 
 
 def images() -> tuple[Any, Any]:
@@ -55,4 +55,4 @@ def tokens() -> tuple[Any, Any]:
 def tags() -> tuple[Any, Any]:
     """(90, 7) numbers of words and a label for each, -1 where there is none."""
     (x, _), (v, _) = tokens()
-    return tuple((a, np.where(a == 0, -1, a % 3).astype(np.int32)) for a in (x, v))  # type: ignore[return-value]  # two
+    return tuple((a, np.where(a == 0, -1, a % 3).astype(np.int32)) for a in (x, v))

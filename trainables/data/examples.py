@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ def unpacked(example: Any) -> tuple[Any, Any, Any]:
     return x, y, sample_weight
 
 
-class Examples:
+class Examples(ABC):
     """A data set, cut into the chunks of a pass; kinds of it say how in `_pass`."""
 
     size: int  # how many examples there are
@@ -45,9 +46,9 @@ class Examples:
         """The first example, as a batch of one."""
         return self.examples(1)
 
+    @abstractmethod
     def examples(self, count: int) -> Any:
         """The first examples, at most this many; texts as a tensor."""
-        raise NotImplementedError  # each kind of source has its own
 
     def spread(self, count: int) -> Any:
         """At most so many examples from all over the data, where that is cheap; texts as a tensor."""
@@ -68,4 +69,4 @@ class Examples:
         return self._pass(Pass(batch_size, seed if self.visits.shuffle else None, number, skipped, share))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
-        raise NotImplementedError  # each kind of source has its own
+        raise NotImplementedError  # a source that is batched already has `chunks` of its own

@@ -139,7 +139,7 @@ class Program(ABC):
 
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; return its mean loss, NaN where anything of it is not finite."""
-        raise NotImplementedError
+        raise NotImplementedError  # asked for where `kept` allows single updates
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -6,6 +6,7 @@ A step says what is computed; `loop/update.py` does the rest. The author's own s
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,7 +27,7 @@ Shares: TypeAlias = dict[str, tf.Tensor]
 """What a slice adds to the mean values of its batch, by name."""
 
 
-class Step:
+class Step(ABC):
     """What a slice of a batch computes, and what of it is minimised."""
 
     turns: tuple[Turn, ...] = ()
@@ -53,14 +54,15 @@ class Step:
 
     def prepare(self, strategy: tf.distribute.Strategy, intake: Intake, example: Any) -> None:
         """Learn which values it gives for an example, before anything is traced."""
+        return
 
     def losses(self, cut: Slice, example: Example, turn: Turn, *, counts: bool) -> tuple[Shares, Callable[[], None]]:
         """This slice's shares in training, and what counts it in the metrics once gradients are taken."""
-        raise NotImplementedError
+        raise NotImplementedError  # a step that trains itself has no turns, for which this is asked
 
+    @abstractmethod
     def evaluate(self, cut: Slice, example: Example, *, training: bool) -> Shares:
         """This slice's shares in evaluation, counted; of a step that trains itself, in training too."""
-        raise NotImplementedError
 
     def count_divisors(self, example: Example) -> None:
         """Compute a slice for the divisors of its losses alone."""
@@ -70,6 +72,7 @@ class Step:
 
     def refuse_untrained(self, update: Update) -> None:
         """Say that an update changes nothing, where that is a mistake."""
+        return
 
     def zeros(self, *, training: bool) -> Shares:
         """Where the sums of an epoch, or of a validation, begin."""
@@ -94,7 +97,7 @@ class Step:
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
-        raise NotImplementedError
+        raise NotImplementedError  # a step that trains itself is refused on several slices
 
     def count_metrics(self, cut: Slice, example: Example, predicted: Any) -> None:
         """Count a slice, unless a row stands in for it."""

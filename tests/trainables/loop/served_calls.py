@@ -59,7 +59,7 @@ def train(here: Here, params: dict[str, Any], epochs: int, save: Path | None, re
 def trained(it: ClickThrough, done: int) -> Found:
     """The rest of a trial that has begun, in whatever process."""
     reports: list[EpochReported] = []
-    it.train(lambda epoch: not reports.append(epoch))  # type: ignore[func-returns-value]  # append gives None: go on
+    it.train(lambda epoch: not reports.append(epoch))
     program = it._session.trial.program
     weights = {v.path: v.numpy() for v in program.model.variables}
     shards = {}

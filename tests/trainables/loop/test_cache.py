@@ -39,7 +39,7 @@ def _held(programs: Programs, count: int, share: float) -> list[int]:
         with hp.recording(reads):
             hp.integer("units")
         assert programs.find(Structure(()), hp) is None
-        programs.add(Structure((), reads=reads), Fake(), share)  # type: ignore[arg-type]  # a fake
+        programs.add(Structure((), reads=reads), Fake(), share)
         programs.find(Structure(()), Hyperparameters({"units": 0}))  # is used again and again
     return [units for units in range(count) if programs.find(Structure(()), Hyperparameters({"units": units}))]
 

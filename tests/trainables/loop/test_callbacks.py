@@ -202,7 +202,7 @@ def test_changed_values_are_told_from_those_that_were_made() -> None:
     assert callbacks.state() == [{}]
     callback.told.append(["begins", 0])
     assert callbacks.state() == [{"told": [["begins", 0]]}]
-    callback.other = object()  # type: ignore[attr-defined]  # as callbacks do
+    callback.other = object()
     assert callbacks.state() is None
 
 

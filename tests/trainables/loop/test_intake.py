@@ -167,7 +167,7 @@ def test_a_sparse_loss_of_ones_own_trains_on_the_same_mixtures() -> None:
             np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-class FloatLabels(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True))):  # type: ignore[misc]  # made here
+class FloatLabels(losing(keras.losses.SparseCategoricalCrossentropy(from_logits=True))):
     def data(self, hp: Any) -> Any:
         return tuple((x, y.astype("float32")) for x, y in super().data(hp))
 

@@ -50,7 +50,7 @@ def trained(gang: Together, params: dict[str, Any], epochs: int, **paths: Path) 
     found = gang.call(served_calls.train, params, epochs, *[paths.get(name) for name in ("save", "restore")])[0]
     if isinstance(found, Exception):
         raise found
-    return found  # type: ignore[no-any-return]  # what the other process has pickled
+    return found
 
 
 def check(found: served_calls.Found, expected: served_calls.Found) -> None:

@@ -44,7 +44,7 @@ class Steering(Small):
 
     def on_epoch_end(self, epoch: Any, logs: Any, model: Any, hp: Any) -> None:
         if hp.flag("steers", default=True) and self.does:
-            type(self).does(epoch, model)  # type: ignore[misc]  # a function of a class
+            type(self).does(epoch, model)
 
 
 class _Callback(keras.callbacks.Callback):
@@ -167,7 +167,7 @@ def schedule(epoch: int, model: Any) -> None:
     ],
 )
 def test_what_cannot_be_honoured_is_refused_and_gone_in_the_next_trial(does: Does, told: str) -> None:
-    class Frozen(steering(does)):  # type: ignore[misc]  # a class that was made
+    class Frozen(steering(does)):
         def model(self, hp: Any) -> keras.Model:
             model = super().model(hp)
             model.layers[0].trainable = does is not thaw

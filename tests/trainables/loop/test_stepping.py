@@ -173,7 +173,7 @@ def test_metrics_are_counted_where_the_step_says_so_or_refused() -> None:
 
 
 class Signed(Small):
-    def on_epoch_end(self, epoch: int, logs: Any) -> None:  # type: ignore[override]  # wrong on purpose
+    def on_epoch_end(self, epoch: int, logs: Any) -> None:
         pass
 
 

@@ -98,7 +98,7 @@ def test_updates_and_batches_wait_for_nothing(kind: Any, gpus: int, params: dict
 def test_steps_of_an_author_wait_for_nothing() -> None:
     found = ENTRIES["SharpStep"]
 
-    class Unchecked(found.trainable):  # type: ignore[misc,name-defined]  # a class from a table
+    class Unchecked(found.trainable):
         augment = KerasTrainable.augment  # that of the zoo asserts something, which waits
 
     trainable = Unchecked()

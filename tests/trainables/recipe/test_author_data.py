@@ -95,7 +95,7 @@ def drawn(seed: int) -> list[Any]:
             found.extend(np.asarray(draw()).tolist() for draw in DRAWS)
             return None, None
 
-    author_data.returned(Author(), Hyperparameters({}), seed)  # type: ignore[arg-type]  # all that it needs
+    author_data.returned(Author(), Hyperparameters({}), seed)
     return found
 
 

@@ -228,9 +228,9 @@ def test_what_is_installed_and_what_logs_is_no_author_s(words: Any) -> None:
     words.LOG = logging.getLogger("words")
     with Surroundings(frozenset()).watched(an_author()) as left:
         words.LOG.info("loading")
-        np.some_attribute = 1  # type: ignore[attr-defined]
+        np.some_attribute = 1
         assert left() == set()
-    del np.some_attribute  # type: ignore[attr-defined]
+    del np.some_attribute
 
 
 def test_each_kind_of_value_is_put_back_as_it_was() -> None:
