@@ -106,8 +106,8 @@ Report: TypeAlias = Callable[[EpochReported], bool]
 class Trainable(Protocol):
     """One model and its data; a worker makes one object and gives it trial after trial.
 
-    A class that is none itself may name in ``__trainable__`` what makes one of its object: `KerasTrainable`, whose
-    methods are its author's, names its `Session`.
+    A class without these methods may name in ``__trainable__`` a callable that takes an object of it and returns a
+    `Trainable`, as `KerasTrainable` names its `Session`.
 
     Raises out of any method: `Diverged`, `Stopped`, `OutOfMemory`, or anything else, which fails the trial. After
     `OutOfMemory` a new object is given the trial with ``accumulate`` doubled.

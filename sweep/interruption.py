@@ -24,7 +24,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _CODE = 130
 _OVER = b"\0"  # no signal's number
 _PATIENCE_S = 2.0  # with a terminal that takes no more lines
-_ONE_S = 0.2  # for the main thread to call the handler
+_HANDLER_WAIT_S = 0.2  # for the main thread to call the handler
 
 NOTHING_STARTED = "interrupted before anything was started; run the command again"
 
@@ -40,7 +40,7 @@ class Interruption:
         self._flagged = 0  # by the handler
         self._heard = 0  # by the thread; more where the main thread was in a long call
         self._breakable = False
-        self._repeated = 0  # signals of our own, which are none of the user's
+        self._own_signals = 0  # signals of our own, which are none of the user's
         self._before: dict[signal.Signals, Any] = {}
         self._wakeup = -1
         self._ears: tuple[int, int] | None = None  # a pipe
@@ -57,7 +57,8 @@ class Interruption:
             raise Interrupted(message)
 
     def install(self) -> None:
-        """Hear signals from now on."""
+        """Hear signals from now on; to be called by the main thread."""
+        self._main = threading.get_ident()
         self.terminal = os.dup(2)
         self._ears = heard, written = os.pipe()
         os.set_blocking(written, False)
@@ -110,8 +111,8 @@ class Interruption:
 
     def _listen(self, heard: int) -> None:
         while (number := os.read(heard, 1)) not in (_OVER, b""):
-            if number[0] in _SIGNALS and self._repeated:
-                self._repeated -= 1
+            if number[0] in _SIGNALS and self._own_signals:
+                self._own_signals -= 1
             elif number[0] in _SIGNALS:
                 self._hear()
         os.close(heard)
@@ -122,18 +123,18 @@ class Interruption:
             act = threading.Thread(target=self._acts[self._heard > 1], name="sweep-signal", daemon=True)
             act.start()
             act.join(_PATIENCE_S)
-        if self._breaks and self._heard > 1:
+        if self._breaks and self._heard > 1 and hasattr(signal, "pthread_kill"):  # not on Windows
             self._repeat()
 
     def _repeat(self) -> None:
         """Call the handler again where two signals were one to it, for Python calls it once for all that wait."""
-        deadline = time.monotonic() + _ONE_S
+        deadline = time.monotonic() + _HANDLER_WAIT_S
         while self._flagged < self._heard and time.monotonic() < deadline:
             time.sleep(0.001)
         with self._lock:
             if self._breakable and self._flagged < self._heard:
-                self._repeated += 1
-                signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                self._own_signals += 1
+                signal.pthread_kill(self._main, signal.SIGINT)
 
     def finish(self) -> None:
         """Wait until the thread has heard what the handler has, and has done what follows."""

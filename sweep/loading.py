@@ -32,15 +32,32 @@ def maker(found: object, name: str) -> Callable[[], Trainable]:
             raise TrainableError(f"{name} is {shortened(repr(found), 100)}, expected a class or a function")
         takes_report(found)
         return partial(FunctionTrainable, found)
-    if callable(trains := getattr(found, "__trainable__", None)):
-        return lambda: cast(Trainable, trains(found()))
-    missing = [method for method in METHODS if not callable(getattr(found, method, None))]
-    if missing:
+    if missing := lacking(found):
         raise TrainableError(
             f"{name} lacks the methods {', '.join(missing)} of sweep.contract.Trainable; "
             "derive it from trainables.keras_trainable.KerasTrainable"
         )
-    return cast(type[Trainable], found)
+    wrap = getattr(found, "__trainable__", None)
+    return cast(type[Trainable], found) if wrap is None else lambda: cast(Trainable, wrap(found()))
+
+
+def lacking(found: type) -> list[str]:
+    """Return the methods of `Trainable` that neither a class has nor, for it, what its ``__trainable__`` names."""
+    if callable(getattr(found, "__trainable__", None)):
+        return []
+    return [method for method in METHODS if not callable(getattr(found, method, None))]
+
+
+def offers(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
+    """Return whether trainables have a method beyond the contract's, and make none; arguments as of `load`.
+
+    True as well where only an object could tell.
+    """
+    make_importable(folders)
+    found = _named(trainable) if given is None else given
+    kind = getattr(found, "__trainable__", found)
+    only_an_object_tells = kind is not found and not isinstance(kind, type)
+    return only_an_object_tells or callable(getattr(kind, method, None))
 
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:

@@ -58,15 +58,19 @@ def where(error: BaseException) -> str | None:
 def folded(error: BaseException) -> str:
     """Return the traceback with each run of frames that are not the author's as one line.
 
-    That of an error in which no line of the author's takes part is whole, and so is every one where the environment
-    variable ``SWEEP_FULL_TRACEBACKS`` is set.
+    An error in which no line of the author's takes part keeps all of its frames, but for those that TensorFlow writes
+    into the message of a graph's error. Nothing is folded where the environment variable ``SWEEP_FULL_TRACEBACKS`` is
+    set.
     """
     told = traceback.TracebackException.from_exception(error)
     for one in () if os.environ.get(WHOLE) else _chain(told):
         if any(is_author_s(frame.filename) for frame in one.stack):
             one.stack = _Folded.of(one.stack)
     text = "".join(told.format())
-    return printable(text if os.environ.get(WHOLE) else _without_stack(text))
+    for message in () if os.environ.get(WHOLE) else map(str, _chain(told)):
+        if message.startswith(_GRAPH):
+            text = text.replace(message, _without_stack(message))
+    return printable(text)
 
 
 @functools.cache
@@ -123,20 +127,20 @@ def _cause(text: str, kind: str) -> str:
     return first
 
 
-def _without_stack(text: str) -> str:
-    """Return a traceback without the frames, of others than the author, that a graph's error names in its message."""
-    trace, graph, message = text.partition(_GRAPH)
+def _without_stack(message: str) -> str:
+    """Return the message of a graph's error without the frames in it that are not the author's."""
     lines, hidden = list[str](), 0
-    for line in message.split("\n"):
-        named = _NAMED.match(line)
-        if (named and not is_author_s(named["file"])) or (hidden and not line.strip()):
+    for line in [*message.split("\n"), None]:
+        named = None if line is None else _NAMED.match(line)
+        if line is not None and ((named and not is_author_s(named["file"])) or (hidden and not line.strip())):
             hidden += bool(named)
             continue
         if hidden:
             lines.append(f"  ... {hidden} {'frame' if hidden == 1 else 'frames'}")
             hidden = 0
-        lines.append(line.partition(_VALUES)[0])
-    return trace + graph + "\n".join(lines)
+        if line is not None:
+            lines.append(line.partition(_VALUES)[0])
+    return "\n".join(lines)
 
 
 def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:

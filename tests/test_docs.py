@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -43,7 +42,6 @@ def test_the_readmes_model_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "my_model.py").write_text(_blocks("python")[0])
     (tmp_path / "wine.yaml").write_text(_blocks("yaml")[0])
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     result = CliRunner().invoke(main, ["run", "wine.yaml", "--inline"])
     assert result.exit_code == 0, result.output
     assert "[12/12]" in result.output

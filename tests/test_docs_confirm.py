@@ -28,7 +28,6 @@ def test_it_ends_with_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "wine_net.py").write_text(MODEL)
     (tmp_path / "wine.yaml").write_text(SWEEP)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     small = "--set epochs=3 --set run_cap=2 --set confirm.seeds=2 --set confirm.budget=900%"
     result = CliRunner().invoke(main, f"run wine.yaml --inline {small}".split())
     sys.modules.pop("wine_net", None)

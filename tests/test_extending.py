@@ -52,7 +52,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bowl.py").write_text(TRAINABLE)
     (tmp_path / "own.yaml").write_text(FILE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("my_search", "bowl"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path

@@ -37,7 +37,6 @@ def _blocks(guide: str, language: str) -> list[str]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, empty."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     for name in ("RAY_ADDRESS", "SWEEP_SET"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path
@@ -136,7 +135,7 @@ def test_from_wandb_there(folder: Path) -> None:
 @PEERS
 @pytest.mark.keras
 @pytest.mark.slow
-def test_from_wandb_here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_wandb_here(folder: Path) -> None:
     import pandas as pd
     from click.testing import CliRunner
     from wandb.sdk.launch.sweeps.utils import load_sweep_config

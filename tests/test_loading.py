@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweep.errors import TrainableError
 from sweep.inspection import inspect
-from sweep.loading import METHODS, load
-
-
-@pytest.fixture(autouse=True)
-def _path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+from sweep.loading import METHODS, load, offers
 
 
 def write(folder: Path, name: str, methods: tuple[str, ...] = METHODS) -> Path:
@@ -29,6 +25,20 @@ def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path:
     sys.path.insert(0, str(folders[1]))  # as the current folder is, with python -m
     assert load("found_twice:T", folders).WHERE == "a"
     assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
+
+
+def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "wrapped")
+    with (folder / "wrapped.py").open("a") as file:
+        file.write("    def __init__(self, author): self.author = author\n    def test(self): pass\n")
+        file.write("class Author:\n    __trainable__ = T\n    begin = 3\n")
+        file.write("class ByFunction:\n    __trainable__ = staticmethod(lambda author: T(author))\n")
+    for name in ("Author", "ByFunction"):
+        made: Any = load(f"wrapped:{name}", [folder])()
+        assert (type(made).__name__, type(made.author).__name__) == ("T", name)
+        assert offers("test", f"wrapped:{name}", [folder])
+    assert not offers("try_rates", "wrapped:Author", [folder])
+    assert offers("try_rates", "wrapped:ByFunction", [folder])  # only an object could tell
 
 
 def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None:

@@ -162,6 +162,23 @@ def test_the_stack_in_a_graph_s_message_is_folded() -> None:
     assert tracebacks.reason(error) == "ValueError: test_tracebacks.py:7 in model: Received a label value of 2."
 
 
+def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_whole() -> None:
+    frame = f'  File "{json.__file__}", line 3, in load\n'
+
+    def explained() -> None:
+        try:
+            raise ValueError(f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 2}")
+        except ValueError as error:
+            raise RuntimeError("no  Label values: here") from error
+
+    told = tracebacks.folded(raised(explained))
+    assert "Detected at node x defined at:\n  ... 2 frames\n" in told
+    assert told.count("File ") == 3  # the call and the raise of one, the raise of the other
+    assert told.endswith(
+        'raise RuntimeError("no  Label values: here") from error\nRuntimeError: no  Label values: here\n'
+    )
+
+
 def test_an_error_that_is_its_own_cause_ends() -> None:
     error = ValueError("round")
     error.__cause__ = error

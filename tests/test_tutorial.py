@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,13 @@ def _commands() -> list[list[str]]:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, empty, with the second file of the tutorial."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "wine_seeds.yaml").write_text(re.findall(r"```yaml\n(.*?)```", TUTORIAL, re.DOTALL)[0])
     return tmp_path
 
 
 @pytest.mark.keras
 @pytest.mark.slow
-def test_the_tutorial_from_nothing_to_the_winner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_from_nothing_to_the_winner(folder: Path) -> None:
     from click.testing import CliRunner
 
     from sweep.cli import main

@@ -16,12 +16,11 @@ import keras
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
-from trainables.data.chunks import Split
 from trainables.data.sources import Visits
 from trainables.data.walk import HeldOut, Walk, comes_in_parts
 from trainables.devices import compile_cache, determinism, parameter_server, precision, room
 from trainables.devices.gauges import Gauges
-from trainables.devices.placement import Joining, Placement, placed
+from trainables.devices.placement import Joining, placed
 from trainables.export import exporting, plain_model, whole_model
 from trainables.loop import building, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
@@ -101,8 +100,7 @@ class Session(Joining):
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
         with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
-            data = (train, validation)
-            structure, program = self._prepare(hp, placement, dtype, assignment, batch_size, data, stopwatch)
+            structure, program = self._prepare(hp, batch_size)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self._author)
         reads: Reads = {}
@@ -255,27 +253,19 @@ class Session(Joining):
             finally:
                 author.live = live
 
-    def _prepare(
-        self,
-        hp: Hyperparameters,
-        placement: Placement,
-        dtype: str,
-        assignment: Assignment,
-        batch_size: int,
-        data: tuple[Split, Split | None],
-        stopwatch: Stopwatch,
-    ) -> tuple[Structure, Program]:
+    def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
         """A program of this trial's structure in its initial state; called inside the strategy's scope."""
+        assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
         compiles = xla.asked(assignment.training, placement)
         eager.check(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
-        of_data = shapes, data[0].changes_shape, data[1] is not None, self._author.target_traits
+        of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
         key = Structure(environment, *self._data.key)
         served = placement.name == parameter_server.PARAMETER_SERVER
-        alone = fit or served or self._setting.callbacks.hear_batches  # another loop trains it than those that are kept
+        alone = fit or served or callbacks.hear_batches  # another loop trains it than those that are kept
         held = None if alone else self._programs.find(key, hp)
         if held is not None:
             structure, program = held
@@ -296,11 +286,11 @@ class Session(Joining):
                 recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
                 kept = attributes.kept(self._author, OWN)
                 if compiles:
-                    global_batch_size(hp, placement, data[0])  # which is a part of what XLA compiles
-                given = self._present, kept, compiles, self._setting.callbacks
+                    global_batch_size(hp, placement, train)  # which is a part of what XLA compiles
+                given = self._present, kept, compiles, callbacks
                 built = building.build(self._author, made, hp, placement, recipe, seed, *given, fit=fit)
                 stopwatch.lap("build")
-                built.compile(*data, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
+                built.compile(train, validation, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
         own |= copies
@@ -331,8 +321,10 @@ class Session(Joining):
 
         `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
         """
-        if program.parts.record.seed == seed or structure.drew:
-            return program.parts.record.seed == seed
+        if program.parts.record.seed == seed:
+            return True
+        if structure.drew:
+            return False
         record = origins.Record(seed)
         attributes.put(self._author, OWN, self._data.bare)
         with origins.recording(record, to_copy=not program.parts.follows(program.state)):

@@ -43,7 +43,8 @@ class Costs:
     sweep: str
     train_s: float
     overhead_s: Mapping[str, float]
-    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed``: of failed trials."""
+    """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed``: what trials took that
+    failed or ran out of memory."""
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
 
 
@@ -56,7 +57,7 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     parts = {name.removeprefix("overhead.").removesuffix("_s"): float(column.sum()) for name, column in columns.items()}
     rest = reading.numbers(read.trials, "overhead_s") - sum(columns.values())
     rest = rest.clip(min=0)
-    failed = np.array([status == Status.FAILED for status in read.trials["status"].to_pylist()], bool)
+    failed = np.array([status in (Status.FAILED, Status.OOM) for status in read.trials["status"].to_pylist()], bool)
     lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
     return Costs(sweep, train_s, {**parts, **lost, "wait": float(rest[~failed].sum())}, _starving(read))
@@ -65,8 +66,6 @@ def costs_of(sweep: str, read: Tables) -> Costs:
 def _starving(read: Tables) -> dict[int, float]:
     if "data_wait_s" not in read.metrics.column_names:
         return {}
-    import numpy as np
-
     from sweep.store import reading
 
     trial, time_s, wait_s = (reading.numbers(read.metrics, name) for name in COLUMNS)

@@ -127,8 +127,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     if missing:
         raise InputError.one(target, f"takes {', '.join(missing)} to be made", "give a function that makes the model")
     build: Build = getattr(found(), methods[0])
-    is_trainable = all(callable(getattr(found, method, None)) for method in loading.METHODS)
-    return HyperModel(target, build, f"{name}().{methods[0]}(hp)", is_trainable)
+    return HyperModel(target, build, f"{name}().{methods[0]}(hp)", is_trainable=not loading.lacking(found))
 
 
 def _module(name: str, found: HyperModel) -> str:

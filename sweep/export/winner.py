@@ -132,12 +132,11 @@ def _data(facts: CardFacts) -> list[str]:
 def _preprocessing(facts: CardFacts) -> list[str]:
     module, _, name = facts.kept.sweep.spec.trainable.partition(":")
     path = facts.source.files.get(module)
+    file = f", file {_code(path.name)}" if path else ""
     lines = [
-        f"What `data()` of {_code(name)} (module {_code(module)}"
-        + (f", file {_code(path.name)}" if path else "")
-        + ") "
-        "does to the inputs is not part of the model, and whoever predicts must do the same; layers of the model, such "
-        f"as a TextVectorization or a Normalization, are. SHA-256 of all its code: {_code(facts.source.digest())}.",
+        f"What `data()` of {_code(name)} (module {_code(module)}{file}) does to the inputs is not part of the model, "
+        "and whoever predicts must do the same; layers of the model, such as a TextVectorization or a Normalization, "
+        f"are. SHA-256 of all its code: {_code(facts.source.digest())}.",
         "Augmentation, dropout and other noise of training are off when the model predicts.",
     ]
     if facts.exported.preprocessing:

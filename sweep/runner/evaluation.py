@@ -10,7 +10,7 @@ from sweep.analysis import confirmation
 from sweep.contract import Trainable
 from sweep.errors import InputError, SweepError, first_line, printable
 from sweep.events import ModelTested, Role, Status
-from sweep.loading import load
+from sweep.loading import offers
 from sweep.runner import debug_log, restoring
 from sweep.runner.trials import rules, runs
 from sweep.space.domains import configuration
@@ -87,12 +87,11 @@ def evaluate(
 
 
 def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
-    """Return whether its trainables have a `test` at all; one that cannot be made says so where it begins."""
+    """Return whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
     try:
-        made = load(spec.trainable, folder.read_info().import_folders or (), given)()
+        return offers("test", spec.trainable, folder.read_info().import_folders or (), given)
     except Exception:  # the border to the user's code
         return True
-    return callable(getattr(made, "test", None))
 
 
 def _tested(trainable: object) -> dict[str, float] | None:

@@ -6,7 +6,8 @@ Source: Smith, Cyclical Learning Rates for Training Neural Networks, 2015, secti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
@@ -14,7 +15,7 @@ from typing import Protocol, cast
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, first_line
 from sweep.events import Params
-from sweep.loading import load
+from sweep.loading import load, offers
 from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
 from sweep.spec import Spec
@@ -63,14 +64,14 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
     """Try the rates on the first configurations that differ in more than the rate; raises TrainableError."""
     distinct = {configuration(_others(params)): params for params in reversed(sample)}
     chosen = [params for params in sample if any(params is one for one in distinct.values())][:CONFIGURATIONS]
-    trainable = load(spec.trainable, folders)()
-    if not callable(getattr(trainable, "try_rates", None)):
+    if not offers("try_rates", spec.trainable, folders):
         raise TrainableError(
             f"{spec.trainable} has no try_rates(), which --find-lr needs; derive it from "
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
         )
-    tries = cast(Tries, trainable)
-    return [_tried(tries, spec, devices, number, params) for number, params in enumerate(chosen)]
+    with _tried():
+        trainable = cast(Tries, load(spec.trainable, folders)())
+    return [_curve_of(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
 
 
 def curve(params: Params, tried: Iterable[tuple[float, float]]) -> Curve:
@@ -105,11 +106,17 @@ def _steepest(rates: Sequence[float], smoothed: Sequence[float]) -> float | None
     return rates[place] if slope < 0 else None
 
 
-def _tried(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> Curve:
+def _curve_of(trainable: Tries, spec: Spec, devices: Devices, number: int, params: Params) -> Curve:
     rates = rising()
-    try:
+    with _tried():
         trainable.begin(Terms(spec).trial(number, dict(params), devices))
         return curve(_others(params), zip(rates, trainable.try_rates(rates), strict=False))
+
+
+@contextmanager
+def _tried() -> Iterator[None]:
+    try:
+        yield
     except Exception as error:  # the border to the user's code
         raise TrainableError(f"the rates could not be tried: {type(error).__name__}: {first_line(error)}") from error
 

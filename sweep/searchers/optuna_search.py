@@ -287,8 +287,8 @@ class OptunaSearcher:
             reported = {epoch: self._objectives[0].value(metrics) for epoch, metrics in epochs.items()}
             by_epoch = {epoch: value for epoch, value in reported.items() if value is not None}
         ended = datetime.fromtimestamp(record.ended, UTC) if record.ended is not None else None
-        time = datetime.fromtimestamp(record.started, UTC), ended
-        told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, time)
+        span = datetime.fromtimestamp(record.started, UTC), ended
+        told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, span)
         told.system_attrs = point.notes
         return told, state is TrialState.COMPLETE and not (record.status is Status.COMPLETED and self._values(record))
 

@@ -121,9 +121,9 @@ def frozen(
     params: dict[str, Any],
     distributions: dict[str, BaseDistribution],
     by_epoch: dict[int, float],
-    time: tuple[datetime, datetime | None],
+    span: tuple[datetime, datetime | None],
 ) -> FrozenTrial:
-    """Return a trial in Optuna's words, without a number; ``time``: when it started, and ended."""
+    """Return a trial in Optuna's words, without a number; ``span``: when it started, and ended."""
     return FrozenTrial(
         number=-1,
         trial_id=-1,
@@ -133,8 +133,8 @@ def frozen(
         params=params,
         distributions=distributions,
         intermediate_values=by_epoch,
-        datetime_start=time[0],
-        datetime_complete=time[1],
+        datetime_start=span[0],
+        datetime_complete=span[1],
         user_attrs={},
         system_attrs={},
     )

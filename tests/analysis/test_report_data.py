@@ -46,12 +46,13 @@ def test_sums_over_trials(folder: ResultsFolder) -> None:
     assert found.overhead_s == {"compile": 2.0, "data": 0.5, "wait": pytest.approx(1.5)}
 
 
-def test_the_time_of_a_failed_trial_is_not_waiting(folder: ResultsFolder) -> None:
+@pytest.mark.parametrize("status", [Status.FAILED, Status.OOM])
+def test_the_time_of_a_failed_trial_is_not_waiting(folder: ResultsFolder, status: Status) -> None:
     with Log(folder.log) as log:
         log.append(
             [
                 TrialStarted(trial=2, trial_id="t2", params={}, seed=0, repeat=0, time=300.0),
-                TrialEnded(trial=2, status=Status.FAILED, reason="", time=330.0, facts=Facts(started=300.0)),
+                TrialEnded(trial=2, status=status, reason="", time=330.0, facts=Facts(started=300.0)),
             ]
         )
     found = report_data.costs_of(folder.name, reading.read(folder))

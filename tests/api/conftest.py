@@ -18,7 +18,6 @@ __all__ = ["sweep_of"]
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, empty."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.delenv("SWEEP_SET", raising=False)
     return tmp_path

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 import ray
 from ray._private import state
 from ray.experimental import internal_kv
+from waiting import until
 
 from sweep.backends.protocol import SweepStatus
 from sweep.backends.ray_tune import dashboard
@@ -58,13 +57,6 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
     return held
 
 
-def wait_for(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_pointer_has_a_name_that_fits_into_an_address() -> None:
     found = pointer("größe 高/x", "0123456789ab", print)
     assert found == {"job_submission_id": "sweep-gr--e---x-012345", "sweep": "größe 高/x"}
@@ -87,7 +79,7 @@ def test_a_page_from_its_first_word_to_its_last(store: dict[bytes, dict[str, Any
     key = f"{PREFIX}sweep-some-abc".encode()
     assert (store[key]["status"], store[key]["metadata"]) == (RUNNING, {"sweep": "some", "job_id": "01"})
     page.show(RUNNING, "9 of 27 trials", {"best": "0.98"})
-    wait_for(lambda: store[key]["message"] == "9 of 27 trials")
+    until(lambda: store[key]["message"] == "9 of 27 trials")
     assert store[key]["metadata"] == {"sweep": "some", "job_id": "01", "best": "0.98"}
     assert store[key]["end_time"] is None
     page.show(SUCCEEDED, "27 of 27 trials", {})

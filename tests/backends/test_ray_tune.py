@@ -13,9 +13,9 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pytest
+from waiting import until
 
 import sweep
-from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
 
 ROOT = Path(__file__).parents[2]
@@ -89,9 +89,4 @@ def test_simulated_gpus_mirror(tmp_path: Path) -> None:
 
 
 def _wait_for_epochs(folder: ResultsFolder, count: int) -> None:
-    deadline = time.monotonic() + 600
-    while time.monotonic() < deadline:
-        if folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count:
-            return
-        time.sleep(0.2)
-    raise TimeoutError(f"{sum(1 for _ in store_log.read(folder.log))} events in the log")
+    until(lambda: folder.log.exists() and folder.log.read_text().count('"epoch_reported"') >= count, every_s=0.2)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ray._private import ray_constants, services
 from ray._private.node import Node
+from waiting import until
 
 from sweep.backends.ray_tune import starting
 from sweep.contract import Devices
@@ -75,8 +76,7 @@ def test_a_dashboard_that_does_not_start_is_told_and_no_more(monkeypatch: pytest
     Started(monkeypatch, start_api_server=fail)
     with starting.hastened(said.append, lambda: None) as end:
         start_all()
-        while not said:
-            time.sleep(0.01)
+        until(lambda: said)
         end()
     assert said == ["Ray runs without its dashboard or monitor: no port is free"]
 

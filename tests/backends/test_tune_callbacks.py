@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from waiting import until
 
 from sweep.backends.protocol import Job, SweepStatus
 from sweep.events import EpochReported, Status, TrialEnded
@@ -72,11 +73,8 @@ class Running:
                         self.samples[found[1], tags.get("state", "")] = float(found[3])
 
     def wait_for(self, true: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + 300
-        while not true():
-            assert time.monotonic() < deadline, what
-            assert self.process.poll() is None, what
-            time.sleep(0.5)
+        until(lambda: true() or self.process.poll() is not None, what, every_s=0.5)
+        assert self.process.poll() is None, what
 
     def losses(self) -> dict[int, float]:
         """The last loss of each trial that completed, so far."""
@@ -194,7 +192,7 @@ def test_it_is_published_at_most_once_a_second() -> None:
     begin = time.perf_counter()
     for turn in range(2000):
         one.on_step_end(turn, [])
-    assert len(page.shown) <= 1 + (time.perf_counter() - begin)
+    assert 1 <= len(page.shown) <= 1 + (time.perf_counter() - begin)
 
 
 @pytest.mark.parametrize(

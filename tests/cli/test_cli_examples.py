@@ -30,7 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, empty; what is imported from it is forgotten."""
     before = set(sys.modules)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     yield tmp_path
     for name in [name for name in set(sys.modules) - before if (tmp_path / f"{name}.py").exists()]:
         del sys.modules[name]

@@ -61,7 +61,6 @@ def run(line: str, code: int = 0) -> str:
 
 def test_the_winner_in_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "digits.yaml").write_text(FILE)
     run("run digits.yaml --inline -q")
     told = json.loads(run("best digits --export out --format keras,saved_model,onnx --json"))

@@ -110,7 +110,6 @@ def project(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     folder = tmp_path / "project"
     shutil.copytree(made, folder)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with ResultsFolder(folder / "results" / "running").lock():
         yield folder

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from hostile import BEGAN, STATUSES, story, trial
+from waiting import until
 
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded
@@ -235,12 +235,9 @@ def test_a_thread_keeps_them_fresh(made: Callable[..., ResultsFolder], tmp_path:
     folder = made(trial(0, Status.COMPLETED))
     target = tensorboard.folder_of(folder)
     with LiveEventFiles(folder, period_s=0.02):
-        until = time.monotonic() + 300
-        while len(content(target)) < 2 and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: len(content(target)) >= 2)
         append(folder, trial(1, Status.RUNNING)[:2])
-        while len(content(target)) < 3 and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: len(content(target)) >= 3)
         append(folder, [EpochReported(trial=1, epoch=2, metrics={"cost": 1.0}, time=BEGAN + 30, time_s=1.0)])
     write(folder, tmp_path / "after")
     assert len(content(target)) == 3

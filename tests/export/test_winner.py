@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import kettles
@@ -16,10 +15,8 @@ from sweep.store.folder import ResultsFolder
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultsFolder]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield kettles.run(tmp_path)
-    sys.modules.pop("kettle", None)
+def folder(tmp_path: Path) -> ResultsFolder:
+    return kettles.run(tmp_path)
 
 
 def refused(folder: ResultsFolder, target: Path, *arguments: object) -> str:

@@ -89,6 +89,9 @@ def test_a_trainable_that_cannot_and_one_that_fails(tmp_path: Path) -> None:
     (tmp_path / "fails.py").write_text(TRAINABLE.replace("in rates:", "in [int('no rates here')]:"))
     with pytest.raises(TrainableError, match="could not be tried: ValueError: invalid literal"):
         lr_range_test.find(parse(FILE.replace("tried:", "fails:"), "f"), Devices(), [tmp_path], [{}])
+    (tmp_path / "unmade.py").write_text(f"{TRAINABLE}    def __init__(self): raise OSError('no such folder')\n")
+    with pytest.raises(TrainableError, match="could not be tried: OSError: no such folder"):
+        lr_range_test.find(parse(FILE.replace("tried:", "unmade:"), "f"), Devices(), [tmp_path], [{}])
 
 
 def test_parameters_may_be_lists_and_mappings(tmp_path: Path) -> None:

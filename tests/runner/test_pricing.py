@@ -215,7 +215,7 @@ def test_measuring_trains_two_epochs_of_two_trials(tmp_path: Path, monkeypatch: 
     sample = [{"a": 0.1}, {"a": 0.2}, {"a": 0.3}]
     timing = pricing.measure(spec(), Devices(), [tmp_path], sample)
     assert timing.epoch_s == 0.02
-    assert 0.04 < timing.trial_s < 5
+    assert timing.trial_s > 0.04
     assert timing.source == "timed now"
     begun = (tmp_path / "begun.txt").read_text().splitlines()
     assert [json.loads(line) for line in begun] == sample[:2]

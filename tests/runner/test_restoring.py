@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import curves
@@ -21,10 +20,8 @@ WAVES = curves.FILE.replace("{a: {values: [3, 1, 2]}}", "{a: {values: [3, 1, -1,
 
 
 @pytest.fixture
-def folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ResultsFolder]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield curves.run(project, WAVES).folder
-    sys.modules.pop("curve", None)
+def folder(project: Path) -> ResultsFolder:
+    return curves.run(project, WAVES).folder
 
 
 def refused(folder: ResultsFolder, trial: int | None, epoch: restoring.Which = "last") -> str:
@@ -81,11 +78,9 @@ def test_a_trainable_that_is_gone(folder: ResultsFolder, project: Path) -> None:
 def test_a_sweep_of_which_nothing_has_completed(project: Path) -> None:
     folder = curves.run(project, curves.FILE.replace("[3, 1, 2]", "[-1]")).folder
     assert refused(folder, None) == f"curves: no trial has completed; see python -m sweep compare {folder.path}"
-    sys.modules.pop("curve", None)
 
 
-def test_a_pareto_front_has_no_single_best(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
+def test_a_pareto_front_has_no_single_best(project: Path) -> None:
     code = project / "curve.py"
     code.write_text(code.read_text().replace('{"score": value}', '{"score": value, "cost": -self.a}'))
     metrics = "metrics: [{name: score, goal: minimize}, {name: cost, goal: minimize}]"

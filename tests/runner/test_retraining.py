@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import curves
@@ -16,13 +14,6 @@ from sweep.runner.retraining import Retraining, Wanted
 from sweep.store.folder import ResultsFolder
 
 FILE = curves.FILE.replace("goal: minimize", "goal: minimize, target: 0.2") + "early_terminate: {type: asha}\n"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    yield
-    sys.modules.pop("curve", None)
 
 
 @pytest.fixture

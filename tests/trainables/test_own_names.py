@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from small import Small, assignment, go_on, metrics, train
 
+from sweep.contract import Stopped
 from sweep.loading import maker
 from trainables.session import Session
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.keras
 
 
 class Own(Small):
-    """All names of the session are taken by its author."""
+    """Takes the names of the session's methods for its own attributes and methods."""
 
     def __init__(self) -> None:  # without the call of the class that it derives from
         self.begin = self.restore = "mine"
@@ -36,23 +37,26 @@ class Own(Small):
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float], *_: Any) -> None:
         logs["examples"] = float(len(self.train[0]))
-        if epoch == 3:
+        if epoch == 2:
             self.stop(self.save())
 
 
 def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
-    expected = metrics(train(Small(), assignment(epochs=2)))
+    expected = metrics(train(Small(), assignment(epochs=4)))[:2]
     session = maker(Own, "Own")()
     assert isinstance(session, Session)
-    session.begin(assignment(epochs=2))
+    session.begin(assignment(epochs=4))
     assert session.facts().train_s == 0.0
-    found = metrics(go_on(session))
+    epochs = go_on(session, pause_after=2)
+    with pytest.raises(Stopped, match="mine"):
+        go_on(session)
+    found = metrics(epochs)
     assert [epoch.pop("examples") for epoch in found] == [70.0, 70.0]
     assert found == expected
     session.save(tmp_path)()
     again = maker(Own, "Own")()
     assert isinstance(again, Session)
-    again.begin(assignment(epochs=2))
+    again.begin(assignment(epochs=4))
     assert again.restore(tmp_path) == 2
     tested = again.test()
     assert tested is not None

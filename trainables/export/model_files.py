@@ -81,7 +81,7 @@ def write(model: keras.Model, folder: Path, kind: str, given: Signature) -> Writ
         with warnings.catch_warnings(action="ignore"):  # of Keras and converters about NumPy, not for their users
             match kind:
                 case "keras":
-                    return _write_keras(model, path)
+                    return _write_keras(model, path, given)
                 case "saved_model":
                     served(model, given).export(str(path), verbose=False, input_signature=given.specs)
                     return Written(kind, path, _loads_saved_model(given))
@@ -107,7 +107,7 @@ def check_formats(formats: Any) -> None:
             )
 
 
-def _write_keras(model: keras.Model, path: Path) -> Written:
+def _write_keras(model: keras.Model, path: Path, given: Signature) -> Written:
     model.compiled = False  # else Keras writes an optimizer that has trained nothing
     model.save(path)
     with zipfile.ZipFile(path) as archive:
@@ -133,7 +133,7 @@ def _write_keras(model: keras.Model, path: Path) -> Written:
         arguments.append("safe_mode=False")
     imports = [f"from {module} import {', '.join(sorted(set(names.values())))}" for module, names in own.items()]
     load = f"model = keras.models.load_model({', '.join(arguments)})"
-    usage = "\n".join(["import keras", *imports, load, _predict(model)])
+    usage = "\n".join(["import keras", *imports, load, _predict(given)])
     return Written("keras", path, usage, own, code, _LAMBDAS if code else _wanting(own))
 
 
@@ -193,14 +193,21 @@ def _structure(inputs: Any, numbers: Iterator[int]) -> Any:
     return next(numbers)
 
 
-def _predict(model: keras.Model) -> str:
+def _predict(given: Signature) -> str:
     """The line that predicts; Keras takes texts as tensors, and neither lists of them nor NumPy's."""
-    inputs = getattr(model, "inputs", None) or ()
-    if all(keras.backend.standardize_dtype(tensor.dtype) != "string" for tensor in inputs):
-        return "predictions = model.predict(x)"
-    if len(inputs) == 1:
-        return "predictions = model.predict(keras.ops.convert_to_tensor(x))"
-    return "predictions = model.predict(keras.tree.map_structure(keras.ops.convert_to_tensor, x))"
+    x = _packed(given.structure, given) if "string" in given.dtypes else "x"
+    return f"predictions = model.predict({x})"
+
+
+def _packed(structure: Any, given: Signature) -> str:
+    """The code of a structure of inputs, each of which has the variable of its name."""
+    if isinstance(structure, int):
+        name = _variable(given.names[structure])
+        return f"keras.ops.convert_to_tensor({name})" if given.dtypes[structure] == "string" else name
+    ((kind, parts),) = structure.items()
+    if kind == "dict":
+        return "{" + ", ".join(f"{key!r}: {_packed(part, given)}" for key, part in parts.items()) + "}"
+    return "[" + ", ".join(_packed(part, given) for part in parts) + "]"
 
 
 _LAMBDAS = (

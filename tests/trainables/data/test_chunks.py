@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import until
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import ahead, chunks, residence, words
@@ -233,8 +233,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
     assert second_is_made.wait(1500)
     assert all(name.startswith("data") for name in made[1:])
     assert len(list(chunks)) == 2
-    while len(made) < 5:  # the next epoch's first, before anybody has asked for it
-        time.sleep(0.001)
+    until(lambda: len(made) >= 5)  # the next epoch's first, before anybody has asked for it
     assert _seen(split, 3, 2) == _seen(ArraySplit((X, Y), ONE), 3, 2)
     assert _seen(split, 4, 9) == _seen(ArraySplit((X, Y), ONE), 4, 9)  # another trial
     assert _seen(split, 4, 1) == _seen(ArraySplit((X, Y), ONE), 4, 1)
@@ -250,10 +249,7 @@ def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyP
     gc.disable()
     try:
         del x, split
-        deadline = time.monotonic() + 300  # a thread may be at work on the next epoch
-        while gone() is not None and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert gone() is None
+        until(lambda: gone() is None)  # a thread may be at work on the next epoch
     finally:
         gc.enable()
 

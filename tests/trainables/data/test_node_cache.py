@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
+from waiting import PATIENCE_S
 
 from sweep.hyperparameters import Hyperparameters, Mark
 from trainables.data import chunks, node_cache
@@ -160,16 +161,21 @@ def test_what_a_killed_worker_left_is_thrown_away(tmp_path: Path) -> None:
 
 
 def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
-    loads = []
+    loads, come = [], threading.Semaphore(0)
 
     def load() -> Any:
         loads.append(1)
-        time.sleep(0.05)
+        for _ in range(4):
+            assert come.acquire(timeout=PATIENCE_S)
         return (X, Y), None
+
+    def share(_: int) -> Any:
+        come.release()
+        return _shared(tmp_path, load)
 
     # Each call opens the lock anew: to the kernel, threads are strangers like processes.
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: _shared(tmp_path, load), range(4)))
+        found = list(pool.map(share, range(4)))
     assert len(loads) == 1
     assert [float(x.sum()) for (x, _), _ in found] == [66.0] * 4
 

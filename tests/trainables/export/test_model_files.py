@@ -1,0 +1,38 @@
+"""The lines that load an exported model and predict with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainables.export import model_files
+
+pytestmark = pytest.mark.keras
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        ("float32", "x"),
+        ({"a": "float32", "b": "int32"}, "x"),
+        ("string", "keras.ops.convert_to_tensor(x)"),
+        ({"text": "string"}, '{"text": keras.ops.convert_to_tensor(x)}'),
+        (["string", "float32"], "[keras.ops.convert_to_tensor(input_0), input_1]"),
+        (
+            {"page": {"title": "string", "links": "float32"}, "query": "string"},
+            '{"page": {"links": page_links, "title": keras.ops.convert_to_tensor(page_title)}, '
+            '"query": keras.ops.convert_to_tensor(query)}',
+        ),
+    ],
+)
+def test_texts_are_handed_over_as_tensors(inputs: Any, expected: str) -> None:
+    import keras
+
+    def leaf(dtype: str) -> Any:
+        return np.array([["a"]]) if dtype == "string" else np.zeros((1, 1), dtype)
+
+    example = keras.tree.map_structure(leaf, inputs)
+    given = model_files.signature(keras.Sequential(), keras.tree.map_structure(keras.ops.convert_to_tensor, example))
+    assert model_files._predict(given).replace("'", '"') == f"predictions = model.predict({expected})"
