@@ -1,4 +1,4 @@
-"""The fuzz of random trials runs, on three; its recipes say what they are."""
+"""The fuzz of random trials runs, on one; its recipes say what they are."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_what_is_off_is_said() -> None:
 
 
 @pytest.mark.keras
-def test_three_trials() -> None:
-    command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--trials", "3", "--seed", "12"]
+def test_a_trial() -> None:
+    command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--trials", "1", "--seed", "12"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, env=dict(os.environ))
     assert done.returncode == 0, done.stdout + done.stderr
     last = done.stdout.splitlines()[-1]
-    assert last.startswith("3 trials, 0 different, "), done.stdout
+    assert last.startswith("1 trials, 0 different, "), done.stdout

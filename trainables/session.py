@@ -27,6 +27,7 @@ from trainables.loop.cache import Programs, Structure
 from trainables.loop.callbacks import Callbacks
 from trainables.loop.carrying import Carried
 from trainables.loop.hooks import Hooks, checked_memory
+from trainables.loop.made import Wanted
 from trainables.loop.program import Program
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
@@ -287,8 +288,8 @@ class Session(Joining):
                 kept = attributes.kept(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # which is a part of what XLA compiles
-                given = self._present, kept, compiles, callbacks
-                built = building.build(self._author, made, hp, placement, recipe, seed, *given, fit=fit)
+                wanted = Wanted(placement, recipe, seed, self._present, kept, compiles, callbacks, fit)
+                built = building.build(made, wanted)
                 stopwatch.lap("build")
                 built.compile(train, validation, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")

@@ -20,10 +20,11 @@ trainable: slow:Slow
 method: grid
 metric: {name: loss, goal: minimize}
 parameters: {rate: {values: [0.1, 0.3]}, drag: {value: 0.5}}
-epochs: 40
+epochs: 30
 checkpoint: {every_s: 0.3}
 max_restarts: 0
 """
+ALONE = ("--name", "alone", "--inline", "--no-memo", "-q")
 SLOW = """
 import walk
 READS = walk.READS
@@ -59,7 +60,7 @@ def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
     assert re.search(r": worker lost: its node (is gone|does not answer); it goes on from its checkpoint", output)
     loaded = sweep.load(tmp_path / "results" / "nodes")
     assert loaded.trials["status"].tolist() == ["completed"] * 2
-    assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 41))] * 2
+    assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 31))] * 2
     journal = [line.split() for line in (tmp_path / "journal.txt").read_text().splitlines()]
     begins = [line for line in journal if line[2] == "begin"]
     assert len(begins) == 3
@@ -68,7 +69,7 @@ def test_a_lost_node_loses_nothing(tmp_path: Path) -> None:
     ]
     assert epochs_after[0] > 1  # from a checkpoint, not from the beginning
     subprocess.run(
-        [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--name", "alone", "--inline", "--no-memo", "-q"],
+        [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--set", "trainable=walk:Walk", *ALONE],
         cwd=tmp_path,
         check=True,
         capture_output=True,

@@ -33,8 +33,6 @@ def plan(*settings):
     sweep("plan", "nodes.yaml", *(part for setting in settings for part in ("--set", setting)))
 
 plan("resources.workers=2")
-plan("resources.workers=3")
-plan("resources.workers=2", "resources.gpus=1")
 plan("resources.servers=1", "training.strategy=parameter_server")
 sweep("doctor", "--results", "results")
 cluster.shutdown()
@@ -43,13 +41,9 @@ cluster.shutdown()
 
 def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -> None:
     said = clusters.run(tmp_path, {"nodes.yaml": FILE}, SCRIPT, timeout=1500)
-    fits, workers, gpus, servers, doctor = said.split("code ")[1:]
+    fits, servers, doctor = said.split("code ")[1:]
     assert fits.startswith("0 ")
     assert "at once there 1" in fits
-    assert workers.startswith("2 ")
-    assert "resources.workers: a trial takes 3 workers of 1 CPU each, the cluster has room for 2" in workers
-    assert gpus.startswith("2 ")
-    assert "resources.gpus: a trial takes 1, the largest node has 0" in gpus
     assert servers.startswith("2 ")
     told = "a trial takes 3 processes of 1 CPU each (workers: 1, servers: 1, and a coordinator)"
     assert told in servers

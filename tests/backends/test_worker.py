@@ -22,6 +22,7 @@ from sweep.events import Status, TrialEnded, Value
 from sweep.hyperparameters import Hyperparameters
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("light_collections")
 
 
 @pytest.fixture

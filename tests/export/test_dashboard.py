@@ -134,7 +134,9 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
         before = points.count()
         with Log(folder.log) as log:
             log.append(trial(8, Status.COMPLETED))
-        page.get_by_text("Best Trial (number=8)").wait_for(timeout=60_000)  # the page asks by itself, now and then
+        page.reload()  # it asks by itself as well, every ten seconds
+        page.get_by_text("Best Trial (number=8)").wait_for(timeout=60_000)
+        points.first.wait_for()
         assert points.count() > before
         page.goto(f"{server.url}studies/0/trials?numbers=2")
         page.get_by_text("because, of").first.wait_for()

@@ -39,7 +39,7 @@ class Streamed(KerasTrainable):
 def trained(**params: Any) -> tuple[list[dict[str, float]], dict[str, Any]]:
     given = {"batch_size": 12, "learning_rate": 0.05, **params}
     streamed = Streamed()
-    trial = Assignment(trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=4, simulated=True))
+    trial = Assignment(trial=0, params=given, seed=3, epochs=1, devices=Devices(gpus=3, simulated=True))
     found = metrics(train(streamed, trial))
     return found, streamed._session.trial.program.state.arrays()
 

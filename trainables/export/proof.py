@@ -24,7 +24,7 @@ from trainables.export import fresh_process
 from trainables.export.model_files import Signature, Written
 from trainables.export.plain_model import averaged
 from trainables.loop.trial import Trial
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.replicas import slices
 
 TOLERANCE = 1e-5
@@ -123,9 +123,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
         cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, replicas)
-        cut.draws = Draws(
-            tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, cut.size, cut.start, cut.stop, EVALUATION
-        )
+        cut.draw(tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, EVALUATION)
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):
             outputs = keras.tree.flatten(model(rows, training=False))

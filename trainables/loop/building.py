@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import keras
@@ -17,37 +17,23 @@ from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.data.residence import spans_processes
 from trainables.devices.parameter_server import PARAMETER_SERVER
-from trainables.devices.placement import Placement
 from trainables.loop import fit_program, stepping
-from trainables.loop.callbacks import Callbacks
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
+from trainables.loop.made import Made, Wanted
 from trainables.loop.program import Program
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
-from trainables.loop.xla import Asked
 from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
-from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
 from trainables.state import origins, owned, scope, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
-
-
-@dataclass(frozen=True)
-class Made:
-    """The author's parts, and whether the optimizer keeps the learning rate that it was made with."""
-
-    parts: Parts
-    turns: tuple[Turn, ...]  # of the author's own training step
-    keeps_rate: bool
-    by_itself: str  # which steps are the model's own, where it trains itself
-    drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
 
 
 def build_model(
@@ -108,7 +94,8 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    return Made(parts, turns, keeps_rate, stepping.by_itself(author, model), drew=_has_drawn(seed, seeds.given))
+    by_itself, drew = stepping.by_itself(author, model), _has_drawn(seed, seeds.given)
+    return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)
 
 
 def _has_drawn(seed: int, given: int) -> bool:
@@ -146,117 +133,77 @@ def recipe(
     )
 
 
-def build(
-    author: Author,
-    made: Made,
-    hp: Hyperparameters,
-    placement: Placement,
-    recipe: Recipe,
-    seed: int,
-    present: Callable[[], Hyperparameters],
-    kept: Mapping[str, object],
-    jit_compile: Asked,
-    callbacks: Callbacks,
-    *,
-    fit: bool,
-) -> Program:
-    """Compile and correct a model; called inside the strategy's scope, under the trial's precision.
-
-    ``fit``: the sweep file wants `Model.fit`, which also trains what our loop cannot. ``present`` gives the
-    hyperparameters at each trace; ``kept``: the author's attributes, which may hold other networks and what hooks count
-    in; ``jit_compile``: whether updates go through XLA.
-    """
-    parts, by_itself = made.parts, made.by_itself
+def build(made: Made, wanted: Wanted) -> Program:
+    """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
+    author, parts, recipe, strategy = made.author, made.parts, wanted.recipe, wanted.placement.strategy
     stepping.check_signatures(author)
-    intake = Intake(author, present, Mixing.of(hp, author.live))
-    seen = intake.seen(author.first_example, placement.strategy)
+    intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
+    seen = intake.seen(author.first_example, strategy)
     own = [name for name in refusals.TRACED if overrides(author, name)]
-    fit = fit or bool(by_itself and callbacks.hear_batches)
-    refusals.check_methods(own, callbacks, fit=fit)
-    if placement.name == PARAMETER_SERVER:
-        if callbacks:
+    fit = wanted.fit or bool(made.by_itself and wanted.callbacks.hear_batches)
+    itself = fit or bool(made.by_itself)
+    refusals.check_methods(own, wanted.callbacks, fit=fit)
+    if wanted.placement.name == PARAMETER_SERVER:
+        if wanted.callbacks:
             raise refusals.Refused(
                 "callbacks() returns Keras's callbacks, which cannot steer a model on parameter servers; use "
                 "on_epoch_end()"
             )
-        return _served(author, parts, made, hp, placement, recipe, intake, seen, fit=fit or bool(by_itself))
+        if itself or own:
+            what = "loop: fit" if itself else f"{' and '.join(own)}() of the trainable"
+            raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
+        _correct(made, wanted, fit=False)
+        return ServedProgram(made, wanted, intake, seen)
+    jit_compile = wanted.jit_compile
     if made.turns and not fit:
-        graph = stepping.build(author, parts, made.turns, kept, present, placement, recipe, intake, seen)
+        graph = stepping.build(made, wanted, intake, seen)
     else:
-        itself = fit or bool(by_itself)
-        _correct(author, parts, hp, placement, recipe, fit=itself)
-        if itself and spans_processes(placement.strategy):
-            what = "loop: fit" if fit else f"a model's own step ({by_itself})"
+        _correct(made, wanted, fit=itself)
+        if itself and spans_processes(strategy):
+            what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
-            example, must = author.first_example, jit_compile == "must"
-            given = (parts, placement.strategy, hp, recipe, intake, example, seen, seed)
-            return FitProgram(*given, jit_compile=must, because=by_itself)
-        if by_itself:
-            graph = _keras_graph(author, made, hp, placement, recipe, intake, seen)
+            return FitProgram(made, wanted, intake, seen)
+        if made.by_itself:
+            graph = _keras_graph(made, wanted, intake, seen)
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
-            graph = _graph(author, parts, placement, recipe, intake, seen)
-    graph.watch = stepping.watch(author, present, parts.model)
+            graph = _graph(made, wanted, intake, seen)
+    graph.watch = stepping.watch(author, wanted.present, parts.model)
     graph.made = parts.made
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     follows = graph.step.follows_the_rate and stepping.follow_the_rate(made.turns)
     program.sets_no_rate = not (follows and grouped.follows_the_rate(parts.optimizer))
-    program.hook_variables = stepping.hook_variables(author, kept)
+    program.hook_variables = stepping.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
-        program.by_epoch = EpochAverage(parts.model, first, intake, placement.strategy)
+        program.by_epoch = EpochAverage(parts.model, first, intake, strategy)
     return program
 
 
-def _correct(
-    author: Author, parts: Parts, hp: Hyperparameters, placement: Placement, recipe: Recipe, *, fit: bool
-) -> None:
+def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
-    model, optimizer = parts.model, parts.optimizer
+    author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     refusals.check_model(model, fit=fit)
-    scope.check(model, placement.strategy)
+    scope.check(model, wanted.placement.strategy)
     keras_corrections.outputs_in_float32(model)
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
     random_layers.install()
     keras_corrections.leave_losses_whole()
     keras_corrections.keep_arithmetic_on_devices()
-    recompute = hp.flag("gradient_checkpointing", default=False)
-    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
-    if not whole:
+    if not wanted.whole:
         keras_corrections.synchronise_batch_norm(model)
         keras_corrections.part_losses(model)
-    if recompute:
+    if made.hp.flag("gradient_checkpointing", default=False):
         recomputation.finish_before_updates(optimizer)
         recomputation.install(model, keras_corrections.adding_losses(model, author.first_example))
 
 
-def _served(
-    author: Author,
-    parts: Parts,
-    made: Made,
-    hp: Hyperparameters,
-    placement: Placement,
-    recipe: Recipe,
-    intake: Intake,
-    seen: Any,
-    *,
-    fit: bool,
-) -> ServedProgram:
-    own = [name for name in refusals.TRACED if overrides(author, name)]
-    if fit or own:
-        what = "loop: fit" if fit else f"{' and '.join(own)}() of the trainable"
-        raise refusals.Refused(f"training.strategy is parameter_server, which has a loop of its own without {what}")
-    _correct(author, parts, hp, placement, recipe, fit=False)
-    example, decays_all = author.first_example, made.keeps_rate or type(author).optimizer is not Author.optimizer
-    return ServedProgram(parts, placement.strategy, hp, recipe, intake, example, seen, decays_all=decays_all)
-
-
-def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, intake: Intake, seen: Any) -> Graph:
+def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+    author, parts, strategy = made.author, made.parts, wanted.placement.strategy
     model, optimizer = parts.model, parts.optimizer
-    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
     for part in grouped.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
@@ -265,21 +212,19 @@ def _graph(author: Author, parts: Parts, placement: Placement, recipe: Recipe, i
     keras_corrections.build_symbolically(model, author.first_example)
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
-    losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
-    scope.check(model, placement.strategy)
+    losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
+    scope.check(model, strategy)
     step = CompiledStep(model, losses, intake)
-    return Graph(step, placement.strategy, author.live, recipe, intake, optimizers.take_average(optimizer))
+    return Graph(step, strategy, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 
 
-def _keras_graph(
-    author: Author, made: Made, hp: Hyperparameters, placement: Placement, recipe: Recipe, intake: Intake, seen: Any
-) -> Graph:
+def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     """For a model that trains itself: Keras's optimizers clip, and scale the loss."""
-    parts, strategy = made.parts, placement.strategy
+    author, parts, strategy = made.author, made.parts, wanted.placement.strategy
     who = f"The model's own train_step, as {made.by_itself},"
-    fit_program.check(recipe, strategy, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
-    step = fit_program.keras_step(parts, strategy, hp, author.first_example, made.by_itself, validates=author.validates)
-    return Graph(step, strategy, author.live, replace(recipe, clipping=(), scale_loss=False), intake)
+    fit_program.check(wanted.recipe, strategy, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    step = fit_program.keras_step(made, strategy)
+    return Graph(step, strategy, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:

@@ -11,8 +11,9 @@ import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
 from trainables.loop import batches
+from trainables.loop.epoch import Batches
 from trainables.loop.intake import Intake
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.averaging import Average
 from trainables.replicas import slices
@@ -64,8 +65,8 @@ class EpochAverage(Average):
         with self.swapped():
             for chunk in chunks:
                 count = updates(len(chunk.order), batch_size)
-                numbers = (count, batch_size, seed & 0x7FFFFFFF, first + done, done)
-                self._normalise(chunk.tensors, chunk.places(), *map(tf.constant, numbers))
+                given = Batches.of(chunk, count, size=batch_size, seed=seed, first=first + done)
+                self._normalise(given, tf.constant(done))
                 done += count
 
     def _count_weights(self) -> None:
@@ -76,26 +77,17 @@ class EpochAverage(Average):
             )
         self.started.assign(count)
 
-    def _normalise_chunk(
-        self,
-        tensors: Any,
-        order: tf.Tensor,
-        count: tf.Tensor,
-        batch_size: tf.Tensor,
-        seed: tf.Tensor,
-        first: tf.Tensor,
-        done: tf.Tensor,
-    ) -> None:
+    def _normalise_chunk(self, given: Batches, done: tf.Tensor) -> None:
         """Take the mean of the statistics of these batches, ``done`` of which came before."""
 
         def batch(i: tf.Tensor) -> tuple[tf.Tensor]:
-            rows = order[i * batch_size : (i + 1) * batch_size]
+            rows = given.rows(i)
             before = tf.cast(done + i, tf.float32)
 
-            def on_each(given: Any) -> None:
+            def on_each(tensors: Any) -> None:
                 (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-                cut.draws = Draws(seed, first + i, cut.size, cut.start, cut.stop, EVALUATION)
-                x, *_ = self._intake.take(given, rows, cut)
+                cut.draw(given.seed, given.first + i, EVALUATION)
+                x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entered(cut):
                     self._model(x, training=True)
 
@@ -103,7 +95,7 @@ class EpochAverage(Average):
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     layer.momentum = before / (before + 1.0)
-                self.strategy.run(on_each, args=(tensors,))
+                self.strategy.run(on_each, args=(given.tensors,))
             return (i + 1,)
 
-        tf.while_loop(lambda i: i < count, batch, (tf.constant(0),))
+        tf.while_loop(lambda i: i < given.count, batch, (tf.constant(0),))

@@ -16,16 +16,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import batches, profile
 from trainables.loop.intake import Intake
+from trainables.loop.made import Made, Wanted
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.numbers.xla_draws import compiling
 from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
@@ -33,7 +33,6 @@ from trainables.replicas import additivity, global_losses, keras_corrections, sl
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
 from trainables.state import scope
-from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
@@ -45,17 +44,15 @@ class NotInFit(Exception):
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
 
 
-def keras_step(
-    parts: Parts, strategy: tf.distribute.Strategy, hp: Hyperparameters, example: Any, because: str, *, validates: bool
-) -> KerasStep:
-    """A model's own steps for our loop, the model compiled for them; ``because``: which they are."""
-    model = parts.model
-    refusals.check_fit(model, strategy.num_replicas_in_sync, validates=validates)
-    own, _ = _compile(parts, strategy, hp, example, jit_compile=False)
+def keras_step(made: Made, strategy: tf.distribute.Strategy) -> KerasStep:
+    """A model's own steps for our loop, the model compiled for them."""
+    author, parts, model = made.author, made.parts, made.parts.model
+    refusals.check_fit(model, strategy.num_replicas_in_sync, validates=author.validates)
+    own, _ = _compile(made, strategy, jit_compile=False)
     if not own and parts.options.get("loss") is None:
-        _check_added_losses(model, example, validates=validates)
+        _check_added_losses(model, author.first_example, validates=author.validates)
     follows = not own and grouped.follows_the_rate(parts.optimizer)
-    return KerasStep(model, because, follows_the_rate=follows)
+    return KerasStep(model, made.by_itself, follows_the_rate=follows)
 
 
 def check(
@@ -80,11 +77,12 @@ def check(
 
 
 def _compile(
-    parts: Parts, strategy: tf.distribute.Strategy, hp: Hyperparameters, example: Any, *, jit_compile: bool
+    made: Made, strategy: tf.distribute.Strategy, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
     """Compile a model as its author would for `fit`, unless its `compile` is its own: whether it is, and its losses."""
-    model, optimizer, replicas = parts.model, parts.optimizer, strategy.num_replicas_in_sync
-    for kind, bound in clipping.bounds(hp).items():
+    parts, example, replicas = made.parts, made.author.first_example, strategy.num_replicas_in_sync
+    model, optimizer = parts.model, parts.optimizer
+    for kind, bound in clipping.bounds(made.hp).items():
         setattr(optimizer, kind, bound)
     if type(model).call is keras.Model.call:  # a model that only its steps call; `fit` would call it to build it
         model.built = True
@@ -109,29 +107,16 @@ class FitProgram(Program):
 
     validates_as_it_trains = True
 
-    def __init__(
-        self,
-        parts: Parts,
-        strategy: tf.distribute.Strategy,
-        hp: Hyperparameters,
-        recipe: Recipe,
-        intake: Intake,
-        example: Any,
-        seen: Any,
-        seed: int,
-        *,
-        jit_compile: bool,
-        because: str = "",
-    ) -> None:
-        """``because``: why it trains the trial, where the sweep file does not say so."""
-        self.because = because
-        self.jit_compile = jit_compile
+    def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
+        self.because = made.by_itself  # why it trains the trial, where the sweep file does not say so
+        self.jit_compile = jit_compile = wanted.jit_compile == "must"
+        parts, strategy, seed = made.parts, wanted.placement.strategy, wanted.seed
         model, optimizer = parts.model, parts.optimizer
         mixed = seen[1] if intake.mixing.mixes else ()
-        check(recipe, strategy, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
+        check(wanted.recipe, strategy, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        own, self._losses = _compile(parts, strategy, hp, example, jit_compile=jit_compile)
+        own, self._losses = _compile(made, strategy, jit_compile=jit_compile)
         self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
@@ -313,8 +298,8 @@ class FitProgram(Program):
         if seed is None:
             return as_fit_takes(batches.take(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
-        draws = Draws(tf.constant(seed & 0x7FFFFFFF), tf.constant(update), size, zero, size)
-        cut = Slice(size, zero, size, draws=draws)
+        cut = Slice(size, zero, size)
+        cut.draw(tf.constant(seed & 0x7FFFFFFF), tf.constant(update))
         return as_fit_takes(self._intake.take(tensors, tf.convert_to_tensor(rows), cut))
 
 
@@ -332,8 +317,8 @@ def _in_slices(
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
-        draws = Draws(tf.constant(seed & 0x7FFFFFFF), update, size, start, start + count, 0 if training else EVALUATION)
-        piece = Slice(size, start, start + count, replicas, in_fit=True, draws=draws, seeds="keras")
+        piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
+        piece.draw(tf.constant(seed & 0x7FFFFFFF), update, 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
 

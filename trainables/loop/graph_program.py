@@ -26,6 +26,7 @@ from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
 from trainables.loop import epoch as epochs
 from trainables.loop import profile
+from trainables.loop.epoch import Batches
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.update import Graph
@@ -119,8 +120,7 @@ class GraphProgram(Program):
         self._trace_training(train)
         traced = len(self._graph.traced)
         if validation is not None:
-            none = tf.constant(0)
-            kinds = [(kind.tensors, kind.places(), *[none] * 4) for kind in validation.kinds()]
+            kinds = [(Batches.of(kind, 0, size=0, seed=0, first=0),) for kind in validation.kinds()]
             self._trace(self.evaluate_chunk, kinds, training=False, loose=loose or validation.changes_shape)
         if any(self._graph.step.measures(training=training) for training in (True, False)):
             self._read_metrics()
@@ -193,7 +193,8 @@ class GraphProgram(Program):
 
     def _trace_training(self, data: Split) -> None:
         """Trace updates, through XLA if they may and can."""
-        kinds = [(*self._arguments(kind, np.zeros(0), batch_size=1, seed=0, first=0),) for kind in data.kinds()]
+        none = np.zeros(0)
+        kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
         while True:
             try:
                 self._trace(self.train_chunk, kinds, training=True, loose=self._loose)
@@ -238,7 +239,7 @@ class GraphProgram(Program):
         for chunk, kept in _parts(chunks, batch_size, profile_into):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
-            arguments = self._arguments(chunk, part, batch_size=batch_size, seed=seed, first=first + done)
+            arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
             with profile.kept(profile_into if kept else None):
                 sums, all_finite = self.train_chunk(*arguments, sums)
                 finite = bool(all_finite)
@@ -253,7 +254,7 @@ class GraphProgram(Program):
     @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:
         """Train the first batch of a chunk; its mean loss, NaN where anything of it is not finite."""
-        arguments = self._arguments(chunk, np.array([rate]), batch_size=batch_size, seed=seed, first=number)
+        arguments = _with(np.array([rate]), Batches.of(chunk, 1, size=batch_size, seed=seed, first=number))
         sums, finite = self.train_chunk(*arguments, self._graph.zeros(training=True))
         found = self._graph.step.reported({}, sums, min(batch_size, len(chunk.order)))
         if "loss" not in found:
@@ -269,8 +270,7 @@ class GraphProgram(Program):
         with self.average.swapped() if self.average else nullcontext():
             for chunk in self._evenly(data.chunks(), data.batch_size):
                 count = updates(len(chunk.order), batch_size)
-                order, numbers = chunk.places(), (count, batch_size, seed & 0x7FFFFFFF, done)
-                sums = self.evaluate_chunk(chunk.tensors, order, *map(tf.constant, numbers), sums)
+                sums = self.evaluate_chunk(Batches.of(chunk, count, size=batch_size, seed=seed, first=done), sums)
                 done, seen = done + count, seen + len(chunk.order)
         step = self._graph.step
         spread = [float(sums.pop(name)) / seen for name in step.spread]
@@ -283,18 +283,17 @@ class GraphProgram(Program):
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]
 
-    def _arguments(
-        self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int, first: int
-    ) -> tuple[Any, ...]:
-        padded = np.zeros(len(chunk.order), np.float32)  # one shape whatever the batch size: one trace
-        padded[: len(rates)] = rates
-        numbers = (len(rates), batch_size, seed & 0x7FFFFFFF, first)
-        return (chunk.tensors, chunk.places(), tf.constant(padded), *map(tf.constant, numbers))
-
     def _metrics(self, *, training: bool) -> dict[str, Any]:
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         found = self._read_metrics() if self._graph.step.measures(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
+
+
+def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
+    """Batches, and the learning rate of each."""
+    padded = np.zeros(given.order.shape[0], np.float32)  # one shape whatever the batch size: one trace
+    padded[: len(rates)] = rates
+    return given, tf.constant(padded)
 
 
 def common(kinds: Sequence[Any]) -> Any:

@@ -175,7 +175,8 @@ class Intake:
 
         def on_each() -> None:
             rows, zero = tf.constant(ROWS), tf.constant(0)
-            cut = Slice(rows, zero, rows, draws=Draws(zero, zero, rows, zero, rows), seeds="keras")
+            cut = Slice(rows, zero, rows, seeds="keras")
+            cut.draw(zero, zero)
             x, y, weight = self.take(repeated, tf.range(ROWS), cut)
             found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))

@@ -25,17 +25,18 @@ from trainables.data.words import gather
 from trainables.devices import parameter_server
 from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
+from trainables.loop.made import Made, Wanted
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.recipe import clipping, grouped, optimizers, server_updates
+from trainables.recipe.author import overrides
 from trainables.recipe.refusals import Refused
 from trainables.recipe.server_updates import Rule, Weight
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
 from trainables.state import scope
-from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.shards import Shard
 
@@ -49,21 +50,12 @@ class ServedProgram(Program):
     served = True
     differs = "workers take the weights as they are"
 
-    def __init__(
-        self,
-        parts: Parts,
-        strategy: tf.distribute.Strategy,
-        hp: Hyperparameters,
-        recipe: Recipe,
-        intake: Intake,
-        example: Any,
-        seen: Any,
-        *,
-        decays_all: bool,
-    ) -> None:
-        """``decays_all``: weight decay is for weights of one axis too, as the author's own optimizer has it."""
+    def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
+        parts, strategy, example = made.parts, wanted.placement.strategy, made.author.first_example
         model, rule = parts.model, Rule.of(parts.optimizer)
-        _refuse(recipe, hp, parts.optimizer)
+        # Weight decay is for weights of one axis too, where an optimizer of the author's own has it so.
+        decays_all = made.keeps_rate or overrides(made.author, "optimizer")
+        _refuse(wanted.recipe, made.hp, parts.optimizer)
         # Keras's optimizer would make slots that nobody uses.
         model.compile(optimizer=keras.optimizers.SGD(), **parts.options, jit_compile=False)
         keras_corrections.build_symbolically(model, example)
@@ -73,7 +65,7 @@ class ServedProgram(Program):
         self.model, self.parts = model, parts
         self._strategy, self._intake = strategy, intake
         self._coordinator = parameter_server.coordinator(strategy)
-        self._bounds = clipping.bounds(hp)
+        self._bounds = clipping.bounds(made.hp)
         self._whole = [
             Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
             for v in model.trainable_variables
@@ -214,7 +206,8 @@ class ServedProgram(Program):
 
     def _update(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        cut = Slice(size, tf.constant(0), size, draws=Draws(seed, number, size, tf.constant(0), size), seeds="keyed")
+        cut = Slice(size, tf.constant(0), size, seeds="keyed")
+        cut.draw(seed, number)
         example = self._intake.take(batch, tf.range(size), cut)
         with slices.entered(cut):
             with tf.GradientTape() as tape:
@@ -227,8 +220,8 @@ class ServedProgram(Program):
 
     def _evaluate(self, batch: Any, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
-        draws = Draws(seed, number, size, tf.constant(0), size, EVALUATION)
-        cut = Slice(size, tf.constant(0), size, draws=draws, seeds="keyed")
+        cut = Slice(size, tf.constant(0), size, seeds="keyed")
+        cut.draw(seed, number, EVALUATION)
         example = batches.take(batch, tf.range(size))
         with slices.entered(cut):
             predicted, losses = self._step.compiled(cut, example, training=False)

@@ -11,11 +11,11 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.devices.placement import Placement
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Intake
+from trainables.loop.made import Made, Wanted
 from trainables.loop.own_step import AuthorStep
-from trainables.loop.update import Graph, Recipe
+from trainables.loop.update import Graph
 from trainables.recipe import grouped, optimizers, refusals, updates
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.losses import Undecided
@@ -23,7 +23,6 @@ from trainables.recipe.refusals import Refused
 from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers
 from trainables.state import scope
-from trainables.state.initial import Parts
 
 OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
@@ -90,21 +89,11 @@ def by_itself(author: Author, model: keras.Model) -> str:
     return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
 
 
-def build(
-    author: Author,
-    parts: Parts,
-    given: Sequence[Turn],
-    kept: Mapping[str, object],
-    present: Callable[[], Hyperparameters],
-    placement: Placement,
-    recipe: Recipe,
-    intake: Intake,
-    seen: Any,
-) -> Graph:
-    """The graph of a training step of the author's own; ``kept``: his attributes, which hold the other networks."""
+def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+    """The graph of a training step of the author's own."""
+    author, parts, present, strategy = made.author, made.parts, wanted.present, wanted.placement.strategy
     model, optimizer = parts.model, parts.optimizer
-    networks = _networks(model, given, kept)
-    whole = placement.strategy.num_replicas_in_sync * recipe.micro_batches == 1
+    networks = _networks(model, made.turns, wanted.kept)
     if present().flag("gradient_checkpointing", default=False):
         raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
     random_layers.install()
@@ -114,12 +103,12 @@ def build(
             if not network.built:
                 raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
             refusals.check_model(network, fit=False)
-            scope.check(network, placement.strategy)
+            scope.check(network, strategy)
             keras_corrections.outputs_in_float32(network)
-        if not whole:
+        if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)
             keras_corrections.part_losses(network)
-    for update, its_own in updates.optimizers(given, optimizer):
+    for update, its_own in updates.optimizers(made.turns, optimizer):
         for part in grouped.parts(its_own):
             refusals.check_optimizer(part)
             keras_corrections.take_global_gradients(part)
@@ -135,20 +124,20 @@ def build(
     losses: tuple[Any, ...] = ()
     if compiles:
         keras_corrections.build_symbolically(model, author.first_example)
-        losses = global_losses.install(model, parts.loss_weights, seen, whole=whole)
+        losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
     elif author.validates and not overrides(author, "test_step"):
         raise Refused(
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
             "define one, or return None as validation data"
         )
-    scope.check(model, placement.strategy)
+    scope.check(model, strategy)
     test_step = (
         functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
     train_step = functools.partial(_call, author, "train_step", model, present)
-    micro_batches = recipe.micro_batches
-    step = AuthorStep(model, losses, (train_step, test_step), tuple(given), networks, micro_batches=micro_batches)
-    return Graph(step, placement.strategy, author.live, recipe, intake, optimizers.take_average(optimizer))
+    micro_batches = wanted.recipe.micro_batches
+    step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
+    return Graph(step, strategy, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 
 
 def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:

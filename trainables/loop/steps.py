@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.recipe import refusals
 from trainables.recipe.updates import Turn, Update
 from trainables.replicas import by_example, keras_corrections, slices
@@ -246,7 +246,7 @@ def shapes_of(
     def on_each() -> None:
         tensors, one = tf.nest.map_structure(tf.convert_to_tensor, example), tf.constant(1)
         cut = Slice(one, tf.constant(0), one, seeds="keras")
-        cut.draws = Draws(one, one, one, cut.start, cut.stop, 0 if intake else EVALUATION)
+        cut.draw(one, one, 0 if intake else EVALUATION)
         rows = tf.constant([0])
         given = intake.take(tensors, rows, cut) if intake else batches.take(tensors, rows)
         with slices.entered(cut):

@@ -23,7 +23,7 @@ from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.loop.steps import Step
-from trainables.numbers.draws import EVALUATION, Draws
+from trainables.numbers.draws import EVALUATION
 from trainables.numbers.live import Live
 from trainables.numbers.rows import is_compiling
 from trainables.recipe import clipping, updates
@@ -113,12 +113,13 @@ class Graph:
             for update in turn:
                 self._set_rate(update, rate)
             before = Before(self.strategy, self.state) if self.loss_scale else None
-            gradients = functools.partial(self._gradients, forward=forward or self.forward, place=place)
-            parts, means = self.strategy.run(gradients, args=given)
+            compute = functools.partial(forward or self.forward, place=place)
+            parts, means = self.strategy.run(self._gradients, args=(compute, *given))
             means = self.first(means)
             if self.recipe.sharpness:
                 with self._climbed(turn, parts):
-                    parts, _ = self.strategy.run(functools.partial(gradients, again=True), args=given)
+                    compute = functools.partial(compute, again=True)
+                    parts, _ = self.strategy.run(self._gradients, args=(compute, *given))
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self._are_finite(parts, total)
@@ -142,22 +143,12 @@ class Graph:
             values |= self.watch(number, values, ones, [v for _, v in found])
         return values, finite
 
-    def _gradients(
-        self,
-        tensors: Any,
-        rows: tf.Tensor,
-        seed: tf.Tensor,
-        number: tf.Tensor,
-        *,
-        forward: Forward,
-        place: int,
-        again: bool = False,
-    ) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
+    def _gradients(self, compute: Forward, *given: Any) -> tuple[list[list[Any]], dict[str, tf.Tensor]]:
         """On each replica: the gradients of the whole batch for each update of a turn, and its mean values.
 
         Both are summed in the same reduction: between processes, each one takes a millisecond.
         """
-        parts, values = forward(tensors, rows, seed, number, place=place, again=again)
+        parts, values = compute(*given)
         flat, totals = self._summed_and_unscaled([g for part in parts for g in part], more=[*values.values()])
         gradients = iter(flat)
         return [[next(gradients) for _ in part] for part in parts], dict(zip(values, totals, strict=True))
@@ -183,13 +174,13 @@ class Graph:
         totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
-            cut.draws, cut.totals = Draws(seed, number, cut.size, cut.start, cut.stop), totals
-            cut.seeds = self.seeds_from
+            cut.totals, cut.seeds = totals, self.seeds_from
+            draws = cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut, after=[g for part in sums for g in part if g is not None])
             with slices.entered(cut):
                 if place:
-                    cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop, place * CALLS)
-                    cut.draws.seeds = dict(self._drawn[place - 1])
+                    draws = cut.draw(seed, number, place * CALLS)
+                    draws.seeds = dict(self._drawn[place - 1])
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
                     scaled = [self._scaled(shares[update.loss]) for update in turn]
@@ -201,8 +192,8 @@ class Graph:
                 for parts in zip(sums, found, strict=True)
             ]
             values = {name: values.get(name, 0.0) + share for name, share in shares.items()}
-            self._drawn[place] = cut.draws.seeds
-            self.seeds.note(cut.draws)
+            self._drawn[place] = draws.seeds
+            self.seeds.note(draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
             if not self._changed[id(update)]:
@@ -240,7 +231,7 @@ class Graph:
         counts = {name: tf.constant(0.0) for name in names}
         for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             cut.totals = {name: tf.constant(1.0) for name in names}
-            cut.draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+            cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
             with slices.entered(cut), keras.StatelessScope():  # what assigns or counts does so in the pass that trains
                 self.step.count_divisors(example)
@@ -310,11 +301,12 @@ class Graph:
 
         def on_the_replica() -> dict[str, tf.Tensor]:
             (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-            cut.draws, cut.seeds = Draws(seed, number, cut.size, cut.start, cut.stop), self.seeds_from
+            cut.seeds = self.seeds_from
+            draws = cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
             with slices.entered(cut):
                 values = self.step.evaluate(cut, example, training=True)
-            self.seeds.note(cut.draws)
+            self.seeds.note(draws)
             return values
 
         values = self.first(self.strategy.run(on_the_replica))
@@ -324,11 +316,11 @@ class Graph:
         """On each replica: its shares of the mean values of a batch, which is counted in the metrics."""
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
         example = batches.take(tensors, rows[cut.start : cut.stop])
-        cut.draws = Draws(seed, batch, cut.size, cut.start, cut.stop, EVALUATION)
+        draws = cut.draw(seed, batch, EVALUATION)
         cut.seeds = "keras" if cut.parts == 1 else "counted"
         with slices.entered(cut):
             values = self.step.evaluate(cut, example, training=False)
-        self.seeds_of_evaluation.note(cut.draws)
+        self.seeds_of_evaluation.note(draws)
         return values | by_example.shares(cut) if self.step.spread else values
 
     # ---- what others ask for

@@ -25,7 +25,6 @@ from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.draws import Draws
 from trainables.numbers.rows import on_host
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
@@ -230,7 +229,7 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
         (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-        cut.draws = draws = Draws(seed, number, cut.size, cut.start, cut.stop)
+        draws = cut.draw(seed, number)
         taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws)
         known[:] = [taken.draws, taken.mixes]
         return taken.tensors

@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import Split
-from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
@@ -339,7 +338,7 @@ def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
             here = tf.distribute.get_replica_context().replica_id_in_sync_group
             cut = Slice(size, starts[here], stops[here], tried.parts, counts[here] > 0, counts[here])
             cut.totals = {name: totals[name] for name in mode.totals} or None
-            cut.draws = Draws(tf.constant(0), tf.constant(0), size, cut.start, cut.stop, mode.calls)
+            cut.draw(tf.constant(0), tf.constant(0), mode.calls)
             with slices.entered(cut):
                 shares = dict(mode.compute(given, tf.range(size), cut))
             for variable in tried.counters:  # a tracker in a layer counts whatever it is given

@@ -79,6 +79,11 @@ class Slice:
         """What this slice's mean adds to that of the global batch; a row that stands in adds nothing."""
         return tf.where(self.count > 0, tf.cast(mean, tf.float32) * self.share, 0.0)
 
+    def draw(self, seed: tf.Tensor, update: tf.Tensor, calls: int = 0) -> Draws:
+        """Begin with the random numbers of an update of the global batch, and return them."""
+        self.draws = Draws(seed, update, self.size, self.start, self.stop, calls)
+        return self.draws
+
     def mixture(self, target: Any) -> Mixture | None:
         """What this tensor of targets stands for, where examples are mixed."""
         return self.mixtures[id(target)][1] if id(target) in self.mixtures else None
