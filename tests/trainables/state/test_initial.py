@@ -35,7 +35,7 @@ class Watched(Small):
 
 @pytest.mark.alone
 def test_the_model_that_a_used_program_copies_is_on_the_host_and_goes() -> None:
-    for gpus in (2, 0):  # the process is bound to as many devices as the first asks for
+    for gpus in (0, 2):
         copies_on_the_host(gpus)
 
 

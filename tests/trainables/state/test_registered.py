@@ -18,12 +18,6 @@ def graphs() -> int:
     return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
 
 
-@pytest.fixture(autouse=True)
-def devices() -> None:
-    """Eight of them whichever number comes first, to which a process would be bound."""
-    assert len(tf.config.list_logical_devices("CPU")) >= 2
-
-
 @pytest.mark.alone
 def test_programs_on_replicas_go_without_a_trace() -> None:
     for loop in ("own", "fit"):
