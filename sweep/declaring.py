@@ -5,16 +5,13 @@ Where somebody listens, each call is a declaration, of which `sweep init --from-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from sweep.events import Value
-
-_FEW = 16
-"""As many whole numbers as are looked at one by one, for what depends on them."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +21,7 @@ class Declaration:
     name: str
     keys: Mapping[str, Any]  # as in a sweep file
     default: Value
-    choices: tuple[Value, ...] = ()  # all that it may be, where these are few
+    choices: Sequence[Value] = ()  # all that it may be, where these can be counted
     when: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
 
 
@@ -35,7 +32,9 @@ class Declaring:
     """
 
     _declared: list[Declaration] | None = None  # where declarations are noted
+    _defaults: dict[str, Value]  # of what was declared, for whoever asks for it afterwards
     _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the conditional scopes around
+    _prefix = ""  # of the names inside of name scopes
 
     if TYPE_CHECKING:
 
@@ -57,8 +56,10 @@ class Declaring:
         Raises ValueError for ``sampling`` other than "linear" and "log", TypeError for a value that is not whole.
         """
         keys = _numbers(name, min_value, max_value, step, sampling, whole=True)
-        choices = keys.get("values") or (range(min_value, max_value + 1) if max_value - min_value < _FEW else ())
-        value = self._value(name, keys, min_value if default is None else default, choices, parent_name, parent_values)
+        in_steps = range(_plain(min_value), _plain(max_value) + 1, _plain(step or 1))
+        choices = keys["values"] if sampling == "log" and step else in_steps
+        first = _plain(min_value if default is None else default)
+        value = self._value(name, keys, first, choices, parent_name, parent_values)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a whole number")
         return int(value)
@@ -79,7 +80,8 @@ class Declaring:
         Raises as `Int` does.
         """
         keys = _numbers(name, float(min_value), float(max_value), step, sampling, whole=False)
-        value = self._value(name, keys, min_value if default is None else default, (), parent_name, parent_values)
+        first = _plain(min_value if default is None else default)
+        value = self._value(name, keys, first, (), parent_name, parent_values)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"parameter {name!r} is {value!r}, expected a number")
         return float(value)
@@ -94,8 +96,10 @@ class Declaring:
         parent_values: Any = None,
     ) -> Any:
         """Return one of some values; the default, or else the first, where the trial has none of this name."""
-        first = values[0] if default is None else default
-        return self._value(name, {"values": list(values)}, first, values, parent_name, parent_values)
+        plain = [_plain(value) for value in values]
+        first = plain[0] if default is None else _plain(default)
+        choices = plain if all(isinstance(value, Hashable) for value in plain) else ()
+        return self._value(name, {"values": plain}, first, choices, parent_name, parent_values)
 
     def Boolean(
         self, name: str, default: bool = False, parent_name: str | None = None, parent_values: Any = None
@@ -108,17 +112,27 @@ class Declaring:
 
     def Fixed(self, name: str, value: Any, parent_name: str | None = None, parent_values: Any = None) -> Any:
         """Return the value, or the trial's where it has one of this name."""
-        return self._value(name, {"value": value}, value, (), parent_name, parent_values)
+        return self._value(name, {"value": _plain(value)}, _plain(value), (), parent_name, parent_values)
 
     @contextmanager
     def conditional_scope(self, parent_name: str, parent_values: Any) -> Iterator[None]:
         """Say of what is declared inside the block that it matters only where a parameter has one of some values."""
         before = self._within
-        self._within = (*before, (parent_name, _listed(parent_values)))
+        self._within = (*before, (self._prefix + parent_name, _listed(parent_values)))
         try:
             yield
         finally:
             self._within = before
+
+    @contextmanager
+    def name_scope(self, name: str) -> Iterator[None]:
+        """Put a name and a dot before those of what is declared inside the block."""
+        before = self._prefix
+        self._prefix = f"{before}{name}."
+        try:
+            yield
+        finally:
+            self._prefix = before
 
     def declare_into(self, declared: list[Declaration]) -> None:
         """Note in this list what is declared from now on."""
@@ -133,18 +147,22 @@ class Declaring:
         parent_name: str | None,
         parent_values: Any,
     ) -> Any:
+        name = self._prefix + name
         if self._declared is not None:
             when = dict(self._within)
             if parent_name is not None:
-                when[parent_name] = _listed(parent_values)
-            self._declared.append(Declaration(name, keys, default, tuple(choices), when))
-        return self.get(name, default)
+                when[self._prefix + parent_name] = _listed(parent_values)
+            self._declared.append(Declaration(name, keys, default, choices, when))
+        value = self.get(name, default)
+        self._defaults.setdefault(name, default)
+        return value
 
 
 def _numbers(
     name: str, low: float, high: float, step: float | None, sampling: str | None, *, whole: bool
 ) -> dict[str, Any]:
     """The keys of a sweep file for a range; of one in steps all values, each as likely as the next."""
+    low, high, step = _plain(low), _plain(high), _plain(step)
     if sampling not in (None, "linear", "log"):
         raise ValueError(f"parameter {name!r} has sampling {sampling!r}, expected linear or log")
     if step is None or (whole and step == 1 and sampling != "log"):
@@ -157,6 +175,11 @@ def _numbers(
     while (following := values[-1] * size if sampling == "log" else first + len(values) * size) <= last:
         values.append(following)
     return {"values": [int(value) if whole else float(value) for value in values]}
+
+
+def _plain(value: Any) -> Any:
+    """Return a number or text of NumPy's as Python's own."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def _listed(values: Any) -> tuple[Value, ...]:

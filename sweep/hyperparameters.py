@@ -101,6 +101,7 @@ class Hyperparameters(Declaring):
         self._changed: frozenset[str] = frozenset()  # by `but`: reading them is not reading the trial's
         self._used: set[str] = set()  # of these
         self._live: Callable[..., Any] | None = None
+        self._defaults: dict[str, Value] = {}
 
     def but(self, changes: Mapping[str, Value]) -> Hyperparameters:
         """Return these with some changed, None: not there; what is read of the others is read of these too."""
@@ -110,7 +111,7 @@ class Hyperparameters(Declaring):
         kept = {name: value for name, value in self._params.items() if name not in changes}
         changed._params = kept | {name: value for name, value in changes.items() if value is not None}
         changed._seen, changed._changed = self._seen, self._changed | set(changes)
-        changed._live = self._live
+        changed._live, changed._defaults = self._live, self._defaults
         return changed
 
     @property
@@ -138,7 +139,7 @@ class Hyperparameters(Declaring):
         present = self.peek(name) is not Mark.ABSENT
         for record in self._records:
             record.setdefault(name, Mark.PRESENT if present else Mark.ABSENT)
-        return present
+        return present or name in self._defaults
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.to_dict())
@@ -269,10 +270,11 @@ class Hyperparameters(Declaring):
         return type(now) is type(then) and now == then
 
     def _read(self, name: str) -> Value | Mark:
+        """Return what the trial has, or else what code has declared as the default."""
         value = self.peek(name)
         for record in self._records:
             record[name] = value
-        return value
+        return self._defaults.get(name, value) if isinstance(value, Mark) else value
 
     def _missing(self, name: str) -> str:
         return f"the trial has no parameter {name!r}; it has: {', '.join(self._params) or 'none'}"

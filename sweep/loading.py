@@ -62,17 +62,22 @@ def offers(method: str, trainable: str, folders: Iterable[Path], given: object =
 
 def load_part(target: str, folders: Iterable[Path], where: str, methods: Iterable[str], contract: str) -> Any:
     """Return what a sweep file names in place of a part of sweep; raise InputError if it is no such part."""
-    try:
-        make_importable(folders)
-        found = _named(target)
-    except Exception as error:
-        reason = str(error).splitlines() or [""]
-        raise InputError.one(where, f"{target} cannot be imported: {type(error).__name__}: {reason[0]}") from error
+    found = named(target, folders, where)
     missing = [method for method in methods if not hasattr(found, method)]
     if not callable(found) or (isinstance(found, type) and missing):
         what = f"lacks {', '.join(missing)}" if missing else "cannot be called"
         raise InputError.one(where, f"{target} {what}", f"expected a class with all of {contract}: docs/extending.md")
     return found
+
+
+def named(target: str, folders: Iterable[Path], where: str) -> Any:
+    """Return what ``module:Name`` names, with these folders importable; raise InputError if it cannot be imported."""
+    try:
+        make_importable(folders)
+        return _named(target)
+    except Exception as error:  # the border to the user's code
+        reason = str(error).splitlines() or [""]
+        raise InputError.one(where, f"{target} cannot be imported: {type(error).__name__}: {reason[0]}") from error
 
 
 def make_importable(folders: Iterable[Path]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from sweep.contract import Assignment, Exported, Facts, Report
+from sweep.contract import Assignment, Devices, Exported, Facts, Report, Value
 from trainables.recipe.author import Author
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase
@@ -62,6 +62,14 @@ class KerasTrainable(Author):
         self._session.scale_rate(factor)
 
     # ---- by hand, as `Session` does it
+
+    def join(self, devices: Devices, training: Mapping[str, Value]) -> None:
+        """Meet the other ranks; returns when all have come."""
+        self._session.join(devices, training)
+
+    def leave(self, reason: str) -> None:
+        """Let go of what ranks wait for from one another, and tell the others why."""
+        self._session.leave(reason)
 
     def begin(self, assignment: Assignment) -> None:
         """Prepare a trial."""

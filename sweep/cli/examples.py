@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from sweep.cli import options
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError, did_you_mean, printable
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "search_spaces"
@@ -123,7 +123,10 @@ def init(name: str | None, origin: str | None, hypermodel: str | None, function:
         from sweep.cli import hypermodel as hypermodels
 
         name = _checked(name or f"{hypermodel.partition(':')[0].rpartition('.')[2]}_sweep", to)
-        _conclude(hypermodels.files(hypermodel, name, Path.cwd()), name, to)
+        written = hypermodels.files(hypermodel, name, Path.cwd())
+        _conclude(written.files, name, to)
+        for note in written.notes:
+            click.echo(f"note: {printable(note)}", err=True)
         return
     starter = "my_torch" if torch else "my_function" if function else "my_model"
     start = example(origin) if origin else Example(SHIPPED / "starters" / f"{starter}.yaml")

@@ -7,6 +7,7 @@ for some of them are found, with what they depend on.
 from __future__ import annotations
 
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -17,13 +18,18 @@ from typing import Any, TypeAlias
 
 from sweep import loading, tracebacks
 from sweep.declaring import Declaration
-from sweep.errors import InputError
+from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
 from sweep.runner import debug_log
+from sweep.spec import parse
 
 MOST = 200
 """So many models are built at most."""
+
+FEW, PAIRS = 4, 24
+"""Of longer ranges the ends are tried first, and all only if these differ; so many pairs of choices are tried at once.
+"""
 
 _PLAIN = re.compile(r"[A-Za-z_][\w.]*")
 _WORDS_OF_YAML = {"true", "false", "null", "yes", "no", "on", "off", "y", "n"}
@@ -39,73 +45,196 @@ class HyperModel:
     build: Build
     call: str  # how another module calls it
     is_trainable: bool
+    notes: tuple[str, ...] = ()
 
 
-def files(target: str, name: str, folder: Path) -> dict[str, str]:
-    """Return the contents of a sweep file for ``module:Name``, and of a trainable around it where it is none.
+@dataclass(frozen=True)
+class Written:
+    """The contents of files by name, and what whoever goes on with them should know."""
 
-    Raises `InputError` for what cannot be imported, builds no model, or declares nothing.
+    files: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def files(target: str, name: str, folder: Path) -> Written:
+    """Return a sweep file for ``module:Name``, and a trainable around it where it is none.
+
+    Raises `InputError` for what cannot be imported, builds no model, or declares nothing, or what no file can hold.
     """
     with TemporaryDirectory() as aside, debug_log.redirected(Path(aside) / "debug.log"):
         found = _load(target, folder)
-        space = explore(found.build, target)
+        space, notes = explore(found.build, target)
     if not space:
         raise InputError.one(target, "declares no hyperparameters", 'expected calls such as hp.Int("units", 8, 64)')
     trainable = found.target if found.is_trainable else f"{name}:{_class_name(name)}"
-    contents = {f"{name}.yaml": _file(name, trainable, target, space)}
-    if not found.is_trainable:
-        contents[f"{name}.py"] = _module(name, found)
-    return contents
-
-
-def explore(build: Build, where: str) -> Space:
-    """Return what building declares, for all values of what it chooses from; raise `InputError` where it fails."""
-    base = _built(build, {}, where)
-    space = dict(base)
-    runs: list[tuple[dict[str, Value], Space]] = [({}, base)]
-    explored: set[str] = set()
-    count = 1
-    while runs:
-        values, found = runs.pop(0)
-        for name in [name for name in found if name not in explored and found[name].choices]:
-            explored.add(name)
-            one = found[name]
-            outcomes: dict[Value, Space] = {values.get(name, one.default): found}
-            for choice in one.choices:
-                if choice in outcomes:
-                    continue
-                count += 1
-                if count > MOST:
-                    raise InputError.one(where, f"has more than {MOST} ways to be built", "write the file by hand")
-                outcomes[choice] = _built(build, {**values, name: choice}, where)
-                if set(outcomes[choice]) - set(found):
-                    runs.append(({**values, name: choice}, outcomes[choice]))
-            for other in dict.fromkeys(name for outcome in outcomes.values() for name in outcome):
-                having = tuple(choice for choice in one.choices if other in outcomes.get(choice, {}))
-                declared = space.get(other) or next(outcome[other] for outcome in outcomes.values() if other in outcome)
-                if len(having) < len(outcomes):
-                    said = declared.when.get(name, having)  # by a conditional scope
-                    declared = replace(
-                        declared, when={**declared.when, name: tuple(value for value in having if value in said)}
-                    )
-                space[other] = declared
-    return {name: one for name, one in space.items() if all(one.when.values())}  # others never matter
-
-
-def _built(build: Build, values: Mapping[str, Value], where: str) -> Space:
-    declared: list[Declaration] = []
-    hp = Hyperparameters(dict(values))
-    hp.declare_into(declared)
+    text = _file(name, trainable, target, space)
     try:
-        build(hp)
-    except Exception as error:  # the border to the user's code
-        with_values = ", ".join(f"{name}={value!r}" for name, value in values.items())
-        raise InputError.one(
-            where, f"fails{f' with {with_values}' if with_values else ''}: {tracebacks.reason(error)}"
-        ) from error
-    found: Space = {}
-    for one in declared:
-        found.setdefault(one.name, one)
+        parse(text, target)
+    except InputError as error:
+        raise InputError(replace(one, where=target) for one in error.problems) from error
+    module = {} if found.is_trainable else {f"{name}.py": _module(name, found)}
+    return Written({f"{name}.yaml": text, **module}, (*found.notes, *notes))
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A model that was built: what it declared, with the values that it was given of what can be chosen."""
+
+    found: Space
+    values: Mapping[str, Value]
+
+
+class _Builds:
+    """All models that are built, to learn what a space is."""
+
+    def __init__(self, build: Build, where: str) -> None:
+        self._build, self._where = build, where
+        self._count = 0
+        self.all: list[_Built] = []
+        self.space: Space = {}
+        self.failed: list[str] = []
+        self.explored: set[str] = set()
+
+    @property
+    def left(self) -> int:
+        """How many more may be built."""
+        return MOST - self._count
+
+    def run(self, values: Mapping[str, Value]) -> Space | None:
+        """Return what building with these values declares, None where it fails; raise `InputError` if all do."""
+        if not self.left:
+            raise InputError.one(self._where, f"has more than {MOST} ways to be built", "write the file by hand")
+        self._count += 1
+        declared: list[Declaration] = []
+        hp = Hyperparameters(dict(values))
+        hp.declare_into(declared)
+        try:
+            made = self._build(hp)
+        except Exception as error:  # the border to the user's code
+            said = ", ".join(f"{name}={value!r}" for name, value in values.items())
+            failed = f"fails{f' with {said}' if said else ''}: {tracebacks.reason(error)}"
+            if not self.all:
+                raise InputError.one(self._where, failed) from error
+            self.failed.append(failed)
+            return None
+        self._check(made)
+        found: Space = {}
+        for one in declared:
+            self._check_again(found.setdefault(one.name, one), one)
+        for name, one in found.items():
+            self.space.setdefault(name, one)
+        given = {name: values.get(name, one.default) for name, one in found.items() if one.choices}
+        self.all.append(_Built(found, given))
+        return found
+
+    def _check(self, made: object) -> None:
+        kinds = type(made).__mro__
+        is_keras = any(kind.__name__ == "Model" and kind.__module__.partition(".")[0] == "keras" for kind in kinds)
+        if made is not None and not is_keras:
+            what = f"returns {type(made).__name__}, expected a keras.Model"
+            raise InputError.one(self._where, what, "start from a training function: python -m sweep init --function")
+
+    def _check_again(self, first: Declaration, one: Declaration) -> None:
+        if one.keys != first.keys and one.when != first.when:
+            what = f"declares {one.name!r} for some choices as {_flow(first.keys)} and for others as {_flow(one.keys)}"
+            raise InputError.one(self._where, what, "give each of them a name of its own")
+
+
+def explore(build: Build, where: str) -> tuple[Space, list[str]]:
+    """Return what building declares, for all values of what it chooses from, and notes on what was not learned.
+
+    Raises `InputError` where it fails with all defaults, or has too many ways to be built.
+    """
+    builds = _Builds(build, where)
+    base = builds.run({}) or {}
+    _explore_from({}, base, builds)
+    skipped = _explore_pairs(base, builds)
+    space: Space = {}
+    notes = [f"{where} {text}" for text in builds.failed[:3]]
+    notes += [f"{where} fails with {len(builds.failed) - 3} more values"] if len(builds.failed) > 3 else []
+    for name, one in builds.space.items():
+        inferred = _when(name, builds)
+        if inferred is None:
+            notes.append(f"{name} matters for some choices only, which `when` cannot tell apart; all trials have it")
+        when = dict(one.when)
+        for choice, having in (inferred or {}).items():
+            when[choice] = tuple(value for value in having if value in when.get(choice, having))
+        space[name] = replace(one, when=when)
+    if skipped:
+        notes.append(f"{skipped} pairs of choices were not tried together: what matters for these alone is not found")
+    return {name: one for name, one in space.items() if all(one.when.values())}, notes  # others never matter
+
+
+def _explore_from(values: Mapping[str, Value], found: Space, builds: _Builds) -> None:
+    """Build with each value of each choice that was not explored yet, and go on from where there is more to choose."""
+    further = []
+    for name, one in list(found.items()):
+        if name in builds.explored or not one.choices:
+            continue
+        builds.explored.add(name)
+        ends, tried = (one.choices[0], one.choices[-1]), {values.get(name, one.default)}
+        for choices in (
+            ends if isinstance(one.choices, range) and len(one.choices) > FEW else one.choices,
+            one.choices,
+        ):
+            outcomes = []
+            for choice in choices:
+                if choice not in tried:
+                    tried.add(choice)
+                    outcomes.append(({**values, name: choice}, builds.run({**values, name: choice})))
+            changed = [(given, outcome) for given, outcome in outcomes if outcome and set(outcome) != set(found)]
+            further += changed
+            if not changed:
+                break
+    for given, outcome in further:
+        _explore_from(given, outcome, builds)
+
+
+def _explore_pairs(base: Space, builds: _Builds) -> int:
+    """Build with two choices that differ from the defaults at once; return how many of these were left out."""
+    few = [one for one in base.values() if 2 <= len(one.choices) <= FEW]
+    pairs = [
+        {one.name: a, other.name: b}
+        for one, other in itertools.combinations(few, 2)
+        for a in one.choices
+        for b in other.choices
+        if a != one.default and b != other.default
+    ]
+    tried = pairs[: min(PAIRS, builds.left)]
+    for values in tried:
+        known = set(builds.space)
+        found = builds.run(values)
+        if found and set(found) - known:
+            _explore_from(values, found, builds)
+    return len(pairs) - len(tried)
+
+
+def _when(name: str, builds: _Builds) -> dict[str, tuple[Value, ...]] | None:
+    """Return the values of choices for which a parameter matters, nothing if it always does.
+
+    None where no such values, taken together, tell the models that declare it from those that do not.
+    """
+    having = [one.values for one in builds.all if name in one.found]
+    lacking = [one.values for one in builds.all if name not in one.found]
+    found: dict[str, tuple[Value, ...]] = {}
+    for choice in dict.fromkeys(choice for values in having for choice in values):
+        seen = {values[choice] for values in (*having, *lacking) if choice in values}
+        if all(choice in values for values in having):
+            matters = {values[choice] for values in having}
+            if matters != seen:
+                found[choice] = tuple(value for value in builds.space[choice].choices if value in matters)
+
+    def tells(conditions: Mapping[str, tuple[Value, ...]]) -> bool:
+        return not any(all(values.get(choice) in ones for choice, ones in conditions.items()) for values in lacking)
+
+    if not tells(found):
+        return None
+    for choice in reversed(list(found)):
+        others = {other: ones for other, ones in found.items() if other != choice}
+        if tells(others):
+            found = others
+    for choice in list(found):  # what it depends on matters itself for some choices only
+        found = (_when(choice, builds) or {}) | found
     return found
 
 
@@ -113,21 +242,47 @@ def _load(target: str, folder: Path) -> HyperModel:
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
-    found = loading.load_part(target, [folder], "--from-hypermodel", (), "a model")
-    if not isinstance(found, type):
+    found = loading.named(target, [folder], "--from-hypermodel")
+    of_object = found if isinstance(found, type) or not callable(getattr(found, "build", None)) else type(found)
+    if not isinstance(of_object, type):
+        if not callable(found):
+            what = f"is {shortened(repr(found), 60)}, expected a function, a class or an object that builds a model"
+            raise InputError.one(target, what)
         return HyperModel(target, found, f"{name}(hp)", is_trainable=False)
     methods = [method for method in ("model", "build") if callable(getattr(found, method, None))]
     if not methods:
         raise InputError.one(target, "has neither model(self, hp) nor build(self, hp)")
-    missing = [
-        one.name
-        for one in inspect.signature(found).parameters.values()
-        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
-    ]
-    if missing:
-        raise InputError.one(target, f"takes {', '.join(missing)} to be made", "give a function that makes the model")
-    build: Build = getattr(found(), methods[0])
-    return HyperModel(target, build, f"{name}().{methods[0]}(hp)", is_trainable=not loading.lacking(found))
+    made, call = found, name
+    if found is of_object:
+        missing = [
+            one.name
+            for one in inspect.signature(found).parameters.values()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+        ]
+        if missing:
+            raise InputError.one(target, f"takes {', '.join(missing)} to be made", f"make one: net = {name}(...)")
+        made, call = found(), f"{name}()"
+    build: Build = getattr(made, methods[0])
+    declare = getattr(made, "declare_hyperparameters", lambda hp: None)
+
+    def declare_and_build(hp: Hyperparameters) -> object:
+        declare(hp)
+        return build(hp)
+
+    is_trainable = found is of_object and not loading.lacking(of_object)
+    notes = _notes(of_object, is_trainable=is_trainable)
+    return HyperModel(target, declare_and_build, f"{call}.{methods[0]}(hp)", is_trainable, notes)
+
+
+def _notes(kind: type, *, is_trainable: bool) -> tuple[str, ...]:
+    """Say that KerasTuner's way to train is left behind, where a class has one of its own."""
+    owner = next((base for base in kind.__mro__ if "fit" in vars(base)), None)
+    if is_trainable or owner is None or owner.__module__.startswith("keras_tuner"):
+        return ()
+    return (
+        f"{kind.__name__}.fit() is not called, and what it reads of hp is not in the file; to train as it does, start "
+        "from a training function: python -m sweep init --function",
+    )
 
 
 def _module(name: str, found: HyperModel) -> str:
@@ -154,18 +309,18 @@ class {_class_name(name)}(KerasTrainable):
 
 
 def _file(name: str, trainable: str, target: str, space: Space) -> str:
-    rows = [f"  {one.name}: {_flow(_keys(one))}" for one in space.values()]
+    rows = [f"  {_flow(one.name)}: {_flow(_keys(one))}" for one in space.values()]
     return "\n".join(
         [
             f"# The space that {target} declares.",
             f"name: {name}",
             f"trainable: {trainable}",
             "method: tpe                             # or grid, random, sobol, gp, cmaes, nsga2",
-            "metric: {name: val_loss, goal: minimize}",
+            "metric: {name: val_loss, goal: minimize} # the tuner's objective",
             "parameters:",
             *rows,
-            "epochs: 20",
-            "run_cap: 24                             # configurations to try",
+            "epochs: 20                              # as given to the tuner's search()",
+            "run_cap: 24                             # configurations to try, the tuner's max_trials",
             "early_terminate: {type: asha, min_iter: 3, eta: 3}   # stop the worst two thirds at epochs 3 and 9",
             "",
         ]

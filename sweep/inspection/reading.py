@@ -35,11 +35,11 @@ def by_convention(tree: ast.Module) -> tuple[set[str], bool]:
             case ast.Attribute() if (dotted := _dotted(node, holders)) is not None:
                 names |= {".".join(dotted[:end]) for end in range(1, len(dotted) + 1)}
             case ast.Subscript(value=owner, slice=key) if last_name(owner) in holders:
-                computed |= not isinstance(key, ast.Constant)
+                computed |= not _is_known(key)
                 names |= texts(key)
             case ast.Call(func=ast.Attribute(attr=method, value=owner), args=[key, *_]) if method in READERS:
                 if last_name(owner) in holders:
-                    computed |= not isinstance(key, ast.Constant)
+                    computed |= not _is_known(key)
                     names |= texts(key)
                 elif last_name(owner) == "live":
                     names |= texts(key)
@@ -100,8 +100,22 @@ def _dotted(node: ast.expr, holders: frozenset[str] | set[str]) -> list[str] | N
 
 
 def texts(node: ast.expr) -> set[str]:
-    """Return the text that an expression is, if it is one."""
-    return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+    """Return the text that an expression is, if it is one; of one that is put together, with * for what is unknown."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.JoinedStr(values=parts):
+            known = [part.value if isinstance(part, ast.Constant) else "*" for part in parts]
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Add()):
+            known = [text, "*"]
+        case _:
+            return set()
+    pattern = "".join(map(str, known))
+    return {pattern} if pattern.strip("*") else set()
+
+
+def _is_known(key: ast.expr) -> bool:
+    return isinstance(key, ast.Constant) or bool(texts(key))
 
 
 HARMLESS = frozenset({"print", "len", "repr", "str", "bool", "isinstance", "type", "id"})
@@ -114,7 +128,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class Reading:
     """What was found in all modules together."""
 
-    names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``
+    names: frozenset[str]  # parameters that are read; ``x.*`` for all below ``x``, ``x_*`` for all that begin so
     doubts: tuple[str, ...]  # places from which on hyperparameters cannot be followed
     words: frozenset[str]  # every attribute, argument and text of the user's modules
     own: frozenset[str]  # those of the names that the user's modules read
@@ -265,10 +279,10 @@ class _Flow:
                 return self._attribute(parent, name)
             case ast.Subscript(value=value, slice=key) if value is node:
                 self.names |= texts(key)
-                return isinstance(key, ast.Constant)
+                return _is_known(key)
             case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[right]) if right is node:
                 self.names |= texts(key)
-                return isinstance(key, ast.Constant)
+                return _is_known(key)
             case ast.Compare(ops=[ast.Is() | ast.IsNot()]) | ast.Expr():
                 return True
             case ast.Assign(targets=targets):
@@ -291,7 +305,7 @@ class _Flow:
             self.names |= {".".join(path[:end]) for end in range(1, len(path) + 1)}
             return name not in dir(Hyperparameters) and name not in dir(dict)
         key = call.args[0] if call.args else None
-        if not isinstance(key, ast.Constant):
+        if key is None or not _is_known(key):
             return False
         self.names |= {f"{text}.*" for text in texts(key)} if name == BELOW else texts(key)
         return True
@@ -314,8 +328,11 @@ class _Flow:
         if origins - self._ours - self._theirs - {""}:  # it is of somebody else's
             return False
         found = bool(origins & self._ours) or (first_name(call.func) in ("self", "super") and name in self._known)
+        of_an_object = isinstance(call.func, ast.Attribute) and not origins
         for function in self._functions.get(name, []):
             is_method = isinstance(self._parents[function], ast.ClassDef)
+            if of_an_object and not is_method:
+                continue
             found |= self._enter(function, place, is_method and not _is_static(function))
         for owner in self._classes.get(name, []):
             starts = [one for one in owner.body if isinstance(one, Function) and one.name == "__init__"]

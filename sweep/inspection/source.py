@@ -10,6 +10,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 
@@ -291,8 +292,7 @@ def _hidden(top: str, place: Path | None) -> tuple[str, str]:
 
 
 def _among(name: str, reads: frozenset[str]) -> bool:
-    parts = name.split(".")
-    return name in reads or any(f"{'.'.join(parts[:end])}.*" in reads for end in range(1, len(parts)))
+    return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
 
 
 def _top(module: str) -> str:

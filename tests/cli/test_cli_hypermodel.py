@@ -55,7 +55,89 @@ def endless(hp):
 
 
 number = 3
+
+
+def shared(hp):
+    for i in range(2):
+        if hp.Boolean(f"drop_{i}"):
+            hp.Float("rate", 0.1, 0.5)
+
+
+def both(hp):
+    if hp.Boolean("a") and hp.Boolean("b"):
+        hp.Int("c", 1, 4)
+
+
+def eager_both(hp):
+    a, b = hp.Boolean("a"), hp.Boolean("b")
+    if a and b:
+        hp.Int("c", 1, 4)
+
+
+def deep(hp):
+    for i in range(hp.Int("layers", 2, 20)):
+        hp.Int(f"units_{i}", 32, 512, step=32)
+
+
+def asked_again(hp):
+    hp.Int("units", 8, 32, step=8)
+    assert hp.get("units") == hp["units"] == hp.units
+    assert "units" in hp
+
+
+def scoped(hp):
+    with hp.name_scope("head"):
+        if hp.Boolean("deep"):
+            hp.Int("units", 1, 2)
+        with hp.conditional_scope("deep", True):
+            hp.Float("rate", 0.0, 0.5)
+
+
+def of_numpy(hp):
+    import numpy as np
+    hp.Int("n", np.int64(1), np.int64(3), default=np.int64(2))
+    hp.Choice("units", list(np.arange(8, 25, 8)))
+
+
+def declared_twice(hp):
+    hp.Choice("model", ["v1", "v2"])
+    with hp.conditional_scope("model", ["v1"]):
+        hp.Int("layers", 1, 3)
+    with hp.conditional_scope("model", ["v2"]):
+        hp.Int("layers", 2, 4)
+
+
+def no_name(hp):
+    hp.Int("input unit", 1, 3)
+    hp.Int("d/e", 1, 3)
+
+
+def no_net(hp):
+    hp.Int("depth", 1, 3)
+    return object()
+
+
+class Tuned:
+    def __init__(self, size):
+        self.size = size
+
+    def declare_hyperparameters(self, hp):
+        hp.Boolean("shuffle")
+
+    def build(self, hp):
+        hp.Int("units", 1, self.size)
+
+    def fit(self, hp, model):
+        pass
+
+
+tuned = Tuned(3)
 """
+
+
+def rows(written: hypermodel.Written) -> list[str]:
+    space = written.files["my_sweep.yaml"].partition("parameters:\n")[2].partition("epochs:")[0]
+    return [row.strip() for row in space.splitlines()]
 
 
 @pytest.fixture
@@ -66,9 +148,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_depends_on_a_choice_is_found_with_what_it_depends_on(folder: Path) -> None:
-    contents = hypermodel.files("hyper_models:build", "my_sweep", folder)
-    rows = contents["my_sweep.yaml"].partition("parameters:\n")[2].partition("epochs:")[0].splitlines()
-    assert [row.strip() for row in rows] == [
+    assert rows(hypermodel.files("hyper_models:build", "my_sweep", folder)) == [
         "layers: {min: 1, max: 3}",
         "units_0: {values: [8, 16, 24, 32]}",
         "d_0: {min: 0.0, max: 0.5, when: {layers: [1, 2]}}",
@@ -85,7 +165,7 @@ def test_what_depends_on_a_choice_is_found_with_what_it_depends_on(folder: Path)
 
 
 def test_the_files_are_a_sweep(folder: Path) -> None:
-    contents = hypermodel.files("hyper_models:Model", "my_sweep", folder)
+    contents = hypermodel.files("hyper_models:Model", "my_sweep", folder).files
     for name, text in contents.items():
         (folder / name).write_text(text)
     found: Any = spec.load(folder / "my_sweep.yaml", [])
@@ -102,13 +182,48 @@ def test_the_files_are_a_sweep(folder: Path) -> None:
         ("hyper_models", "expected module:Name"),
         ("hyper_models:absent", "cannot be imported"),
         ("no_such_module:build", "cannot be imported: ModuleNotFoundError"),
-        ("hyper_models:number", "cannot be called"),
+        ("hyper_models:number", "is 3, expected a function, a class or an object"),
         ("hyper_models:Needs", "takes size to be made"),
         ("hyper_models:nothing", "declares no hyperparameters"),
-        ("hyper_models:fails", r"fails with deep=True: ValueError: hyper_models.py:\d+ in fails: too deep"),
+        ("hyper_models:declared_twice", r"'layers' for some choices as {min: 1, max: 3} and for others as {min: 2,"),
+        ("hyper_models:no_name", r"parameters.input unit: not a parameter's name(.|\n)*parameters.d/e: not a param"),
+        ("hyper_models:no_net", r"returns object, expected a keras.Model; start from a training function"),
         ("hyper_models:endless", "more than 200 ways"),
     ],
 )
 def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         hypermodel.files(target, "my_sweep", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected", "note"),
+    [
+        ("shared", ["rate: {min: 0.1, max: 0.5}"], "rate matters for some choices only"),
+        ("both", ["b: {values: [false, true], when: {a: true}}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
+        ("eager_both", ["b: {values: [false, true]}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
+        ("asked_again", ["units: {values: [8, 16, 24, 32]}"], ""),
+        (
+            "scoped",
+            ["head.units: {min: 1, max: 2, when: {head.deep: true}}", "head.rate: {min: 0.0, max: 0.5, when: "],
+            "",
+        ),
+        ("of_numpy", ['"n": {min: 1, max: 3}', "units: {values: [8, 16, 24]}"], ""),
+        ("fails", ["deep: {values: [false, true]}"], "fails with deep=True: ValueError: hyper_models.py:"),
+        ("tuned", ["shuffle: {values: [false, true]}", "units: {min: 1, max: 3}"], "Tuned.fit() is not called"),
+    ],
+)
+def test_what_keras_tuner_knows_is_known(folder: Path, name: str, expected: list[str], note: str) -> None:
+    written = hypermodel.files(f"hyper_models:{name}", "my_sweep", folder)
+    for row in expected:
+        assert row in "\n".join(rows(written))
+    assert (note in "\n".join(written.notes)) if note else written.notes == ()
+
+
+def test_all_of_a_long_range_is_explored_where_its_ends_differ(folder: Path) -> None:
+    written = hypermodel.files("hyper_models:deep", "my_sweep", folder)
+    found = rows(written)
+    assert len(found) == 21
+    assert found[-1].endswith("when: {layers: 20}}")
+    assert found[3].endswith(f"when: {{layers: {list(range(3, 21))}}}}}")
+    assert written.notes == ()

@@ -62,6 +62,8 @@ def reading(body: str, **more: str) -> tuple[set[str], int]:
         ("from trainables import schedules\nfrom trainables.x import f\nclass T(KerasTrainable):\n"
          "  def model(self, hp): return schedules.build(hp), f(hp), super().model(hp), self.augment(1, hp, 2)", ""),
         ("class Net:\n  def model(self, x): return x.shape", ""),
+        ("class T(KerasTrainable):\n  def model(self, hp): return hp[f'units_{1}'], hp.Int('n_' + str(2), 1, 3)",
+         "units_* n_*"),
     ],
 )  # fmt: skip
 def test_followed(body: str, names: str) -> None:
@@ -88,10 +90,13 @@ def test_followed_into_other_modules() -> None:
         "[hp]",
         "hp or x",
         "hp.items",
+        "hp[f'{name}']",
+        "maker.build(hp)",
     ],
 )
 def test_lost_sight_of(use: str) -> None:
-    before = "import third\nfrom fourth import own\ndef build(c): return c.a\n"  # other people's `build` is not ours
+    # Other people's `build` is not ours.
+    before = "import third\nfrom fourth import own\nmaker = third.Maker()\ndef build(c): return c.a\n"
     assert reading(f"{before}class T(KerasTrainable):\n  def model(self, hp):\n    return {use}")[1] == 1
 
 

@@ -34,7 +34,7 @@ class Found:
 def join(here: Here) -> bool:
     """Meet the others; whether this process coordinates."""
     here.kept["it"] = it = ClickThrough()
-    it._session.join(here.devices, TRAINING)
+    it.join(here.devices, TRAINING)
     return here.devices.ranks is not None and not here.devices.ranks.rank
 
 
