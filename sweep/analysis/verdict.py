@@ -250,7 +250,10 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     more = f"; {len(others) + 1} configurations need {needed} at least"
     if follower.more is not None:
         more = f"; {follower.more} more would tell a difference like that to the next"
-    return f"{told}. These are too few seeds for a verdict{more}."
+    trains = ""
+    if len({row.sweep for row in ranking.rows}) == 1:
+        trains = f" python -m sweep confirm {best.sweep} trains the candidates with fresh ones."
+    return f"{told}. These are too few seeds for a verdict{more}.{trains}"
 
 
 def _nearest(rows: Sequence[Ranked], ranking: Ranking) -> str:

@@ -63,7 +63,10 @@ def several(mean: float, start: int = 0, seeds: int = 8) -> list[float]:
         ),
         (
             {a: several(a / 10, a, 7) for a in range(1, 7)},
-            ["These are too few seeds for a verdict; 1 more would tell a difference like that to the next."],
+            [
+                "These are too few seeds for a verdict; 1 more would tell a difference like that to the next.",
+                "python -m sweep confirm completed trains the candidates with fresh ones.",
+            ],
         ),
     ],
 )
