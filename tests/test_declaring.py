@@ -61,7 +61,7 @@ def test_each_gives_the_keys_of_a_sweep_file(name: str) -> None:
 @pytest.mark.keras  # KerasTuner imports Keras
 @pytest.mark.parametrize("name", CALLS)
 def test_without_a_value_each_is_what_keras_tuner_gives(name: str) -> None:
-    keras_tuner = pytest.importorskip("keras_tuner")
+    keras_tuner = pytest.importorskip("keras_tuner", reason='a peer, of the extra "test"')
     assert call(Hyperparameters({}), name) == call(keras_tuner.HyperParameters(), name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import threading
@@ -12,14 +11,13 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from browsers import launched, needs_chromium
 
 pytest.importorskip("mkdocs", reason='needs pip install -e ".[docs]"')
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
 
 import docs_site  # noqa: E402 - a tool, not part of the package
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +74,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the PATH")
+@needs_chromium
 def test_the_site_in_a_browser(address: str) -> None:
-    api = pytest.importorskip("playwright.sync_api")
     troubles: list[str] = []
-    with api.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with launched() as browser:
         context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
         page = context.new_page()
         page.on("console", lambda message: troubles.append(f"console: {message.text}"))
@@ -102,5 +98,4 @@ def test_the_site_in_a_browser(address: str) -> None:
             page.goto(f"{address}/{name}.html", wait_until="networkidle")
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide <= 0, (name, wide)
-        browser.close()
     assert troubles == []

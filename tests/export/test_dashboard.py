@@ -12,6 +12,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from browsers import launched, needs_chromium
 from hostile import STATUSES, story, trial
 
 from sweep.errors import InputError
@@ -23,11 +24,6 @@ from sweep.store.log import Log
 
 pytest.importorskip("optuna_dashboard", reason="an extra of its own")
 pytestmark = pytest.mark.filterwarnings("default")
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 
 
 @contextmanager
@@ -111,15 +107,13 @@ def test_sweeps_of_one_name_are_told_apart_by_their_path(made: Callable[..., Res
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM.exists(), reason="needs Chromium")
+@needs_chromium
 def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
-    playwright = pytest.importorskip("playwright.sync_api", reason="an extra of its own")
     folder = made([event for number in range(8) for event in trial(number, STATUSES[1 + number % 4])])
     info = folder.read_info()
     folder.write_info(info.changed(objectives=info.content["objectives"][:1]))
     wrong: list[str] = []
-    with served(folder) as server, playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=list(QUIET))
+    with served(folder) as server, launched() as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -136,10 +130,8 @@ def test_in_a_browser(made: Callable[..., ResultsFolder]) -> None:
             log.append(trial(8, Status.COMPLETED))
         page.reload()  # it asks by itself as well, every ten seconds
         page.get_by_text("Best Trial (number=8)").wait_for(timeout=60_000)
-        points.first.wait_for()
-        assert points.count() > before
+        points.nth(before).wait_for()  # one more than before
         page.goto(f"{server.url}studies/0/trials?numbers=2")
         page.get_by_text("because, of").first.wait_for()
         assert "diverged" in page.inner_text("body")
-        browser.close()
     assert wrong == []

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from emulator import Terminal
@@ -107,7 +108,7 @@ def test_what_is_printed_meanwhile_is_told_line_by_line() -> None:
     assert told[-1] == "rest"
     with pytest.raises(OSError, match="fileno"):
         above.fileno()
-    with open(os.devnull, "w") as file:  # noqa: PTH123 - a device
+    with Path(os.devnull).open("w") as file:
         assert Above(file, told.append).fileno() == file.fileno()
 
 

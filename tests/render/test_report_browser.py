@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsers import launched, needs_chromium
 from report_sweeps import BOTH, EVIL, mixed, trial, written
 
 from sweep.events import Status
 from sweep.render.report import page as report
 from sweep.store.folder import ResultsFolder
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium on the PATH")]
-SWITCHES = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+pytestmark = [pytest.mark.slow, needs_chromium]
 
 
 class Opened:
@@ -78,10 +75,8 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as play:
-        browser = play.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-        yield browser
-        browser.close()
+    with launched() as found:
+        yield found
 
 
 Open = Callable[..., Opened]

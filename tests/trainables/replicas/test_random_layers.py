@@ -101,7 +101,9 @@ def test_what_is_no_draw_of_examples_is_refused_in_parts(name: str) -> None:
 def test_a_loop_of_draws_is_keras_own_on_one_replica_and_refused_in_parts() -> None:
     def steps(seeds: Any) -> Any:
         def call(x: Any) -> Any:
-            one = lambda i, y: (i + 1, y + keras.random.normal(tf.shape(y), seed=seeds))  # noqa: E731
+            def one(i: Any, y: Any) -> Any:
+                return i + 1, y + keras.random.normal(tf.shape(y), seed=seeds)
+
             return tf.while_loop(lambda i, _: i < 3, one, (0, x))[1]
 
         return call
