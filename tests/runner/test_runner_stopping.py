@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from curves import FILE, TRAINABLE, Watcher, ends, resume, run
+from curves import FILE, Watcher, ends, resume, run
+from waiting import until
 
 import sweep
 from sweep.errors import InputError
@@ -16,48 +18,45 @@ from sweep.runner import stopping
 from sweep.store.folder import ResultsFolder
 
 RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
-LONG = FILE.replace("epochs: 4", "epochs: 100").replace("curve:Curve", "slow_curve:Curve") + RULE
-
-
-@pytest.fixture
-def slow(project: Path) -> Path:
-    """Trials of a second."""
-    text = TRAINABLE.replace("import json", "import time, json").replace(
-        "self.done += 1", "self.done += 1; time.sleep(0.01)"
-    )
-    (project / "slow_curve.py").write_text(text)
-    return project
+LONG = FILE.replace("epochs: 4", "epochs: 100") + RULE
 
 
 class Asks(Watcher):
-    """Once trial 1 has reported, calls a function in another thread."""
+    """Once trial 1 has reported, calls a function in another thread, and trains on when that has asked."""
 
-    def __init__(self, ask: Callable[[], str]) -> None:
+    def __init__(self, project: Path, ask: Callable[[], str]) -> None:
         super().__init__()
+        self.requests = ResultsFolder(project / "results" / "curves").requests
         self.answers: list[str] = []
         self.thread = threading.Thread(target=lambda: self.answers.append(ask()))
+
+    def is_asked(self) -> bool:
+        return self.requests.is_dir() and any(self.requests.iterdir())
 
     def on(self, event: Event) -> None:
         super().on(event)
         if isinstance(event, EpochReported) and event.trial == 1 and self.thread.ident is None:
             self.thread.start()
+            until(self.is_asked)
+        elif self.thread.ident is not None and self.is_asked():
+            time.sleep(0.01)  # the sweep looks for requests now and then
 
 
-def test_a_sweep_is_stopped_and_goes_on(slow: Path) -> None:
-    results = slow / "results"
-    watcher = Asks(lambda: stopping.stop(results, "curves", None, now=False))
-    outcome = run(slow, LONG, watcher)
+def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
+    results = project / "results"
+    watcher = Asks(project, lambda: stopping.stop(results, "curves", None, now=False))
+    outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
     assert watcher.answers == [f"curves is stopped; go on with: python -m sweep resume {results / 'curves'}"]
     assert ends(outcome.folder) == {0: "completed", 1: "interrupted"}
-    again = resume(slow)
+    again = resume(project)
     assert (again.completed, again.stopped) == (3, None)
 
 
-def test_one_trial_is_stopped_for_good(slow: Path) -> None:
-    watcher = Asks(lambda: stopping.stop(slow / "results", "curves", 1, now=False))
-    outcome = run(slow, LONG, watcher)
+def test_one_trial_is_stopped_for_good(project: Path) -> None:
+    watcher = Asks(project, lambda: stopping.stop(project / "results", "curves", 1, now=False))
+    outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert watcher.answers == ["trial 1 is pruned: stopped on request"]
     assert (outcome.completed, outcome.interrupted) == (2, False)
