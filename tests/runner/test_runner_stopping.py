@@ -18,7 +18,7 @@ from sweep.runner import stopping
 from sweep.store.folder import ResultsFolder
 
 RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
-LONG = FILE.replace("epochs: 4", "epochs: 100") + RULE
+LONG = FILE.replace("epochs: 4", "epochs: 400") + RULE
 
 
 class Asks(Watcher):
@@ -63,7 +63,7 @@ def test_one_trial_is_stopped_for_good(project: Path) -> None:
     assert ends(outcome.folder) == {0: "completed", 1: "pruned", 2: "completed"}
     trials = sweep.load(outcome.folder.path).trials
     assert trials["status_reason"].tolist() == ["", "stopped on request", ""]
-    assert 0 < trials["epochs"][1] < 100
+    assert 0 < trials["epochs"][1] < 400
 
 
 class Stray(Watcher):
