@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -20,8 +21,10 @@ from sweep.events import EpochReported, Event, Params, Status
 from sweep.schedulers.contract import Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
-from sweep.spec import Spec
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec
 
 CUT = frozenset({Status.PRUNED, Status.RUNNING, Status.INTERRUPTED})
 """States of trials whose curves could have gone on."""

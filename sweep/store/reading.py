@@ -24,7 +24,7 @@ from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.records import decode, natural
 from sweep.store.rows import EPOCH_FIELDS
-from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables
+from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_numbers
 
 
 def read(folder: ResultsFolder, metrics: Sequence[str] | None = None) -> Tables:
@@ -186,13 +186,13 @@ def _merged(
     """Return all rows of trials that are not replaced, and the new ones, by the number of their trial."""
     keep = ~np.isin(numbers(old, "trial").astype(np.int64), replaced)
     count = int(keep.sum())
-    kept = old.slice(0, count) if keep[:count].all() else old.filter(pa.array(keep))
+    kept = old.slice(0, count) if keep[:count].all() else old.take(of_numbers(np.flatnonzero(keep)))
     joined = _joined(kept, new, group)
     if joined is None:
         return None
     order = numbers(joined, "trial").astype(np.int64)
     in_order = bool((np.diff(order) >= 0).all())
-    return joined if in_order else joined.take(pa.array(np.argsort(order, kind="stable")))
+    return joined if in_order else joined.take(of_numbers(np.argsort(order, kind="stable")))
 
 
 def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> pa.Table | None:
@@ -219,7 +219,8 @@ def _joined(first: pa.Table, second: pa.Table, group: Callable[[str], int]) -> p
 def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray:
     if field.name not in table.column_names:
         return pa.chunked_array([pa.nulls(table.num_rows, field.type)])
-    return table[field.name].cast(field.type)
+    column = table[field.name]
+    return column if column.type == field.type else column.cast(field.type)
 
 
 def _common(fields: Sequence[pa.Field], name: str) -> pa.Field | None:

@@ -14,8 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -135,20 +137,20 @@ class TableBuilder:
         rows, count = self._trials, len(self._trials.row)
         texts = {name: _texts(column, count) for name, column in rows.texts.items()}
         whole = {name: _numbers(column, count) for name, column in rows.integers.items()}
-        flags = {name: _numbers(column, count).cast(pa.bool_()) for name, column in rows.flags.items()}
+        flags = {name: of_numbers(*column.filled(count), pa.bool_()) for name, column in rows.flags.items()}
         floats = {name: _numbers(column, count) for name, column in rows.floats.items()}
         params = {f"param.{name}": _params(column.filled(count)) for name, column in rows.params.items()}
         last = {f"metric.{name}": _numbers(column, count) for name, column in rows.last.items()}
         best = {f"best.{name}": _numbers(column, count) for name, column in rows.best.items()}
         tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
         first = self._objectives[0][0] if self._objectives else ""
-        train_s = pa.array([rows.train_s(row) for row in range(count)], pa.float64())
+        train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
         overhead_s = [
             None if (total := rows.floats["duration_s"].get(row)) is None else total - rows.train_s(row)
             for row in range(count)
         ]
         columns = {
-            "sweep": pa.repeat(pa.scalar(self._name, pa.string()), count),
+            "sweep": _strings([self._name.encode()] * count),
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
@@ -167,7 +169,7 @@ class TableBuilder:
             "ended_at": _times(rows.floats["ended_at"], count),
             "duration_s": floats["duration_s"],
             "train_s": train_s,
-            "overhead_s": pa.array(overhead_s, pa.float64()),
+            "overhead_s": of_list(overhead_s, pa.float64()),
             **{f"overhead.{part}_s": _numbers(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
             **self._energy(count),
@@ -179,14 +181,16 @@ class TableBuilder:
             "precision": texts["precision"],
             "accumulate": whole["accumulate"],
             "data": texts["data"],
-            "examples_per_s": pa.array([rows.examples_per_s(row) for row in range(count)], pa.float64()),
+            "examples_per_s": of_list([rows.examples_per_s(row) for row in range(count)], pa.float64()),
             "checkpoint": texts["checkpoint"],
             "memo": texts["memo"],
             "memo_epochs": whole["memo_epochs"],
             "error": texts["error"],
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
-        return _table(columns, encodings).sort_by("trial")  # they need not start by number
+        table = _table(columns, encodings)
+        numbers, _ = rows.integers["trial"].filled(count)
+        return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # they need not start by number
 
     def _energy(self, count: int) -> dict[str, pa.Array]:
         columns = {name: _numbers(column, count) for name, column in self._trials.energy.items()}
@@ -208,17 +212,17 @@ class TableBuilder:
         fields = {name: _numbers(column, count) for name, column in rows.fields.items()}
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
-            "sweep": pa.repeat(pa.scalar(self._name, pa.string()), count),
-            "trial": _numbers(self._trials.integers["trial"], trials).take(pa.array(trial_row)),
-            "trial_id": ids.take(pa.array(trial_row)),
-            "epoch": pa.array(epoch),
+            "sweep": _strings([self._name.encode()] * count),
+            "trial": _numbers(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
+            "trial_id": ids.take(of_numbers(trial_row)),
+            "epoch": of_numbers(epoch),
             **fields,
             **{f"metric.{name}": _numbers(column, count) for name, column in rows.metrics.items()},
         }
         for name, column in rows.measures.items():
             taken = name in columns or name.startswith("metric.")
             columns[f"measure.{name}" if taken else name] = _numbers(column, count)
-        return _table(columns, {}).take(pa.array(order))
+        return _table(columns, {}).take(of_numbers(order))
 
     def write(self, folder: ResultsFolder) -> None:
         """Replace both Parquet files, each whole at every moment."""
@@ -242,8 +246,8 @@ def write_configurations(
     typed = {name: _params(values) for name, values in params.items()}
     columns = {
         **{name: array for name, (array, _) in typed.items()},
-        **{name: pa.array(values, pa.float64(), from_pandas=False) for name, values in numbers.items()},
-        **{name: pa.array(values, pa.int64()) for name, values in integers.items()},
+        **{name: of_list(values, pa.float64()) for name, values in numbers.items()},
+        **{name: of_list(values, pa.int64()) for name, values in integers.items()},
         **{name: _array(values, pa.string()) for name, values in texts.items()},
     }
     as_json = {name: AS_JSON for name, (_, json_text) in typed.items() if json_text}
@@ -257,14 +261,50 @@ def _table(columns: Mapping[str, pa.Array], metadata: Mapping[str, Mapping[bytes
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
+# pa.array() imports pandas, which takes longer than all else that is done with a table; these make the same arrays.
+
+
+def of_list(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return values of one type as an array: None is null, NaN is a value."""
+    if kind == pa.null():
+        return pa.nulls(len(values))
+    null = np.fromiter((value is None for value in values), np.bool_, len(values))
+    if kind != pa.string():
+        return of_numbers(np.array([value or 0 for value in values], _DTYPES[kind]), null, kind)
+    return _strings([(value or "").encode() for value in values], null)
+
+
+def _strings(texts: Sequence[bytes], null: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    offsets = np.cumsum([0, *map(len, texts)])
+    if offsets[-1] > np.iinfo(np.int32).max:
+        raise pa.ArrowCapacityError("a column of more than 2 GiB of text")
+    held = [pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(texts), [None if null is None else _bits(~null), *held])
+
+
+def of_numbers(
+    values: npt.NDArray[Any], null: npt.NDArray[np.bool_] | None = None, kind: pa.DataType | None = None
+) -> pa.Array:
+    """Return numbers as an array, by default of their own type: NaN is a value."""
+    kind = pa.from_numpy_dtype(values.dtype) if kind is None else kind
+    held = _bits(values) if kind == pa.bool_() else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(kind, len(values), [None if null is None else _bits(~null), held])
+
+
+def _bits(values: npt.NDArray[Any]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values.astype(np.bool_), bitorder="little"))
+
+
+_DTYPES = {pa.int64(): np.int64, pa.float64(): np.float64, pa.bool_(): np.bool_}
+
+
 def _numbers(column: Numbers, rows: int) -> pa.Array:
-    values, null = column.filled(rows)
-    return pa.array(values, mask=null, from_pandas=False)  # NaN is a value here, not a null
+    return of_numbers(*column.filled(rows))
 
 
 def _times(column: Numbers, rows: int) -> pa.Array:
     values, null = column.filled(rows)
-    return pa.array(np.rint(np.multiply(values, 1e6)).astype(np.int64), mask=null).cast(_TIME)
+    return of_numbers(np.rint(np.multiply(values, 1e6)).astype(np.int64), null, _TIME)
 
 
 def _texts(column: Objects[str], rows: int) -> pa.Array:
@@ -273,10 +313,10 @@ def _texts(column: Objects[str], rows: int) -> pa.Array:
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array(values, kind)
+        return of_list(values, kind)
     except UnicodeEncodeError:  # half a surrogate pair, out of a traceback or a file name
-        text = [str(value).encode("utf-8", "backslashreplace").decode() for value in values]
-        return pa.array(text, pa.string(), mask=np.array([value is None for value in values]))
+        plain_texts = (None if one is None else str(one).encode("utf-8", "backslashreplace") for one in values)
+        return of_list([None if text is None else text.decode() for text in plain_texts], pa.string())
 
 
 def _params(values: Sequence[object]) -> tuple[pa.Array, bool]:
@@ -286,7 +326,7 @@ def _params(values: Sequence[object]) -> tuple[pa.Array, bool]:
     exact = 2**53 if float in kinds else 2**63 - 1
     if kind is None or any(type(value) is int and abs(value) > exact for value in values):
         text = [None if value is None else json.dumps(plain(value)) for value in values]
-        return pa.array(text, pa.string()), True
+        return of_list(text, pa.string()), True
     return _array(values, kind), False
 
 

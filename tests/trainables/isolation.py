@@ -20,6 +20,7 @@ import numpy as np
 from sweep.backends.protocol import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
+from sweep.events import TrialEnded
 from sweep.hyperparameters import Hyperparameters
 from trainables.cifar_resnet import CifarResNet
 
@@ -101,20 +102,24 @@ def _outcome(worker: Worker, number: int, kind: str) -> Outcome:
         training={"precision": precision},
         objective="val_loss",
     )
+    end, metrics = drive(worker, assignment, kind)
+    return Outcome("pruned", metrics) if end is None else Outcome(end.status, metrics, end.error)
+
+
+def drive(worker: Worker, assignment: Assignment, kind: str) -> tuple[TrialEnded | None, list[dict[str, float]]]:
+    """Train a trial to the end that its kind says; how it ended, None if it was left alone, and all its metrics."""
     worker.take(Order(assignment, decision_epochs=(1,)))
     metrics: list[dict[str, float]] = []
     while True:
-        if metrics and kind == "raised":
+        if metrics and kind == "raised" and "explode" not in assignment.params:
             worker._loaded()._trial.gauges.begin = _fail
-        if kind == "interrupted":
-            worker._job.stop_file.touch() if metrics else worker._job.stop_file.unlink(missing_ok=True)
+        if metrics and kind == "interrupted":
+            worker._job.stop_file.touch()
         progress = worker.step()
         metrics += [dict(epoch.metrics) for epoch in progress.epochs]
-        if progress.end is not None:
+        if progress.end is not None or kind == "pruned":
             worker._job.stop_file.unlink(missing_ok=True)
-            return Outcome(progress.end.status, metrics, progress.end.error)
-        if kind == "pruned":
-            return Outcome("pruned", metrics)
+            return progress.end, metrics
 
 
 def _fail() -> None:

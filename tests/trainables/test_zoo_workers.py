@@ -22,7 +22,7 @@ def processes() -> Iterator[Processes]:
 
 NUMBERS = {name.values[0]: place for place, name in enumerate(NAMES)}
 EACH = [  # the replicas of the others are tried every day
-    pytest.param(*name.values, marks=(*name.marks, *([pytest.mark.exhaustive] if place % 2 else [])), id=name.id)
+    pytest.param(*name.values, marks=(*name.marks, *([pytest.mark.exhaustive] if place % 3 else [])), id=name.id)
     for place, name in enumerate(NAMES)
 ]
 
@@ -31,7 +31,7 @@ EACH = [  # the replicas of the others are tried every day
 def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(name: str, processes: Processes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         busy = processes.submit(used, name, folder)
-        kinds = ("a", "b") if NUMBERS[name] % 4 == 0 else ("a",)
+        kinds = ("a", "b") if NUMBERS[name] % 6 == 0 else ("a",)
         fresh = {kind: processes.submit(straight, name, kind) for kind in kinds}
         *outcomes, paused = busy.result()
         expected = {kind: future.result() for kind, future in fresh.items()}

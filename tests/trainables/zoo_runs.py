@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from isolation import drive
 from small import go_on, metrics
 from zoo_entries import ENTRIES
 
@@ -65,20 +66,11 @@ def resume(name: str, kept: str) -> Outcome:
 
 
 def _run(name: str, worker: Worker, number: int, kind: str) -> Outcome:
-    worker.take(Order(_assignment(name, number, kind), decision_epochs=(1,)))
-    found: list[dict[str, float]] = []
-    while True:
-        if kind == "interrupted" and found:
-            worker._job.stop_file.touch()
-        progress = worker.step()
-        found += metrics(progress.epochs)
-        if progress.end is not None:
-            worker._job.stop_file.unlink(missing_ok=True)
-            complete = progress.end.status == "completed" and worker._trainable is not None
-            state = _checksums(worker._trainable) if complete else {}
-            return Outcome(progress.end.status, found, state, progress.end.error or progress.end.reason)
-        if kind == "pruned":
-            return Outcome("pruned", found)
+    end, found = drive(worker, _assignment(name, number, kind), kind)
+    if end is None:
+        return Outcome("pruned", found)
+    complete = end.status == "completed" and worker._trainable is not None
+    return Outcome(end.status, found, _checksums(worker._trainable) if complete else {}, end.error or end.reason)
 
 
 def _checksums(trainable: object) -> dict[str, int]:
