@@ -150,7 +150,7 @@ class TableBuilder:
             for row in range(count)
         ]
         columns = {
-            "sweep": _strings([self._name.encode()] * count),
+            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
             "trial_id": texts["trial_id"],
             "role": texts["role"],
@@ -212,7 +212,7 @@ class TableBuilder:
         fields = {name: _numbers(column, count) for name, column in rows.fields.items()}
         fields["timestamp"] = _times(rows.fields["timestamp"], count)
         columns = {
-            "sweep": _strings([self._name.encode()] * count),
+            "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": _numbers(self._trials.integers["trial"], trials).take(of_numbers(trial_row)),
             "trial_id": ids.take(of_numbers(trial_row)),
             "epoch": of_numbers(epoch),
