@@ -65,7 +65,7 @@ class Session(Joining):
 
     @property
     def trial(self) -> Trial:
-        """The present trial; raises RuntimeError before the first one has begun."""
+        """Return the present trial; raise RuntimeError before the first one has begun."""
         if self._trial is None:
             raise RuntimeError("no trial has begun")
         return self._trial
@@ -94,7 +94,7 @@ class Session(Joining):
         self._trial = self._enter(self._spans[0])
 
     def _enter(self, span: Span) -> Trial:
-        """The present trial at the beginning of a phase, without what the phase before leaves to it."""
+        """Return the present trial at the beginning of a phase, without what the phase before leaves to it."""
         assignment, hp, placement, dtype, train, validation, stopwatch, before, callbacks = self._setting
         stopwatch.begin()
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
@@ -143,7 +143,7 @@ class Session(Joining):
         return trial
 
     def _enter_next(self, trial: Trial) -> Trial:
-        """The next phase of a trial, with the weights that it has now."""
+        """Return the trial in its next phase, with the weights that it has now."""
         carried = Carried(trial.program)
         owned.undo(self._author)
         following = self._enter(self._spans[trial.span.number + 1])
@@ -163,11 +163,14 @@ class Session(Joining):
             raise Stopped(trial.stopped)
 
     def save(self, folder: Path) -> Callable[[], None]:
-        """Copy an exact checkpoint; the function returned writes it, in any thread."""
+        """Copy an exact checkpoint, and return the function that writes it, in any thread."""
         return saving.save(folder, self.trial, checked_memory(self._author.memory), self._data.fingerprint)
 
     def restore(self, folder: Path) -> int:
-        """Go on from an exact checkpoint; raises CheckpointError, and OtherData for one of a trial on other data."""
+        """Go on from an exact checkpoint and return its epoch.
+
+        Raises CheckpointError, and OtherData for a checkpoint of a trial on other data.
+        """
         trial, (phase, data) = self.trial, checkpoint.before(folder)
         self._data.check(data, folder.name)
         if phase != trial.span.number and phase < len(self._spans):
@@ -178,7 +181,7 @@ class Session(Joining):
         return trial.epoch
 
     def facts(self) -> Facts:
-        """Where and how the present trial runs."""
+        """Return where and how the present trial runs."""
         trial = self.trial
         differs = trial.program.differs or trial.walk.data.differs
         return Facts(
@@ -201,7 +204,7 @@ class Session(Joining):
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """The losses of updates at these rates, for `plan --find-lr`; the trial that has begun is spoilt by it."""
+        """Yield the losses of updates at these rates, for `plan --find-lr`; the trial that has begun cannot be used after."""
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
@@ -212,7 +215,7 @@ class Session(Joining):
             yield from rate_finder.losses(trial.program, trial.walk, rates)
 
     def try_phases(self) -> Iterator[int]:
-        """The epochs of each phase, entered one after the other, for `plan --time`; the trial is spoilt by it."""
+        """Enter one phase after the other and yield its epochs, for `plan --time`; the trial cannot be used after."""
         epochs = self.trial.assignment.epochs
         for span in (span for span in self._spans if span.first < epochs):
             if span.number:
@@ -229,7 +232,7 @@ class Session(Joining):
         self.trial.scale_rate(factor)
 
     def trained_model(self) -> keras.Model:
-        """The present trial's model by itself, with the weights that it is validated with."""
+        """Return the present trial's model by itself, with the weights that it is validated with."""
         return self._plain().model
 
     def export(self, folder: Path, formats: Sequence[str] = ("keras", "saved_model")) -> Exported:
@@ -240,13 +243,14 @@ class Session(Joining):
         return exporting.export(trial, self._plain(), text, folder, formats)
 
     def test(self) -> dict[str, float] | None:
-        """The metrics of the present trial's model on the third part of `data`, which runs again; None without it."""
+        """Return the metrics of the trial's model on the third part of `data`, which runs again; None without it."""
         trial = self.trial
         return testing.evaluated(trial, self._data.test(self._author, trial.hp, trial.placement, trial.assignment))
 
     # ---- how it is done
 
     def _plain(self) -> plain_model.Plain:
+        """Make the present trial's model once more, of the author's methods alone."""
         author, trial, live = self._author, self.trial, self._author.live
         with attributes.as_left(author, OWN, self._data.bare):
             try:
@@ -255,7 +259,7 @@ class Session(Joining):
                 author.live = live
 
     def _prepare(self, hp: Hyperparameters, batch_size: int) -> tuple[Structure, Program]:
-        """A program of this trial's structure in its initial state; called inside the strategy's scope."""
+        """Return a program of this trial's structure in its initial state; to be called inside the strategy's scope."""
         assignment, _, placement, dtype, train, validation, stopwatch, _, callbacks = self._setting
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
@@ -311,14 +315,14 @@ class Session(Joining):
         return structure, built
 
     def _copy_fitted(self) -> dict[str, object]:
-        """Give this object copies of the layers that `data` has fitted, for the program that is being made."""
+        """Give the author's object copies of the layers that `data` has fitted, for the program that is being made."""
         copies = fitted.copies(self._data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies
 
     def _begin_as_new(self, structure: Structure, program: Program, hp: Hyperparameters, seed: int) -> bool:
-        """Let a used program begin this trial; false where only a new one can.
+        """Let a used program begin this trial; return False where only a new one can.
 
         `state.undo` has put it back to its first trial; another seed needs what the author's methods make for it.
         """
@@ -333,7 +337,7 @@ class Session(Joining):
             return program.begin_as(building.make(self._author, hp, seed, record).parts)
 
     def _present(self) -> Hyperparameters:
-        """Those of the present trial, for traces: a program outlives the trial that it was made for."""
+        """Return the hyperparameters of the present trial, for traces: a program outlives the trial it was made for."""
         if self._hp is None:
             raise RuntimeError("no trial has begun")
         return self._hp
