@@ -204,7 +204,7 @@ class Session(Joining):
         )
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
-        """Yield the losses of updates at these rates, for `plan --find-lr`; the trial that has begun cannot be used after."""
+        """Yield the losses of updates at these rates, for `plan --find-lr`; the trial cannot be used after."""
         trial = self.trial
         if not trial.program.kept or trial.peak is None or trial.program.sets_no_rate:
             raise refusals.Refused(
