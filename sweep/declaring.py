@@ -32,7 +32,7 @@ class Declaring:
     """
 
     _declared: list[Declaration] | None = None  # where declarations are noted
-    _defaults: dict[str, Value]  # of what was declared, for whoever asks for it afterwards
+    _defaults: dict[str, Value]  # of what was declared while somebody listens, for whoever asks for it afterwards
     _within: tuple[tuple[str, tuple[Value, ...]], ...] = ()  # the conditional scopes around
     _prefix = ""  # of the names inside of name scopes
 
@@ -154,7 +154,8 @@ class Declaring:
                 when[self._prefix + parent_name] = _listed(parent_values)
             self._declared.append(Declaration(name, keys, default, choices, when))
         value = self.get(name, default)
-        self._defaults.setdefault(name, default)
+        if self._declared is not None:  # not in a trial: one that finds a kept program runs none of this code
+            self._defaults.setdefault(name, default)
         return value
 
 

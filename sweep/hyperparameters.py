@@ -270,7 +270,7 @@ class Hyperparameters(Declaring):
         return type(now) is type(then) and now == then
 
     def _read(self, name: str) -> Value | Mark:
-        """Return what the trial has, or else what code has declared as the default."""
+        """Return what the trial has; for `init`, also what the code has declared before."""
         value = self.peek(name)
         for record in self._records:
             record[name] = value

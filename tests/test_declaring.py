@@ -128,3 +128,9 @@ def test_a_program_gives_its_own_numbers_and_none_while_data_runs() -> None:
     with hp.without_live():
         assert hp.live("noise") == 0.5
     assert hp.live("noise")[0] == ("noise", None)
+
+
+def test_a_trial_has_what_its_file_says_whatever_its_code_has_declared() -> None:
+    hp = Hyperparameters({})
+    assert hp.Float("learning_rate", 0.02, 0.5) == 0.02
+    assert (hp.get("learning_rate"), "learning_rate" in hp) == (None, False)

@@ -206,3 +206,19 @@ def test_what_no_making_saw_needs_no_other_program() -> None:
         train(trainable, assignment(scale=scale))
         programs.append(trainable._session.trial.program)
     assert programs[0] is programs[1]
+
+
+class Declares(Small):
+    """Declares what the file does not have: a kept program runs none of this."""
+
+    def model(self, hp: Any) -> keras.Model:
+        hp.Float("learning_rate", 0.02, 0.5)
+        return super().model(hp)
+
+
+def test_what_code_declares_is_no_hyperparameter_of_a_trial() -> None:
+    given = assignment(epochs=1)
+    object.__setattr__(given, "params", {"batch_size": 16})
+    used = Declares()
+    train(used, given)
+    assert metrics(train(used, given)) == metrics(train(Declares(), given))
