@@ -76,6 +76,7 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
     from sweep.hyperparameters import Hyperparameters
     from trainables.data import chunks
     from trainables.data.node_cache import shared
+    from trainables.devices.replicas import Replicas
 
     if way == "from_tensor_slices":
         dataset = tf.data.Dataset.from_tensor_slices(_arrays()).shuffle(EXAMPLES).batch(BATCH_SIZE).prefetch(2)
@@ -83,7 +84,7 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
 
     node = folder if way.endswith("shared") else None
     (arrays, _), _ = shared(node, Hyperparameters({}), lambda: (_arrays(), None))
-    split = chunks.split(arrays, tf.distribute.OneDeviceStrategy("/cpu:0"), "training data")
+    split = chunks.split(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
 
     @tf.function(reduce_retracing=True)
     def summed(x: tf.Tensor, order: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ import tensorflow as tf
 from trainables.data import files, residence
 from trainables.data.chunks import split
 from trainables.data.share import Share
+from trainables.devices.replicas import Replicas
 
 GOALS = {32: 625, 224: 188}  # images a second a core
 MEGABYTES = {32: 300, 224: 600}  # of a data set in arrays
@@ -94,7 +95,7 @@ def _decoded(side: int, root: Path, kind: str, count: int) -> Any:
 
 def _line(name: str, side: int, arrays: Any, seconds: float) -> str:
     devices = [f"/cpu:{place}" for place in range(2)]
-    strategy = tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce())
+    strategy = Replicas(tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce()))
     timed = {"put": 0.0}
     put = residence.put_each
 

@@ -100,7 +100,7 @@ class Session(Joining):
         hp.serve_live(lambda *name, **more: self._author.live.number(*name, **more))
         self._hp = hp = hp.but(span.changes)
         batch_size, before_s = global_batch_size(hp, placement, train), stopwatch.laps.get("compile", 0.0)
-        with placement.strategy.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
+        with placement.replicas.scope(), precision.policy(dtype), keras_corrections.numbering_kept():
             structure, program = self._prepare(hp, batch_size)
         stopwatch.lap("build")
         program.state.owner = weakref.ref(self._author)
@@ -211,7 +211,7 @@ class Session(Joining):
                 "the learning rate is not the loop's to set: there is an optimizer with a schedule of its own, or "
                 "`training: {loop: fit}`"
             )
-        with trial.placement.strategy.scope():
+        with trial.placement.replicas.scope():
             yield from rate_finder.losses(trial.program, trial.walk, rates)
 
     def try_phases(self) -> Iterator[int]:
@@ -288,14 +288,14 @@ class Session(Joining):
             copies = self._copy_fitted()
             with hp.recording(key.reads):
                 made = building.make(self._author, hp, seed, record)
-                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, strategy=placement.strategy)
+                recipe = building.recipe(hp, dtype, accumulate, batch_size=batch_size, replicas=placement.replicas)
                 kept = attributes.kept(self._author, OWN)
                 if compiles:
                     global_batch_size(hp, placement, train)  # which is a part of what XLA compiles
                 wanted = Wanted(placement, recipe, seed, self._present, kept, compiles, callbacks, fit)
                 built = building.build(made, wanted)
                 stopwatch.lap("build")
-                built.compile(train, validation, placement.strategy, loose=comes_in_parts(hp))  # tracing runs `augment`
+                built.compile(train, validation, placement.replicas, loose=comes_in_parts(hp))  # tracing runs `augment`
             stopwatch.lap("compile")
         own = {name: value for name, value in attributes.kept(self._author, OWN).items() if name not in self._data.left}
         own |= copies

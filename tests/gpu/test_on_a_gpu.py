@@ -65,8 +65,9 @@ def test_packed_rows_are_gathered_there() -> None:
     import tensorflow as tf
 
     from trainables.data import residence, words
+    from trainables.devices.replicas import Replicas
 
-    strategy = tf.distribute.OneDeviceStrategy("/gpu:0")
+    strategy = Replicas(tf.distribute.OneDeviceStrategy("/gpu:0"))
     for dtype in ("uint8", "int8", "uint16", "int16", "int32", "uint32", "uint64"):
         array = np.arange(120).astype(dtype).reshape(40, 3)
         held = residence.put(array, strategy)

@@ -10,26 +10,26 @@ from typing import Any
 import tensorflow as tf
 from rank_processes import Here
 
-from trainables.devices import ranks
+from trainables.devices import ranks, replicas
 from trainables.devices.placement import placed
+from trainables.devices.replicas import Replicas
 
 
 def meet(here: Here) -> tuple[str, int, int]:
     """The kind of strategy, the replicas of all, and those of this process."""
     placement = placed(here.devices, {})
-    strategy = placement.strategy
-    return placement.name, strategy.num_replicas_in_sync, len(strategy.extended.worker_devices)
+    return placement.name, placement.replicas.number, len(placement.replicas.devices)
 
 
 def sums(here: Here) -> list[float]:
     """The sum of all replicas' ids, as each replica of this process sees it."""
-    strategy = placed(here.devices, {}).strategy
-    return [float(value) for value in strategy.experimental_local_results(_summing(strategy)())]
+    given = placed(here.devices, {}).replicas
+    return [float(value) for value in given.of_each(_summing(given)())]
 
 
 def threads_of_sums(here: Here, times: int) -> int:
     """How many threads this process has more after so many sums."""
-    summing = _summing(placed(here.devices, {}).strategy)
+    summing = _summing(placed(here.devices, {}).replicas)
     summing()
     before = len(list(Path("/proc/self/task").iterdir()))
     for _ in range(times):
@@ -37,12 +37,11 @@ def threads_of_sums(here: Here, times: int) -> int:
     return len(list(Path("/proc/self/task").iterdir())) - before
 
 
-def _summing(strategy: tf.distribute.Strategy) -> Any:
+def _summing(given: Replicas) -> Any:
     def on_each() -> Any:
-        context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(context.replica_id_in_sync_group, tf.float32))
+        return replicas.sums([tf.cast(replicas.here()[1], tf.float32)])[0]
 
-    return tf.function(lambda: strategy.run(on_each), autograph=False)
+    return tf.function(lambda: given.run(on_each), autograph=False)
 
 
 def sum_without(here: Here, rank: int, leaves: str = "", after_s: float = 1.0) -> tuple[str, float]:

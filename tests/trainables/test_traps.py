@@ -28,8 +28,8 @@ def agree(a: Small, b: Small, tolerance: float = 1e-6) -> None:
 
 
 def replica_values(trainable: Small, variable: Any) -> list[np.ndarray[Any, Any]]:
-    strategy = trainable._session.trial.placement.strategy
-    return [np.asarray(local) for local in strategy.experimental_local_results(variable.value)]
+    strategy = trainable._session.trial.placement.replicas
+    return [np.asarray(local) for local in strategy.of_each(variable.value)]
 
 
 def test_1_a_model_from_outside_is_an_error() -> None:

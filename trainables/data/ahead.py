@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from trainables.data import residence
 from trainables.data.share import Share
+from trainables.devices.replicas import Replicas
 
 CHUNK_BYTES = 64 * 2**20
 GATHER_ROWS = 4096
@@ -117,7 +118,7 @@ def take(leaf: Any, rows: Order, threads: int | None = None) -> np.ndarray[Any, 
     return target
 
 
-def placed(size: int, which: Pass, read: Callable[[Order], Any], strategy: tf.distribute.Strategy) -> Chunk:
+def placed(size: int, which: Pass, read: Callable[[Order], Any], replicas: Replicas) -> Chunk:
     """A chunk of so many examples, of which ``read`` gives those at some places, as arrays that nobody else holds.
 
     Where this process needs a share of each batch, these are places of its own examples alone, and each of its devices
@@ -125,29 +126,29 @@ def placed(size: int, which: Pass, read: Callable[[Order], Any], strategy: tf.di
     """
     everything, share = np.arange(size, dtype=np.int32), which.share
     if share is None:
-        return Chunk(residence.put(read(everything), strategy, given_away=True), everything)
-    if not residence.parts(strategy):
+        return Chunk(residence.put(read(everything), replicas, given_away=True), everything)
+    if not replicas.several_here:
         places, order = share.places(size, which.batch_size)
-        return Chunk(residence.put(read(places), strategy, given_away=True), order)
+        return Chunk(residence.put(read(places), replicas, given_away=True), order)
     each, order = share.layout(size, which.batch_size)
-    return Chunk(residence.put_each([read(places) for places in each], strategy), order)
+    return Chunk(residence.put_each([read(places) for places in each], replicas), order)
 
 
-def taken(arrays: Any, rows: Order, which: Pass, strategy: tf.distribute.Strategy) -> Chunk:
+def taken(arrays: Any, rows: Order, which: Pass, replicas: Replicas) -> Chunk:
     """A chunk of these rows of arrays, which begin with a batch."""
 
     def read(places: Order) -> Any:
         return tf.nest.map_structure(lambda leaf: take(leaf, rows[places]), arrays)
 
-    return placed(len(rows), which, read, strategy)
+    return placed(len(rows), which, read, replicas)
 
 
-def in_order(arrays: Any, strategy: tf.distribute.Strategy, which: Pass | None = None) -> Chunk:
+def in_order(arrays: Any, replicas: Replicas, which: Pass | None = None) -> Chunk:
     """A chunk of arrays that nobody else holds, visited as they are; parted among devices as ``which`` says."""
     count = len(tf.nest.flatten(arrays)[0])
-    if which is None or which.share is None or not residence.parts(strategy):
-        return Chunk(residence.put(arrays, strategy, given_away=True), np.arange(count, dtype=np.int32))
-    return placed(count, which, lambda places: rows_of(arrays, places), strategy)
+    if which is None or which.share is None or not replicas.several_here:
+        return Chunk(residence.put(arrays, replicas, given_away=True), np.arange(count, dtype=np.int32))
+    return placed(count, which, lambda places: rows_of(arrays, places), replicas)
 
 
 def rows_of(arrays: Any, places: Order) -> Any:

@@ -15,6 +15,7 @@ from trainables.data import checks, node_cache, residence, text
 from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
 from trainables.data.examples import Examples, unpacked
 from trainables.data.sources import permutation
+from trainables.devices.replicas import Replicas
 
 TARGET_BYTES = 4 * 2**20
 
@@ -25,19 +26,19 @@ class ArraySplit(Examples):
     `part` gives some of them, which then share the arrays and what lies on the devices.
     """
 
-    def __init__(self, arrays: Any, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
+    def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
         self.arrays = node_cache.written(checks.arrays_of(arrays))
         leaves = tf.nest.flatten(self.arrays)
         self.size = len(leaves[0])
         self._rows: Order | None = None  # those that are visited; None: all
-        self._placed = Placed(self.arrays, strategy, residence.fits(leaves, strategy, resident_bytes))
-        self._ahead = Ahead(partial(gathered, self.arrays, strategy, None))
+        self._placed = Placed(self.arrays, replicas, residence.fits(leaves, replicas, resident_bytes))
+        self._ahead = Ahead(partial(gathered, self.arrays, replicas, None))
 
     def part(self, rows: Order) -> ArraySplit:
         """These rows alone; shapes, example and targets stay those of the whole."""
         part = copy.copy(self)
         part._rows, part.size, part.changes_shape = rows, len(rows), True
-        part._ahead = Ahead(partial(gathered, self.arrays, self._placed.strategy, rows))
+        part._ahead = Ahead(partial(gathered, self.arrays, self._placed.replicas, rows))
         return part
 
     @property
@@ -80,22 +81,22 @@ class Placed:
     """Arrays on the devices, put there when they are first needed."""
 
     arrays: Any
-    strategy: tf.distribute.Strategy
+    replicas: Replicas
     fits: bool
     _tensors: Any = None
 
     def tensors(self) -> Any:
         """On every device."""
         if self._tensors is None:
-            self._tensors = residence.put(tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.strategy)
+            self._tensors = residence.put(tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas)
         return self._tensors
 
 
-def gathered(arrays: Any, strategy: tf.distribute.Strategy, those: Order | None, which: Pass) -> Iterator[Chunk]:
+def gathered(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
     leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
     order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
     if those is not None:
         order = those[order]
     rows = chunk_rows(sum(map(residence.nbytes, leaves)) // len(leaves[0]), batch_size)
     for start in range(which.skipped * batch_size, len(order), rows):
-        yield taken(arrays, order[start : start + rows], which, strategy)
+        yield taken(arrays, order[start : start + rows], which, replicas)

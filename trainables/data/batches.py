@@ -20,6 +20,7 @@ from trainables.data.ahead import Chunk, Pass, in_order, taken, updates
 from trainables.data.examples import Examples, unpacked
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
+from trainables.devices.replicas import Replicas
 from trainables.numbers.seeds import seeded
 
 
@@ -34,8 +35,8 @@ class BatchSplit(Examples):
     changes_shape = True
     shuffled = "the batches of a PyDataset are visited in an order of their own; leave it out"
 
-    def __init__(self, dataset: keras.utils.PyDataset, strategy: tf.distribute.Strategy) -> None:
-        self._strategy, self._read = strategy, _Reader(dataset)
+    def __init__(self, dataset: keras.utils.PyDataset, replicas: Replicas) -> None:
+        self._replicas, self._read = replicas, _Reader(dataset)
         count = dataset.num_batches
         if not count:
             raise DataError(f"a PyDataset of {'endless' if count is None else 'no'} batches, expected a number above 0")
@@ -74,8 +75,8 @@ class BatchSplit(Examples):
     def kinds(self) -> list[Chunk]:
         """A chunk of each kind of shapes, as the loop will meet them; between processes, of any length."""
         some = [tf.nest.map_structure(lambda leaf: _owned(leaf[:1]), self._kinds[0])]
-        kinds = [*self._kinds, *(some if residence.spans_processes(self._strategy) else [])]
-        return [in_order(batch, self._strategy) for batch in kinds]
+        kinds = [*self._kinds, *(some if self._replicas.span_processes else [])]
+        return [in_order(batch, self._replicas) for batch in kinds]
 
     def examples(self, count: int) -> Any:
         """The first examples of the first batch."""
@@ -96,9 +97,9 @@ class BatchSplit(Examples):
         order = permutation(len(self._sizes), which.seed, number)[skipped:]
         for batch in self._read.batches(order, seed, number):
             if share is None:
-                yield in_order(batch, self._strategy)
+                yield in_order(batch, self._replicas)
             else:
-                yield taken(batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._strategy)
+                yield taken(batch, np.arange(len(tf.nest.flatten(batch)[0]), dtype=np.int32), which, self._replicas)
 
 
 class _Turning:

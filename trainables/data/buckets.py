@@ -14,6 +14,7 @@ from trainables.data.ahead import Ahead, Chunk, Order, Pass, chunk_rows, taken
 from trainables.data.arrays import ArraySplit, Placed
 from trainables.data.examples import Examples
 from trainables.data.sources import Buckets, DataError, permutation
+from trainables.devices.replicas import Replicas
 
 
 class BucketSplit(Examples):
@@ -25,8 +26,8 @@ class BucketSplit(Examples):
 
     changes_shape = True
 
-    def __init__(self, buckets: Buckets, strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> None:
-        self.parts = [ArraySplit(checks.examples(part), strategy, resident_bytes) for part in buckets.parts]
+    def __init__(self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None) -> None:
+        self.parts = [ArraySplit(checks.examples(part), replicas, resident_bytes) for part in buckets.parts]
         if not self.parts:
             raise DataError("no bucket, expected at least one")
         for part in self.parts[1:]:
@@ -35,8 +36,8 @@ class BucketSplit(Examples):
         self.size = sum(part.size for part in self.parts)
         leaves = [leaf for part in self.parts for leaf in part.leaves()]
         arrays = [part.arrays for part in self.parts]
-        self._placed = [Placed(each, strategy, residence.fits(leaves, strategy, resident_bytes)) for each in arrays]
-        self._ahead = Ahead(partial(_gathered, arrays, strategy))
+        self._placed = [Placed(each, replicas, residence.fits(leaves, replicas, resident_bytes)) for each in arrays]
+        self._ahead = Ahead(partial(_gathered, arrays, replicas))
 
     def updates(self, batch_size: int) -> int:
         """Batches of a pass."""
@@ -85,13 +86,13 @@ def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
             run = []
 
 
-def _gathered(arrays: list[Any], strategy: tf.distribute.Strategy, which: Pass) -> Iterator[Chunk]:
+def _gathered(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
     for bucket, rows in runs(sizes, which):
         row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
         step = chunk_rows(row_bytes, which.batch_size)
         for start in range(0, len(rows), step):
-            yield taken(arrays[bucket], rows[start : start + step], which, strategy)
+            yield taken(arrays[bucket], rows[start : start + step], which, replicas)
 
 
 def _kind(arrays: Any) -> str:

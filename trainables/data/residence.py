@@ -10,31 +10,32 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.words import Packed, pack, packs
+from trainables.devices.replicas import Replicas
 
 COPIED_ON_CPU = 64 * 2**20
 RESIDENT_ON_GPU = 2 * 2**30
 ALIGNMENT = 64  # TensorFlow's kernels abort on less
 
 
-def put(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool = False) -> Any:
+def put(arrays: Any, replicas: Replicas, *, given_away: bool = False) -> Any:
     """The arrays as tensors on every device of the strategy, packed where GPUs could not gather them otherwise.
 
     CPU devices alias what `aliasable` allows, and what is ``given_away``: nobody else holds or changes it.
     """
-    on_host = _on_host(arrays, strategy, given_away=given_away)
-    if strategy.num_replicas_in_sync == 1:
-        with strategy.scope(), tf.device(_devices(strategy)[0]):
+    on_host = _on_host(arrays, replicas, given_away=given_away)
+    if replicas.number == 1:
+        with replicas.scope(), tf.device(replicas.devices[0]):
             return tf.nest.map_structure(_identity, on_host)
-    return _spread([on_host] * len(_devices(strategy)), strategy)
+    return _spread([on_host] * len(replicas.devices), replicas)
 
 
-def put_each(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
+def put_each(parts: Sequence[Any], replicas: Replicas) -> Any:
     """As `put`, of arrays given away: to each device of this process its own, of one shape on all."""
-    return _spread([_on_host(arrays, strategy, given_away=True) for arrays in parts], strategy)
+    return _spread([_on_host(arrays, replicas, given_away=True) for arrays in parts], replicas)
 
 
-def _on_host(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool) -> Any:
-    like_gpus = gathers_like_gpus(strategy)
+def _on_host(arrays: Any, replicas: Replicas, *, given_away: bool) -> Any:
+    like_gpus = replicas.several_here or replicas.on_gpu  # logical CPU devices stand in for several
 
     def host_tensor(leaf: Any) -> Any:
         if like_gpus and not isinstance(leaf, tf.Tensor) and packs(np.dtype(leaf.dtype)):
@@ -45,42 +46,18 @@ def _on_host(arrays: Any, strategy: tf.distribute.Strategy, *, given_away: bool)
     return tf.nest.map_structure(host_tensor, arrays)
 
 
-def _spread(parts: Sequence[Any], strategy: tf.distribute.Strategy) -> Any:
-    devices = _devices(strategy)
-
+def _spread(parts: Sequence[Any], replicas: Replicas) -> Any:
     def on_replica(*tensors: Any) -> Any:
-        def value(context: tf.distribute.experimental.ValueContext) -> Any:
-            place = context.replica_id_in_sync_group % len(devices)  # of this process's own
-            with tf.device(devices[place]):
+        def value(place: int) -> Any:
+            with tf.device(replicas.devices[place]):
                 return _identity(tensors[place])
 
-        return strategy.experimental_distribute_values_from_function(value)
+        return replicas.spread(value)
 
     return tf.nest.map_structure(on_replica, *parts)
 
 
-def gathers_like_gpus(strategy: tf.distribute.Strategy) -> bool:
-    """Whether rows are gathered on GPUs, or on the logical CPU devices that stand in for several."""
-    devices = _devices(strategy)
-    return len(devices) > 1 or on_gpu(strategy)
-
-
-def parts(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process has several devices, of which each may have rows of its own."""
-    return len(_devices(strategy)) > 1
-
-
-def on_gpu(strategy: tf.distribute.Strategy) -> bool:
-    """Whether it computes on GPUs."""
-    return "GPU" in _devices(strategy)[0].upper()
-
-
-def spans_processes(strategy: tf.distribute.Strategy) -> bool:
-    """Whether some replicas are in other processes."""
-    return int(strategy.num_replicas_in_sync) > len(_devices(strategy))
-
-
-def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: int | None = None) -> bool:
+def fits(leaves: list[Any], replicas: Replicas, resident_bytes: int | None = None) -> bool:
     """Whether a whole data set may lie on each device at once.
 
     On GPUs and TPUs up to ``resident_bytes`` (2 GiB unless told). On the CPU up to half of the machine's memory of
@@ -88,17 +65,10 @@ def fits(leaves: list[Any], strategy: tf.distribute.Strategy, resident_bytes: in
     """
     copied = sum(nbytes(leaf) for leaf in leaves if not aliasable(leaf))
     aliased = sum(map(nbytes, leaves)) - copied
-    if "CPU" not in _devices(strategy)[0].upper():
+    if not replicas.on_cpu:
         return copied + aliased <= (RESIDENT_ON_GPU if resident_bytes is None else resident_bytes)
     limit = COPIED_ON_CPU if resident_bytes is None else resident_bytes
     return copied <= limit and aliased <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-
-
-def _devices(strategy: tf.distribute.Strategy) -> Sequence[str]:
-    """Those of this process; with a parameter server others compute, and are sent each batch."""
-    if isinstance(strategy, tf.distribute.ParameterServerStrategy):
-        return ("/cpu:0",)
-    return tuple(strategy.extended.worker_devices)
 
 
 def aliasable(leaf: Any) -> bool:

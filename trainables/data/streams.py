@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data import checks, residence, text
+from trainables.data import checks, text
 from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
 from trainables.data.certainty import uncertainty
 from trainables.data.examples import Examples
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
+from trainables.devices.replicas import Replicas
 
 RANDOM = "is the dataset random?"
 
@@ -22,10 +23,10 @@ RANDOM = "is the dataset random?"
 class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
-    def __init__(self, stream: Stream, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, stream: Stream, replicas: Replicas) -> None:
         if checks.lack_targets(stream.read(None, 0).element_spec):
             stream = stream.map(lambda x, *_: (x,))
-        self._stream, self._strategy = stream, strategy
+        self._stream, self._replicas = stream, replicas
         checks.specs(stream.read(None, 0).element_spec)
         size = stream.size
         if size is None:
@@ -33,7 +34,7 @@ class StreamSplit(Examples):
         if not size:
             raise DataError("an empty dataset, expected at least one example")
         self.size, self.differs = size, uncertainty(stream.read(None, 0))
-        self._ahead = Ahead(partial(_read, stream, self.size, strategy))
+        self._ahead = Ahead(partial(_read, stream, self.size, replicas))
 
     def visit(self, visits: Visits) -> None:
         """Go on in this order; raises DataError for a buffer where the stream has none that could be set."""
@@ -43,7 +44,7 @@ class StreamSplit(Examples):
                 if stream.buffered is None:
                     raise DataError("shuffle_buffer is set, but the stream shuffles in its own way")
                 stream = stream.buffered(visits.buffer)
-            self._ahead = Ahead(partial(_read, stream, self.size, self._strategy))
+            self._ahead = Ahead(partial(_read, stream, self.size, self._replicas))
         self.visits = visits
 
     @property
@@ -67,9 +68,9 @@ class StreamSplit(Examples):
         return self._ahead.chunks(which)
 
 
-def _read(stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pass) -> Iterator[Chunk]:
+def _read(stream: Stream, size: int, replicas: Replicas, which: Pass) -> Iterator[Chunk]:
     if which.share is not None and which.share.local < which.share.replicas:
-        yield from _read_share(stream, size, strategy, which, which.share)
+        yield from _read_share(stream, size, replicas, which, which.share)
         return
     batch_size = which.batch_size
     seen = which.skipped * batch_size
@@ -81,15 +82,13 @@ def _read(stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pa
         seen += len(tf.nest.flatten(arrays)[0])
         if seen > size:
             break
-        yield in_order(arrays, strategy, which)
+        yield in_order(arrays, replicas, which)
     if seen != size:
         found = f"more than {size} examples" if seen > size else f"{seen} examples, expected {size}"
         raise DataError(f"a pass of {found} as counted; {RANDOM}")
 
 
-def _read_share(
-    stream: Stream, size: int, strategy: tf.distribute.Strategy, which: Pass, share: Share
-) -> Iterator[Chunk]:
+def _read_share(stream: Stream, size: int, replicas: Replicas, which: Pass, share: Share) -> Iterator[Chunk]:
     """As `_read`, of what this process needs."""
     batch_size = which.batch_size
     with tf.device("/cpu:0"):
@@ -106,7 +105,7 @@ def _read_share(
         expected = int(mine.sum())
         if found != expected:
             raise DataError(f"{found} examples of a part of a pass, expected {expected} as counted; {RANDOM}")
-        yield placed(count, which, partial(_of_read, arrays, mine, not residence.parts(strategy)), strategy)
+        yield placed(count, which, partial(_of_read, arrays, mine, not replicas.several_here), replicas)
     if _next(examples) is not None:
         raise DataError(f"a pass of more than {size} examples as counted; {RANDOM}")
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
 from sweep.contract import Ranks
+from trainables.devices.replicas import Replicas
 
 PARAMETER_SERVER = "parameter_server"
 _serving: list[Any] = []  # a server ends with its object
@@ -30,9 +31,9 @@ def coordinated(ranks: Ranks) -> tf.distribute.Strategy:
     return strategy
 
 
-def coordinator(strategy: tf.distribute.Strategy) -> Any:
-    """What gives out work to the workers of a strategy; there is one for each."""
-    return tf.distribute.coordinator.ClusterCoordinator(strategy)
+def coordinator(replicas: Replicas) -> Any:
+    """What gives out work to the workers of replicas on servers; there is one for each."""
+    return tf.distribute.coordinator.ClusterCoordinator(replicas.strategy)
 
 
 def serve(ranks: Ranks, *, cpus: float, gpus: int) -> None:
@@ -57,11 +58,6 @@ def let_go() -> None:
     """Let servers forget the weights of the last trial before they are given others; elsewhere nothing."""
     if _met:
         gc.collect()  # Keras's models are circles
-
-
-def is_parameter_server(strategy: tf.distribute.Strategy) -> bool:
-    """Whether variables of a strategy lie on servers."""
-    return isinstance(strategy, tf.distribute.ParameterServerStrategy)
 
 
 def server_devices() -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from tensorflow.python.eager import context
 from sweep.contract import Devices, Ranks, Value
 from trainables.devices import gpu_memory, parameter_server, ranks, tpu
 from trainables.devices.parameter_server import PARAMETER_SERVER
+from trainables.devices.replicas import Replicas
 from trainables.numbers import lines
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
@@ -34,9 +35,9 @@ class DeviceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A strategy and the names of the devices under it."""
+    """The replicas under a strategy, and the names of their devices."""
 
-    strategy: tf.distribute.Strategy
+    replicas: Replicas
     name: str  # one_device, mirrored, multi_worker, tpu or parameter_server
     devices: tuple[str, ...]  # "cpu:0", "gpu:1"
 
@@ -50,14 +51,14 @@ class Placement:
         """Copies of the model that train at once."""
         if self.name == PARAMETER_SERVER:
             return parameter_server.count_workers()
-        return int(self.strategy.num_replicas_in_sync)
+        return self.replicas.number
 
     @property
     def described(self) -> str:
         """The devices, those of several workers apart."""
         if self.name != PARAMETER_SERVER:
             return ",".join(self.devices)
-        (device,) = self.strategy.extended.worker_devices
+        (device,) = self.replicas.strategy.extended.worker_devices
         return ";".join([device.rpartition("device:")[2].lower()] * self.num_replicas)
 
 
@@ -106,13 +107,13 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
                 if devices.ranks.servers
                 else ranks.joined(devices.ranks, names, cross_device)
             )
-            _placements[key] = Placement(met, chosen, names)
+            _placements[key] = Placement(Replicas(met), chosen, names)
         if key not in _placements:
             if _collective(key) and any(map(_collective, _placements)):
                 # Every MirroredStrategy numbers its collectives from 1, so a second device set in one
                 # process fails with "joining a group that is already full" and breaks the first too.
                 raise NewProcessNeeded(f"this process already mirrors over other devices than {names}")
-            _placements[key] = Placement(_build(chosen, names, cross_device), chosen, names)
+            _placements[key] = Placement(Replicas(_build(chosen, names, cross_device)), chosen, names)
         return _placements[key]
 
 
@@ -130,7 +131,7 @@ def _tpu(devices: Devices) -> Placement:
             first = (str(error).splitlines() or [""])[0]
             raise DeviceError(f"strategy is tpu, but no TPU answers: {first}") from error
         names = (f"tpu:{core}" for core in range(strategy.num_replicas_in_sync))
-        _placements[key] = Placement(strategy, "tpu", tuple(names))
+        _placements[key] = Placement(Replicas(strategy), "tpu", tuple(names))
     return _placements[key]
 
 

@@ -26,6 +26,7 @@ import tensorflow as tf
 from sweep.contract import Assignment, Devices, EpochReported, Ranks
 from trainables.data.words import Packed, pack
 from trainables.devices import nvml, tpu
+from trainables.devices.replicas import Replicas, here, sums
 
 STEPS, EPOCHS = 8, 4
 MEETING_S, TIMES, LARGE = 60.0, 12, 2**22  # numbers of four bytes
@@ -85,7 +86,7 @@ def train(count: int, *, simulated: bool) -> dict[str, Any]:
     devices = Devices(cpus=os.cpu_count() or 1, gpus=count, simulated=simulated)
     placement = place(devices)
     _say(f"all-reduce over {', '.join(placement.devices)}")
-    sums = _sums(placement.strategy)
+    sums = _sums(placement.replicas)
     _say(f"training on {', '.join(placement.devices)}")
     rates = _examples_per_s(devices, (64, 256) if simulated else (2048, 8192))
     return {"sums": sums, "examples_per_s": max(rates[1:])}
@@ -119,20 +120,19 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
 
     _say("meeting the other ranks")
     ranks = Ranks(tuple(addresses), rank, register_s=MEETING_S)
-    strategy = place(Devices(gpus=gpus, ranks=ranks)).strategy
+    replicas = place(Devices(gpus=gpus, ranks=ranks)).replicas
 
     def summed(size: int) -> float:
         """Seconds of the median sum; raises ValueError for a wrong one."""
 
         def one() -> tf.Tensor:
-            context = tf.distribute.get_replica_context()
-            mine = tf.cast(context.replica_id_in_sync_group, tf.float32) + tf.ones(size)
-            return tf.reduce_max(context.all_reduce(tf.distribute.ReduceOp.SUM, mine))
+            mine = tf.cast(here()[1], tf.float32) + tf.ones(size)
+            return tf.reduce_max(sums([mine])[0])
 
-        function, taken = tf.function(lambda: strategy.run(one), autograph=False), []
+        function, taken = tf.function(lambda: replicas.run(one), autograph=False), []
         for _ in range(TIMES):
             began = time.perf_counter()
-            found = float(strategy.experimental_local_results(function())[0])
+            found = float(replicas.first(function()))
             taken.append(time.perf_counter() - began)
             if found != (right := len(addresses) * (len(addresses) + 1) / 2):
                 raise ValueError(f"the sum is {found}, expected {right}")
@@ -144,16 +144,15 @@ def meet(addresses: list[str], rank: int, *, gpus: int) -> dict[str, Any]:
     return {"latency_s": latency_s, "bytes_per_s": 4 * LARGE / summed(LARGE)}
 
 
-def _sums(strategy: tf.distribute.Strategy) -> list[float]:
+def _sums(replicas: Replicas) -> list[float]:
     """1 + 2 + ... over the replicas, as each of them has it."""
 
     def one() -> tf.Tensor:
-        context = tf.distribute.get_replica_context()
-        mine = tf.cast(context.replica_id_in_sync_group, tf.float32) + 1
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, mine)
+        mine = tf.cast(here()[1], tf.float32) + 1
+        return sums([mine])[0]
 
-    summed = tf.function(lambda: strategy.run(one))()
-    return [float(value) for value in strategy.experimental_local_results(summed)]
+    summed = tf.function(lambda: replicas.run(one))()
+    return [float(value) for value in replicas.of_each(summed)]
 
 
 def _examples_per_s(devices: Devices, shape: tuple[int, int]) -> list[float]:

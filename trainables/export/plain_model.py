@@ -94,7 +94,7 @@ def _untracked(made: Any, model: keras.Model) -> list[Any]:
 
 
 def _first(variable: Any, trial: Trial) -> Any:
-    return trial.placement.strategy.experimental_local_results(_raw(variable))[0]
+    return trial.placement.replicas.first(_raw(variable))
 
 
 def _raw(variable: Any) -> Any:

@@ -20,6 +20,7 @@ import tensorflow as tf
 from sweep.contract import NotExportable
 from trainables.data.chunks import Split
 from trainables.data.walk import VALIDATION_BATCH
+from trainables.devices.replicas import here
 from trainables.export import fresh_process
 from trainables.export.model_files import Signature, Written
 from trainables.export.plain_model import averaged
@@ -71,7 +72,7 @@ def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
     state = trial.program.state
     before = state.arrays()
     try:
-        with trial.placement.strategy.scope():
+        with trial.placement.replicas.scope():
             found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
         after = state.arrays()
     finally:
@@ -117,12 +118,11 @@ def _first(split: Split) -> Any:
 
 def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """What the loop's model gives when it evaluates, over all replicas."""
-    model, strategy = trial.program.model, trial.placement.strategy
-    replicas = strategy.num_replicas_in_sync
+    model, replicas = trial.program.model, trial.placement.replicas
 
     def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, replicas)
+        parts, replica = here()
+        cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
         cut.draw(tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, EVALUATION)
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):
@@ -131,16 +131,16 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
     def predict(x: Any, number: Any) -> Any:
-        return strategy.run(on_replica, args=(x, number))
+        return replicas.run(on_replica, x, number)
 
     columns: list[list[Any]] = []
     size = len(keras.tree.flatten(inputs)[0])
-    with strategy.scope():
+    with replicas.scope():
         for start in range(0, size, batch_size):
             rows = tf.nest.map_structure(lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs)
             outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
-            real = [int(count) for count in strategy.experimental_local_results(counts)]
-            parts = [strategy.experimental_local_results(output) for output in outputs]
+            real = [int(count) for count in replicas.of_each(counts)]
+            parts = [replicas.of_each(output) for output in outputs]
             columns.append([np.concatenate([p.numpy()[:n] for p, n in zip(part, real, strict=True)]) for part in parts])
     return [np.concatenate(column) for column in zip(*columns, strict=True)]
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from trainables.data.examples import unpacked
 from trainables.data.words import gather
+from trainables.devices.replicas import here
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 
@@ -17,8 +18,7 @@ def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
 
     Micro-batches are the same parts of the global batch whatever the number of replicas.
     """
-    context = tf.distribute.get_replica_context()
-    replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+    replicas, replica = here()
     return [slices.cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data.residence import spans_processes
 from trainables.devices.parameter_server import PARAMETER_SERVER
+from trainables.devices.replicas import Replicas
 from trainables.loop import fit_program, stepping
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
@@ -113,14 +112,12 @@ def _has_drawn(seed: int, given: int) -> bool:
     return again.getstate() != random.getstate()
 
 
-def recipe(
-    hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, strategy: tf.distribute.Strategy
-) -> Recipe:
+def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int, replicas: Replicas) -> Recipe:
     """What of a trial is fixed in its graph; raises OutOfMemory when its batch cannot be cut further."""
-    replicas = strategy.num_replicas_in_sync
+    number = replicas.number
     micro_batches = hp.integer("micro_batches", 1, standard=True)
-    if accumulate > 1 and micro_batches * accumulate * replicas > batch_size:
-        raise OutOfMemory(f"a batch of {batch_size} on {replicas} replicas does not fit in micro-batches of 1 either")
+    if accumulate > 1 and micro_batches * accumulate * number > batch_size:
+        raise OutOfMemory(f"a batch of {batch_size} on {number} replicas does not fit in micro-batches of 1 either")
     if "swa_from" in hp and "ema_momentum" in hp:
         raise ValueError("swa_from and ema_momentum are both set, expected one average of the weights at most")
     return Recipe(
@@ -135,10 +132,10 @@ def recipe(
 
 def build(made: Made, wanted: Wanted) -> Program:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
-    author, parts, recipe, strategy = made.author, made.parts, wanted.recipe, wanted.placement.strategy
+    author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
     stepping.check_signatures(author)
     intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
-    seen = intake.seen(author.first_example, strategy)
+    seen = intake.seen(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]
     fit = wanted.fit or bool(made.by_itself and wanted.callbacks.hear_batches)
     itself = fit or bool(made.by_itself)
@@ -159,7 +156,7 @@ def build(made: Made, wanted: Wanted) -> Program:
         graph = stepping.build(made, wanted, intake, seen)
     else:
         _correct(made, wanted, fit=itself)
-        if itself and spans_processes(strategy):
+        if itself and replicas.span_processes:
             what = "loop: fit" if fit else f"a model's own step ({made.by_itself})"
             raise refusals.Refused(f"{what} trains in one process, and the trial has several; leave it out")
         if fit:
@@ -178,7 +175,7 @@ def build(made: Made, wanted: Wanted) -> Program:
     program.hook_variables = stepping.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
-        program.by_epoch = EpochAverage(parts.model, first, intake, strategy)
+        program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
     return program
 
 
@@ -186,7 +183,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     refusals.check_model(model, fit=fit)
-    scope.check(model, wanted.placement.strategy)
+    scope.check(model, wanted.placement.replicas)
     keras_corrections.outputs_in_float32(model)
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
@@ -202,7 +199,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 
 
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
-    author, parts, strategy = made.author, made.parts, wanted.placement.strategy
+    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     for part in grouped.parts(optimizer):
         refusals.check_optimizer(part)
@@ -213,18 +210,18 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
-    scope.check(model, strategy)
+    scope.check(model, replicas)
     step = CompiledStep(model, losses, intake)
-    return Graph(step, strategy, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
+    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 
 
 def _keras_graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     """For a model that trains itself: Keras's optimizers clip, and scale the loss."""
-    author, parts, strategy = made.author, made.parts, wanted.placement.strategy
+    author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     who = f"The model's own train_step, as {made.by_itself},"
-    fit_program.check(wanted.recipe, strategy, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
-    step = fit_program.keras_step(made, strategy)
-    return Graph(step, strategy, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
+    fit_program.check(wanted.recipe, replicas, parts.optimizer, seen[1] if intake.mixing.mixes else (), who=who)
+    step = fit_program.keras_step(made, replicas)
+    return Graph(step, replicas, author.live, replace(wanted.recipe, clipping=(), scale_loss=False), intake)
 
 
 def _compiled_by(author: Author, model: keras.Model) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ def check(training: Mapping[str, object], placement: Placement, micro_batches: i
     """Raise Refused for ``training.run_eagerly`` where a batch is computed in parts, or by XLA."""
     if training.get("run_eagerly") is not True:
         return
-    parts = int(placement.strategy.num_replicas_in_sync) * micro_batches
+    parts = int(placement.replicas.number) * micro_batches
     if parts > 1:
         raise Refused(
             f"training.run_eagerly is true, and a batch is computed in {parts} parts (replicas, micro_batches); debug "

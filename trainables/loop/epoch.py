@@ -68,8 +68,8 @@ def evaluate(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[s
 
     def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
         rows = given.rows(i)
-        each = graph.strategy.run(graph.evaluate, args=(given.tensors, rows, given.seed, given.first + i))
-        values = graph.summed(each)
+        each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
+        values = graph.replicas.sums(each)
         graph.seeds_of_evaluation.go_on()
         return i + 1, graph.step.added(totals, values, rows)
 

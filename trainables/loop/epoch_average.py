@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
+from trainables.devices.replicas import Replicas
 from trainables.loop import batches
 from trainables.loop.epoch import Batches
 from trainables.loop.intake import Intake
@@ -32,7 +33,7 @@ class EpochAverage(Average):
         model: keras.Model,
         first_epoch: LiveNumber,
         intake: Intake,
-        strategy: tf.distribute.Strategy,
+        replicas: Replicas,
     ) -> None:
         self._model, self._first, self._intake = model, first_epoch, intake
         self._normalising = [
@@ -41,7 +42,7 @@ class EpochAverage(Average):
             if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
         ]
         moving = [v for layer in self._normalising for v in layer.non_trainable_variables]
-        super().__init__([*model.trainable_variables, *moving], first_epoch, strategy)
+        super().__init__([*model.trainable_variables, *moving], first_epoch, replicas)
         self._averaged = len(model.trainable_variables)
         self._count = tf.function(self._count_weights, autograph=False)
         self._normalise = tf.function(self._normalise_chunk, reduce_retracing=True, autograph=False)
@@ -72,8 +73,8 @@ class EpochAverage(Average):
     def _count_weights(self) -> None:
         count = self.started + 1.0
         for average, weight in list(zip(self.variables, self.weights, strict=True))[: self._averaged]:
-            self.strategy.extended.update(
-                average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), args=(weight.value, count)
+            self.replicas.change(
+                average, lambda a, w, n: a.assign_add((w - a) / tf.cast(n, a.dtype)), weight.value, count
             )
         self.started.assign(count)
 
@@ -95,7 +96,7 @@ class EpochAverage(Average):
                 for layer in self._normalising:
                     stack.callback(setattr, layer, "momentum", layer.momentum)
                     layer.momentum = before / (before + 1.0)
-                self.strategy.run(on_each, args=(given.tensors,))
+                self.replicas.run(on_each, given.tensors)
             return (i + 1,)
 
         tf.while_loop(lambda i: i < given.count, batch, (tf.constant(0),))

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.state import owned
 
 
@@ -31,12 +32,12 @@ def of(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
 class Before:
     """The values of variables at one point of a graph, and the way back to them; used across replicas."""
 
-    def __init__(self, strategy: tf.distribute.Strategy, variables: Iterable[Any]) -> None:
+    def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
         """Of these ``variables``, only those that are written from here on cost anything."""
-        self._strategy = strategy
+        self._replicas = replicas
         self._variables = list({id(_plain(v)): _plain(v) for v in variables}.values())
         self._graph = tf.compat.v1.get_default_graph()
-        self._values = strategy.run(lambda: [tf.identity(v) for v in self._variables])
+        self._values = replicas.run(lambda: [tf.identity(v) for v in self._variables])
         self._first = len(self._graph.get_operations())
 
     def put_back(self, unless: Any = False) -> None:
@@ -44,11 +45,9 @@ class Before:
         eager = tf.executing_eagerly()
         handles = set() if eager else owned.written(self._graph, self._first)
         for variable, value in zip(self._variables, self._values, strict=True):
-            parts = self._strategy.experimental_local_results(variable)
+            parts = self._replicas.of_each(variable)
             if eager or any(id(part.handle) in handles for part in parts):
-                self._strategy.extended.update(
-                    variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), args=(value, unless), group=False
-                )
+                self._replicas.change(variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless)
 
 
 def variables(optimizer: Any) -> list[Any]:

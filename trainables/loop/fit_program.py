@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
 from trainables.data.walk import HeldOut, Walk
+from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import batches, profile
 from trainables.loop.intake import Intake
 from trainables.loop.made import Made, Wanted
@@ -44,11 +45,11 @@ class NotInFit(Exception):
 OWN = "use loop: own, and a train_step() of the trainable in place of the model's (docs/steps.md)"
 
 
-def keras_step(made: Made, strategy: tf.distribute.Strategy) -> KerasStep:
+def keras_step(made: Made, replicas: Replicas) -> KerasStep:
     """A model's own steps for our loop, the model compiled for them."""
     author, parts, model = made.author, made.parts, made.parts.model
-    refusals.check_fit(model, strategy.num_replicas_in_sync, validates=author.validates)
-    own, _ = _compile(made, strategy, jit_compile=False)
+    refusals.check_fit(model, replicas.number, validates=author.validates)
+    own, _ = _compile(made, replicas, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
     follows = not own and grouped.follows_the_rate(parts.optimizer)
@@ -57,7 +58,7 @@ def keras_step(made: Made, strategy: tf.distribute.Strategy) -> KerasStep:
 
 def check(
     recipe: Recipe,
-    strategy: tf.distribute.Strategy,
+    replicas: Replicas,
     optimizer: keras.optimizers.Optimizer | None,
     mixed: Any,
     *,
@@ -68,7 +69,7 @@ def check(
 
     ``mixed``: the targets of an example, where mixup or cutmix mix them; ``who``: trains the trial.
     """
-    _refuse(recipe, strategy.num_replicas_in_sync, optimizer, who=who, jit_compile=jit_compile)
+    _refuse(recipe, replicas.number, optimizer, who=who, jit_compile=jit_compile)
     if any(not leaf.dtype.is_floating for leaf in tf.nest.flatten(mixed) if leaf is not None):
         raise NotInFit(
             f"{who} trains this trial, whose losses and metrics take whole-number targets of one example alone, and "
@@ -77,10 +78,10 @@ def check(
 
 
 def _compile(
-    made: Made, strategy: tf.distribute.Strategy, *, jit_compile: bool
+    made: Made, replicas: Replicas, *, jit_compile: bool
 ) -> tuple[bool, tuple[global_losses.GlobalLoss | global_losses.Noted, ...]]:
     """Compile a model as its author would for `fit`, unless its `compile` is its own: whether it is, and its losses."""
-    parts, example, replicas = made.parts, made.author.first_example, strategy.num_replicas_in_sync
+    parts, example = made.parts, made.author.first_example
     model, optimizer = parts.model, parts.optimizer
     for kind, bound in clipping.bounds(made.hp).items():
         setattr(optimizer, kind, bound)
@@ -91,8 +92,10 @@ def _compile(
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
     keras_corrections.build_symbolically(model, example)
-    scope.check(model, strategy)
-    return False, global_losses.install(model, parts.loss_weights, example, 1 / replicas, whole=replicas == 1)
+    scope.check(model, replicas)
+    return False, global_losses.install(
+        model, parts.loss_weights, example, 1 / replicas.number, whole=replicas.number == 1
+    )
 
 
 def _check_added_losses(model: keras.Model, example: Any, *, validates: bool) -> None:
@@ -110,19 +113,19 @@ class FitProgram(Program):
     def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
         self.because = made.by_itself  # why it trains the trial, where the sweep file does not say so
         self.jit_compile = jit_compile = wanted.jit_compile == "must"
-        parts, strategy, seed = made.parts, wanted.placement.strategy, wanted.seed
+        parts, replicas, seed = made.parts, wanted.placement.replicas, wanted.seed
         model, optimizer = parts.model, parts.optimizer
         mixed = seen[1] if intake.mixing.mixes else ()
-        check(wanted.recipe, strategy, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
+        check(wanted.recipe, replicas, optimizer, mixed, who="Model.fit", jit_compile=jit_compile)
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
-        own, self._losses = _compile(made, strategy, jit_compile=jit_compile)
+        own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
         self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self._losses_are_added = not own and parts.options.get("loss") is None
         self.model, self.parts = model, parts
-        self._strategy = strategy
+        self._replicas = replicas
         self._intake = intake
 
     @property
@@ -149,29 +152,27 @@ class FitProgram(Program):
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
     @go_with_owner
-    def compile(
-        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
-    ) -> None:
+    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
-        model, replicas = self.model, strategy.num_replicas_in_sync
+        model = self.model
         for data in (train, validation):
             if data is not None:
-                _refuse_data(data, replicas)
-        refusals.check_fit(model, replicas, validates=validation is not None)
+                _refuse_data(data, replicas.number)
+        refusals.check_fit(model, replicas.number, validates=validation is not None)
         if self._losses_are_added:
             _check_added_losses(model, train.example(), validates=validation is not None)
         steps = [(model.train_step, train), *([(model.test_step, validation)] if validation is not None else [])]
         graphs = []
         for step, data in steps:
             batch = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), self._example(data))
-            run = tf.function(lambda data, step=step: strategy.run(step, args=(data,)), autograph=False)
+            run = tf.function(lambda data, step=step: replicas.run(step, data), autograph=False)
             graphs.append(run.get_concrete_function(batch).graph)
         optimizer = getattr(model, "optimizer", None)
         moments = optimizer.variables if optimizer is not None else []
         tracked = [*model.variables, *moments, *model.metrics_variables]
-        self.state = State(tracked, graphs, strategy, self.parts.record)
-        if replicas > 1:
-            tried = additivity.Tried(strategy, self.state, [model], self._metrics)
+        self.state = State(tracked, graphs, replicas, self.parts.record)
+        if replicas.number > 1:
+            tried = additivity.Tried(replicas, self.state, [model], self._metrics)
             additivity.check(tried, self._modes(validates=validation is not None), train)
 
     def _modes(self, *, validates: bool) -> list[Mode]:
@@ -212,11 +213,11 @@ class FitProgram(Program):
     ) -> Trained:
         """One `fit` call. It reads ahead for itself, so each epoch begins anew where the one before ended."""
         self.state.will_train()
-        replicas, size, batch_size = self._strategy.num_replicas_in_sync, walk.data.size, walk.batch_size
-        uneven = [n for n in (min(batch_size, size), size % batch_size) if n % replicas]
+        number, size, batch_size = self._replicas.number, walk.data.size, walk.batch_size
+        uneven = [n for n in (min(batch_size, size), size % batch_size) if n % number]
         if uneven:
             raise NotInFit(
-                f"training.loop is fit with {replicas} replicas, which cannot weigh their parts of a batch of "
+                f"training.loop is fit with {number} replicas, which cannot weigh their parts of a batch of "
                 f"{uneven[0]} examples rightly; use loop: own, or a batch_size that leaves no such batch of {size}"
             )
         seen: list[int] = []
@@ -282,7 +283,7 @@ class FitProgram(Program):
     ) -> Iterator[Any]:
         """Batches from an update on, augmented where there is a seed; their sizes go into ``seen``."""
         for chunk in chunks:
-            tensors = tf.nest.map_structure(lambda t: self._strategy.experimental_local_results(t)[0], chunk.tensors)
+            tensors = tf.nest.map_structure(lambda t: self._replicas.first(t), chunk.tensors)
             for start in range(0, len(chunk.order), batch_size):
                 rows = chunk.order[start : start + batch_size]
                 if seen is not None:
@@ -309,15 +310,13 @@ def _in_slices(
     """The model's own step, told which part of the global batch it computes."""
 
     def step(data: Any) -> Any:
-        context = tf.distribute.get_replica_context()
-        replicas, replica = context.num_replicas_in_sync, context.replica_id_in_sync_group
+        number, replica = here()
         count = tf.shape(tf.nest.flatten(data)[0])[0]
-        here = tf.one_hot(replica, replicas) * tf.cast(count, tf.float32)
-        counts = tf.cast(slices.sum_over_replicas([here])[0], tf.int32)
+        counts = tf.cast(sums([tf.one_hot(replica, number) * tf.cast(count, tf.float32)])[0], tf.int32)
         start, size = tf.reduce_sum(counts[:replica]), tf.reduce_sum(counts)
         optimizer = getattr(model, "optimizer", None)
         update = tf.constant(0) if optimizer is None else optimizer.iterations
-        piece = Slice(size, start, start + count, replicas, in_fit=True, seeds="keras")
+        piece = Slice(size, start, start + count, number, in_fit=True, seeds="keras")
         piece.draw(tf.constant(seed & 0x7FFFFFFF), update, 0 if training else EVALUATION)
         with slices.entered(piece), compiling() if jit_compile else nullcontext():
             return its_step(data)
@@ -367,23 +366,23 @@ class _OfBatches(keras.callbacks.Callback):
         self._callback.on_train_batch_end(batch, logs)
 
 
-def _refuse_data(data: Split, replicas: int) -> None:
+def _refuse_data(data: Split, number: int) -> None:
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
-    if replicas > 1 and (texts or isinstance(data, BatchSplit)):
+    if number > 1 and (texts or isinstance(data, BatchSplit)):
         what = "texts" if texts else "the batches of a PyDataset"
-        raise NotInFit(f"training.loop is fit with {replicas} replicas, which cannot share out {what}; use loop: own")
+        raise NotInFit(f"training.loop is fit with {number} replicas, which cannot share out {what}; use loop: own")
 
 
 def _refuse(
-    recipe: Recipe, replicas: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
+    recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
     clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
     reasons = [
-        (replicas > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
-        (replicas > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
-        (replicas > 1 and jit_compile, "jit_compile: true, for replicas sum up inside of what XLA would compile"),
+        (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
+        (number > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),
+        (number > 1 and jit_compile, "jit_compile: true, for replicas sum up inside of what XLA would compile"),
         (recipe.micro_batches > 1, "micro_batches, which Keras cannot accumulate under a strategy"),
         (recipe.sharpness, "sam_rho, whose update takes two passes"),
         (recipe.by_epoch, "swa_from, which it does not evaluate with"),
@@ -395,4 +394,4 @@ def _refuse(
     ]
     for applies, what in reasons:
         if applies:
-            raise NotInFit(f"{who} trains this trial, which with {replicas} replicas cannot do {what}; {OWN}")
+            raise NotInFit(f"{who} trains this trial, which with {number} replicas cannot do {what}; {OWN}")

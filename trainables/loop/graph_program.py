@@ -21,9 +21,9 @@ import tensorflow as tf
 
 from trainables.data.ahead import alike
 from trainables.data.chunks import Chunk, Split, updates
-from trainables.data.residence import on_gpu, spans_processes
 from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
+from trainables.devices.replicas import Replicas
 from trainables.loop import epoch as epochs
 from trainables.loop import profile
 from trainables.loop.epoch import Batches
@@ -102,16 +102,14 @@ class GraphProgram(Program):
     def shares(self, rank: int) -> tuple[Share | None, Share | None]:
         """What a process needs of each batch, in training and in validation; None: all, as partners come from all."""
         graph = self._graph
-        local, replicas = len(graph.strategy.extended.worker_devices), graph.strategy.num_replicas_in_sync
-        if replicas == 1:
+        number = graph.replicas.number
+        if number == 1:
             return None, None
-        share = Share(replicas, local, rank, graph.recipe.micro_batches)
+        share = Share(number, len(graph.replicas.devices), rank, graph.recipe.micro_batches)
         return None if graph.intake.mixing.mixes else share, share.whole()
 
     @go_with_owner
-    def compile(
-        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
-    ) -> None:
+    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
 
         ``loose``: parts of chunks will come.
@@ -126,7 +124,7 @@ class GraphProgram(Program):
             self._read_metrics()
         known = [*self._graph.variables, *self._averages(), *self.hook_variables]
         tracked = list({id(v): v for v in known}.values())
-        self.state = State(tracked, self._graph.traced, strategy, self.parts.record, self.live.variables)
+        self.state = State(tracked, self._graph.traced, replicas, self.parts.record, self.live.variables)
         evaluating = self._graph.traced[traced:]
         self._counts = [held.raw for graph in evaluating for held in self.state.written(graph).values()]
         self._graph.traced.clear()
@@ -142,7 +140,7 @@ class GraphProgram(Program):
             return {name: value for name, value in found.items() if name not in graph.step.zeros(training=training)}
 
         micro_batches = graph.recipe.micro_batches
-        tried = additivity.Tried(graph.strategy, self.state, graph.step.networks, read, self.live, micro_batches)
+        tried = additivity.Tried(graph.replicas, self.state, graph.step.networks, read, self.live, micro_batches)
         additivity.check(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
@@ -163,7 +161,7 @@ class GraphProgram(Program):
             for raw, values in before:
                 self.state.put(raw, values or ())
         names = ["loss"] if "loss" in found[0] else list(found[0])
-        exact = self.model.compute_dtype == "float32" and not on_gpu(self._graph.strategy)
+        exact = self.model.compute_dtype == "float32" and not self._graph.replicas.on_gpu
         relative = RELATIVE if exact else RELATIVE_OF_TF32
         pairs = ((found[0][name], found[1][name]) for name in names)
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
@@ -278,7 +276,7 @@ class GraphProgram(Program):
         return Evaluated(found, by_example.deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
-        return alike(chunks, batch_size) if spans_processes(self._graph.strategy) else chunks
+        return alike(chunks, batch_size) if self._graph.replicas.span_processes else chunks
 
     def _averages(self) -> list[Any]:
         return [v for average in self.averages for v in average.state]

@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables.devices.replicas import Replicas
 from trainables.loop import batches
 from trainables.numbers.draws import Draws
 from trainables.recipe.author import Author
@@ -162,7 +163,7 @@ class Intake:
 
     # ---- before training
 
-    def seen(self, example: Any, strategy: tf.distribute.Strategy) -> Any:
+    def seen(self, example: Any, replicas: Replicas) -> Any:
         """An example as training sees it, in shapes and types; raises Refused for one that cannot be augmented so.
 
         ``example``: a batch of one of the data. A trace that is thrown away, made where there is something to check.
@@ -181,7 +182,7 @@ class Intake:
             found = tuple(part for part in (x, y, weight) if part is not None)
             specs.append(tf.nest.map_structure(lambda leaf: tf.TensorSpec([1, *leaf.shape[1:]], leaf.dtype), found))
 
-        tf.function(lambda: strategy.run(on_each), autograph=False).get_concrete_function()
+        tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
         return specs[0]
 
 

@@ -44,4 +44,4 @@ class Wanted:
     @property
     def whole(self) -> bool:
         """Whether each batch is computed at once, in one place."""
-        return bool(self.placement.strategy.num_replicas_in_sync * self.recipe.micro_batches == 1)
+        return bool(self.placement.replicas.number * self.recipe.micro_batches == 1)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas, gathered
 from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Shares, Step, shapes_of
@@ -65,16 +66,16 @@ class AuthorStep(Step):
         """Whether evaluation is that of the compiled losses and metrics."""
         return self._test_step is None and self.model._compile_loss is not None
 
-    def prepare(self, strategy: tf.distribute.Strategy, intake: Intake, example: Any) -> None:
+    def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Learn which values the steps return for an example, by traces that are thrown away."""
         self._check_losses = intake.check_losses
         trained: dict[str, Any] = {"loss": None}
         for turn in self.turns:
-            trained |= shapes_of(functools.partial(self._shares, turn=turn, counts=True), strategy, intake, example)
+            trained |= shapes_of(functools.partial(self._shares, turn=turn, counts=True), replicas, intake, example)
         self._names = tuple(trained), ()
         if self._test_step is not None:
             compute = functools.partial(self._shares, turn=(), counts=True)
-            self._names = self._names[0], tuple(shapes_of(compute, strategy, None, example))
+            self._names = self._names[0], tuple(shapes_of(compute, replicas, None, example))
         if self.model._compile_metrics is not None and not (self._measured or self._is_compiled):
             raise Refused("metrics() are never counted: call batch.measure(outputs) in train_step() or test_step()")
 
@@ -152,8 +153,7 @@ class AuthorStep(Step):
             return values
         if self._micro_batches > 1:
             raise Refused("batch.gather() needs the whole batch, which micro_batches compute part by part; leave them")
-        context = tf.distribute.get_replica_context()
-        return tf.nest.map_structure(lambda leaf: context.all_gather(leaf[: cut.count], 0), values)
+        return gathered(tf.nest.map_structure(lambda leaf: leaf[: cut.count], values))
 
     def modes(self, intake: Intake, *, validates: bool) -> list[Mode]:
         """The turns of a batch, and the evaluation."""

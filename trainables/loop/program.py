@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from trainables.data.chunks import Chunk, Split
 from trainables.data.share import Share
 from trainables.data.walk import HeldOut, Walk
+from trainables.devices.replicas import Replicas
 from trainables.numbers.live import Live
 from trainables.recipe.averaging import Average
 from trainables.state.initial import Parts
@@ -68,9 +68,7 @@ class Program(ABC):
     """Variables that only hooks count in."""
 
     @abstractmethod
-    def compile(
-        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
-    ) -> None:
+    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once, which changes nothing; ``loose``: parts of chunks will come."""
 
     @abstractmethod

@@ -23,6 +23,7 @@ from trainables.data.chunks import Chunk, Split
 from trainables.data.walk import HeldOut, Walk
 from trainables.data.words import gather
 from trainables.devices import parameter_server
+from trainables.devices.replicas import Replicas
 from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.loop.made import Made, Wanted
@@ -51,7 +52,7 @@ class ServedProgram(Program):
     differs = "workers take the weights as they are"
 
     def __init__(self, made: Made, wanted: Wanted, intake: Intake, seen: Any) -> None:
-        parts, strategy, example = made.parts, wanted.placement.strategy, made.author.first_example
+        parts, replicas, example = made.parts, wanted.placement.replicas, made.author.first_example
         model, rule = parts.model, Rule.of(parts.optimizer)
         # Weight decay is for weights of one axis too, where an optimizer of the author's own has it so.
         decays_all = made.keeps_rate or overrides(made.author, "optimizer")
@@ -61,10 +62,10 @@ class ServedProgram(Program):
         keras_corrections.build_symbolically(model, example)
         losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
-        scope.check(model, strategy)
+        scope.check(model, replicas)
         self.model, self.parts = model, parts
-        self._strategy, self._intake = strategy, intake
-        self._coordinator = parameter_server.coordinator(strategy)
+        self._replicas, self._intake = replicas, intake
+        self._coordinator = parameter_server.coordinator(replicas)
         self._bounds = clipping.bounds(made.hp)
         self._whole = [
             Weight(v.value, v.value.device, rule, decays=decays_all or len(v.shape) > 1)
@@ -80,14 +81,12 @@ class ServedProgram(Program):
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
-    def compile(
-        self, train: Split, validation: Split | None, strategy: tf.distribute.Strategy, *, loose: bool = False
-    ) -> None:
+    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once; raises Refused for a metric that cannot be added up from batches."""
         self._train_step = self._traced(self._update, train)
         self._test_step = None if validation is None else self._traced(self._evaluate, validation)
         slots = [slot for weight in self._whole for slot in weight.slots]
-        self.state = State([*self.model.variables, *slots], [], strategy, self.parts.record)
+        self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
 
     def trace_anew(self, train: Split) -> None:
@@ -199,7 +198,7 @@ class ServedProgram(Program):
         def flat(*given: tf.Tensor) -> tf.Tensor:
             *leaves, rate, seed, number = given
             batch = tf.nest.pack_sequence_as(example, leaves)
-            return self._strategy.run(step, args=(batch, rate, seed, number))
+            return self._replicas.run(step, batch, rate, seed, number)
 
         numbers = (tf.TensorSpec([], tf.float32), tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.int32))
         return tf.function(flat, autograph=False).get_concrete_function(*specs, *numbers)

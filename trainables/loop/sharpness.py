@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.loop.finiteness import Before
 from trainables.numbers.live import LiveNumber
 
@@ -21,7 +22,7 @@ TINY = 1e-12
 
 @contextmanager
 def climbed(
-    strategy: tf.distribute.Strategy,
+    replicas: Replicas,
     weights: Sequence[keras.Variable],
     gradients: Sequence[Any],
     rho: LiveNumber,
@@ -37,8 +38,8 @@ def climbed(
         length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
         return [g * tf.cast(length, g.dtype) for g in found]
 
-    before = Before(strategy, [*weights, *others])
-    for weight, by in zip(weights, strategy.run(step, args=(list(gradients),)), strict=True):
-        strategy.extended.update(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), args=(by,))
+    before = Before(replicas, [*weights, *others])
+    for weight, by in zip(weights, replicas.run(step, list(gradients)), strict=True):
+        replicas.change(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
     yield
     before.put_back()

@@ -91,7 +91,7 @@ def by_itself(author: Author, model: keras.Model) -> str:
 
 def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     """The graph of a training step of the author's own."""
-    author, parts, present, strategy = made.author, made.parts, wanted.present, wanted.placement.strategy
+    author, parts, present, replicas = made.author, made.parts, wanted.present, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
     networks = _networks(model, made.turns, wanted.kept)
     if present().flag("gradient_checkpointing", default=False):
@@ -103,7 +103,7 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
             if not network.built:
                 raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
             refusals.check_model(network, fit=False)
-            scope.check(network, strategy)
+            scope.check(network, replicas)
             keras_corrections.outputs_in_float32(network)
         if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)
@@ -130,14 +130,14 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
             "define one, or return None as validation data"
         )
-    scope.check(model, strategy)
+    scope.check(model, replicas)
     test_step = (
         functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
     train_step = functools.partial(_call, author, "train_step", model, present)
     micro_batches = wanted.recipe.micro_batches
     step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
-    return Graph(step, strategy, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
+    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 
 
 def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.numbers.draws import EVALUATION
@@ -52,7 +53,7 @@ class Step(ABC):
         """The losses whose divisors only all slices know."""
         return tuple(loss.name for loss in self.global_losses if loss.counts_first)
 
-    def prepare(self, strategy: tf.distribute.Strategy, intake: Intake, example: Any) -> None:
+    def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Learn which values it gives for an example, before anything is traced."""
         return
 
@@ -195,13 +196,13 @@ class KerasStep(Step):
         self.by_itself, self.follows_the_rate = because, follows_the_rate
         self._shapes: Callable[[bool], Mapping[str, tf.TensorShape]]
 
-    def prepare(self, strategy: tf.distribute.Strategy, intake: Intake, example: Any) -> None:
+    def prepare(self, replicas: Replicas, intake: Intake, example: Any) -> None:
         """Be ready to learn which values both steps give."""
 
         @functools.cache
         def shapes(training: bool) -> Mapping[str, tf.TensorShape]:
             compute = functools.partial(self.evaluate, training=training)
-            return shapes_of(compute, strategy, intake if training else None, example)
+            return shapes_of(compute, replicas, intake if training else None, example)
 
         self._shapes = shapes
 
@@ -235,7 +236,7 @@ class KerasStep(Step):
 
 
 def shapes_of(
-    compute: Callable[[Slice, Example], Shares], strategy: tf.distribute.Strategy, intake: Intake | None, example: Any
+    compute: Callable[[Slice, Example], Shares], replicas: Replicas, intake: Intake | None, example: Any
 ) -> dict[str, tf.TensorShape]:
     """What ``compute`` gives for an example by name, in training or (without an ``intake``) in evaluation.
 
@@ -252,7 +253,7 @@ def shapes_of(
         with slices.entered(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
-    tf.function(lambda: strategy.run(on_each), autograph=False).get_concrete_function()
+    tf.function(lambda: replicas.run(on_each), autograph=False).get_concrete_function()
     return found
 
 

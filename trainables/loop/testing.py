@@ -14,8 +14,8 @@ def evaluated(trial: Trial, data: Any) -> dict[str, float] | None:
     """The metrics of a trial's model on test data, named without ``val_``; None without such data. Raises DataError."""
     if data is None:
         return None
-    with trial.placement.strategy.scope(), trial.hp.recording(trial.structure.reads):
-        whole = split(node_cache.written(data), trial.placement.strategy, "test data")
+    with trial.placement.replicas.scope(), trial.hp.recording(trial.structure.reads):
+        whole = split(node_cache.written(data), trial.placement.replicas, "test data")
         size = trial.hp.integer("validation_batch_size", max(trial.walk.batch_size, VALIDATION_BATCH), standard=True)
         size = size if trial.held_out is None else trial.held_out.batch_size  # as the loss may ask for
         held_out = HeldOut(whole, size, parts=trial.assignment.accumulate)

@@ -86,7 +86,7 @@ class Trial:
         program = self.program
         self.stopwatch.begin()
         if self.held_out is not None:
-            with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+            with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
                 as_trained = program.validates_as_it_trains
                 if as_trained or program.depends_on_the_batch(self.held_out, seed=self.assignment.seed):
                     self.held_out = self.held_out.in_training_batches
@@ -95,7 +95,7 @@ class Trial:
 
     def _compile_updates(self) -> None:
         self.stopwatch.begin()
-        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+        with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             if self.program.compile_updates(self.walk):
                 self.stopwatch.lap("xla")
 
@@ -155,7 +155,7 @@ class Trial:
         train_s = time.perf_counter() - began
         metrics, loss_std = trained.metrics, math.nan
         if self.held_out is not None and trained.finite:
-            with self.placement.strategy.scope(), eager.run(self.assignment.training):
+            with self.placement.replicas.scope(), eager.run(self.assignment.training):
                 found, loss_std = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
             metrics = metrics | {f"val_{name}": value for name, value in found.items()}
         time_s = time.perf_counter() - began
@@ -191,7 +191,7 @@ class Trial:
         """Tell hooks and callbacks of an epoch that begins; what they set holds in this epoch."""
         program = self.program
         program.state.will_train()
-        with self.placement.strategy.scope():
+        with self.placement.replicas.scope():
             steering.show_rate(program, float(self.rates()[0]))
             with self._steered(Wheel.of(program), "on_epoch_begin"):
                 if self.epoch == 0:
@@ -206,7 +206,7 @@ class Trial:
             self.callbacks.epoch_end(epoch, metrics)
             if self.program.model.stop_training:
                 self.stopped = "a Keras callback has set stop_training"
-            with self.placement.strategy.scope():
+            with self.placement.replicas.scope():
                 metrics = self.hooks.epoch_end(epoch, metrics)
             self._hear(metrics)
             if self.finished or self.program.model.stop_training:
@@ -234,7 +234,7 @@ class Trial:
     def _freeze(self, layers: list[bool]) -> None:
         """Train on with these layers trainable, and no others."""
         self.frozen = layers
-        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+        with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             self.program.trace_anew(self.walk.data)
         self._compile_updates()
 
@@ -282,7 +282,7 @@ class Trial:
 
     def _train(self, rates: np.ndarray[tuple[int], np.dtype[np.float32]], epoch: int) -> Trained:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
-        with self.placement.strategy.scope(), self.hp.recording(self.structure.reads):
+        with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
             with eager.run(self.assignment.training):
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
@@ -310,7 +310,7 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) ->
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:
             raise ValueError("batch_size and per_replica_batch_size are both set, expected one of them")
-        size = hp.integer("per_replica_batch_size", standard=True) * int(placement.strategy.num_replicas_in_sync)
+        size = hp.integer("per_replica_batch_size", standard=True) * int(placement.replicas.number)
     else:
         size = hp.integer("batch_size", 32, standard=True)
     if isinstance(data, BatchSplit):

@@ -18,6 +18,7 @@ import keras
 import tensorflow as tf
 
 from trainables.devices.precision import LossScale
+from trainables.devices.replicas import Replicas, gathered, sums
 from trainables.loop import batches, finiteness, sharpness
 from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
@@ -61,7 +62,7 @@ class Graph:
     def __init__(
         self,
         step: Step,
-        strategy: tf.distribute.Strategy,
+        replicas: Replicas,
         live: Live,
         recipe: Recipe,
         intake: Intake,
@@ -70,17 +71,17 @@ class Graph:
         """``own_average``: the momentum with which the author's optimizer would average the weights."""
         self.step, self.model = step, step.model
         self.live = live
-        self.strategy = strategy
+        self.replicas = replicas
         self.recipe = recipe
         self.intake = intake
-        self.whole = strategy.num_replicas_in_sync * recipe.micro_batches == 1
+        self.whole = replicas.number * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
         self.optimizer_of = {id(update): its for update, its in updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
-        self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, strategy)
+        self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
         self.watch: Watch | None = None
         self.made: Sequence[Any] = ()  # all variables that the author's methods have made
         self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
@@ -112,14 +113,14 @@ class Graph:
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
-            before = Before(self.strategy, self.state) if self.loss_scale else None
+            before = Before(self.replicas, self.state) if self.loss_scale else None
             compute = functools.partial(forward or self.forward, place=place)
-            parts, means = self.strategy.run(self._gradients, args=(compute, *given))
-            means = self.first(means)
+            parts, means = self.replicas.run(self._gradients, compute, *given)
+            means = self.replicas.first(means)
             if self.recipe.sharpness:
                 with self._climbed(turn, parts):
                     compute = functools.partial(compute, again=True)
-                    parts, _ = self.strategy.run(self._gradients, args=(compute, *given))
+                    parts, _ = self.replicas.run(self._gradients, compute, *given)
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
             good = self._are_finite(parts, total)
@@ -236,17 +237,17 @@ class Graph:
             with slices.entered(cut), keras.StatelessScope():  # what assigns or counts does so in the pass that trains
                 self.step.count_divisors(example)
             counts = {name: counts[name] + cut.counts.get(name, 0.0) for name in names}
-        return dict(zip(names, slices.sum_over_replicas(list(counts.values())), strict=True))
+        return dict(zip(names, sums(list(counts.values())), strict=True))
 
     def _summed_and_unscaled(self, gradients: list[Any], *, more: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """The sums over replicas, of gradients without the loss scale."""
         follow = [isinstance(g, tuple) and not _are_the_same_in_all_parts(g) for g in gradients]
         added = [g[0] if isinstance(g, tuple) else g for g, rows in zip(gradients, follow, strict=True) if not rows]
-        sums = slices.sum_over_replicas([*added, *more])
-        totals, others = iter(sums[: len(added)]), sums[len(added) :]
-        gathered = iter(slices.gathered([g for g, rows in zip(gradients, follow, strict=True) if rows]))
+        found = sums([*added, *more])
+        totals, others = iter(found[: len(added)]), found[len(added) :]
+        of_rows = iter(gathered([g[:2] for g, rows in zip(gradients, follow, strict=True) if rows]))
         gradients = [
-            next(gathered) if rows else (next(totals), *g[1:]) if isinstance(g, tuple) else next(totals)
+            (*next(of_rows), g[2]) if rows else (next(totals), *g[1:]) if isinstance(g, tuple) else next(totals)
             for g, rows in zip(gradients, follow, strict=True)
         ]
         if self.loss_scale:
@@ -259,12 +260,12 @@ class Graph:
         stack, others = ExitStack(), [*self.state, *self.counters]
         for update, part in zip(turn, gradients, strict=True):
             changed, rho = self._changed[id(update)], self.live.number("sam_rho")
-            stack.enter_context(sharpness.climbed(self.strategy, changed, part, rho, others))
+            stack.enter_context(sharpness.climbed(self.replicas, changed, part, rho, others))
             others = []
         return stack
 
     def _are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = [self.strategy.experimental_local_results(g)[0] for g in tf.nest.flatten(gradients)]
+        one = self.replicas.first(tf.nest.flatten(gradients))
         return finiteness.of([loss, *one])
 
     def _clipped(self, parts: Any) -> Any:
@@ -274,20 +275,20 @@ class Graph:
             bounds = {kind: tf.convert_to_tensor(self.live.number(kind)) for kind in self.recipe.clipping}
             return [clipping.clip(part, bounds) for part in found]
 
-        return self.strategy.run(clip, args=(parts,)) if self.recipe.clipping else parts
+        return self.replicas.run(clip, parts) if self.recipe.clipping else parts
 
     def _apply(self, turn: Turn, parts: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
                 self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
 
-        self.strategy.run(apply, args=(parts,))
+        self.replicas.run(apply, parts)
 
     def _count_average(self, applied: tf.Tensor) -> None:
         """Count the weights of an update in, unless it was skipped."""
         if self.average is None:
             return
-        before = Before(self.strategy, self.average.state) if self.loss_scale else None
+        before = Before(self.replicas, self.average.state) if self.loss_scale else None
         self.average.update()
         if before:
             before.put_back(unless=applied)
@@ -309,7 +310,7 @@ class Graph:
             self.seeds.note(draws)
             return values
 
-        values = self.first(self.strategy.run(on_the_replica))
+        values = self.replicas.first(self.replicas.run(on_the_replica))
         return values, finiteness.of([values.get("loss", tf.constant(0.0))])
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -391,7 +392,7 @@ class Graph:
 
     def prepare(self, example: Any) -> None:
         """Learn which values an update gives, once, before anything is traced."""
-        self.step.prepare(self.strategy, self.intake, example)
+        self.step.prepare(self.replicas, self.intake, example)
         if self.watch:
             self.watch.prepare(self.step.zeros(training=True), self.trained)
 
@@ -404,21 +405,9 @@ class Graph:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
         return self.step.modes(self.intake, validates=validates)
 
-    def summed(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """The sums of each replica's values over all of them, in one reduction."""
-        sums = self.strategy.run(slices.sum_over_replicas, args=([*values.values()],))
-        return self.first(dict(zip(values, sums, strict=True)))
-
-    def first(self, values: dict[str, Any]) -> dict[str, tf.Tensor]:
-        """The values of a replica, where all have the same."""
-        return {name: self.strategy.experimental_local_results(value)[0] for name, value in values.items()}
-
     def _one_of_each(self, gradients: Any) -> list[Any]:
         """Those of the first replica: all have the same."""
-        return [
-            batches.as_slices(tf.nest.map_structure(lambda t: self.strategy.experimental_local_results(t)[0], g))
-            for g in gradients
-        ]
+        return [batches.as_slices(self.replicas.first(g)) for g in gradients]
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
         optimizer = self.optimizer_of[id(update)]

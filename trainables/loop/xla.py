@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit
-from trainables.data.residence import spans_processes
 from trainables.data.walk import Walk
 from trainables.data.words import gather
 from trainables.devices.placement import Placement
+from trainables.devices.replicas import MEET
 from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
@@ -28,7 +28,7 @@ from trainables.loop.update import Graph
 from trainables.numbers.rows import on_host
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
-from trainables.replicas import random_layers, slices
+from trainables.replicas import random_layers
 
 Asked: TypeAlias = Literal["", "may", "must"]
 
@@ -146,7 +146,7 @@ def reason(error: Exception) -> str:
     if found:
         return f"XLA has no kernel for {found[1]}"
     if _MEET in text:
-        return slices.MEET
+        return MEET
     skipped = ("Graph execution error", "Detected at node", "<stack traces")
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(skipped)]
     return (lines or [type(error).__name__])[0][:REASON]
@@ -155,7 +155,7 @@ def reason(error: Exception) -> str:
 def _ways(graph: Graph) -> Iterator[Way]:
     if _hindrance(graph):
         return
-    if graph.strategy.num_replicas_in_sync > 1:
+    if graph.replicas.number > 1:
         yield Way(ON, _own)
         return
     yield Way(ON, _whole)
@@ -165,10 +165,10 @@ def _ways(graph: Graph) -> Iterator[Way]:
 
 def _hindrance(graph: Graph) -> str:
     """What is known beforehand to keep updates from XLA."""
-    if spans_processes(graph.strategy):
+    if graph.replicas.span_processes:
         return "the trial has several processes"
     own = not isinstance(graph.step, CompiledStep)
-    several = graph.strategy.num_replicas_in_sync > 1
+    several = graph.replicas.number > 1
     return "there are several replicas, and a train_step() of one's own" if several and own else ""
 
 
@@ -216,7 +216,7 @@ def _whole(graph: Graph) -> tuple[Update, OneBatch]:
     function = _jit(graph, lambda batch, *rest: graph.update(batch, _all(batch), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
-        batch = graph.strategy.run(_batch, args=(tensors, rows))
+        batch = graph.replicas.run(_batch, tensors, rows)
         with _on(graph):
             return function(batch, rate, seed, number)
 
@@ -237,7 +237,7 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     function = _jit(graph, lambda given, *rest: graph.update(Taken(given, *known), _all(given[0]), *rest))
 
     def update(tensors: Any, rows: tf.Tensor, rate: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
-        taken = graph.strategy.run(take, args=(tensors, rows, seed, number))
+        taken = graph.replicas.run(take, tensors, rows, seed, number)
         with _on(graph):
             return function(taken, rate, seed, number)
 
@@ -261,14 +261,14 @@ def _own(graph: Graph) -> tuple[Update, OneBatch]:
             for again in (False, True) if graph.recipe.sharpness else (False,):
                 forward(tensors, rows, seed, seed, again=again)
 
-        graph.strategy.run(on_each, args=(tensors, rows, seed))
+        graph.replicas.run(on_each, tensors, rows, seed)
 
     return functools.partial(graph.update, forward=forward), one
 
 
 def _on(graph: Graph) -> Any:
     """The device of the only replica."""
-    return tf.device(graph.strategy.extended.worker_devices[0])
+    return tf.device(graph.replicas.devices[0])
 
 
 def _as_one_batch(update: Update) -> OneBatch:

@@ -116,7 +116,7 @@ class AuthorData:
             weights = author.class_weights(hp, class_weights.labels_of((None, *targets)))
         if not weights:
             return whole
-        return ArraySplit(class_weights.apply(whole.arrays, weights), self._loaded.placement.strategy)
+        return ArraySplit(class_weights.apply(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
         """The third part of what `data` returns, for which it runs again; None without such.
@@ -210,11 +210,11 @@ def _cut(
     author: Author, hp: Hyperparameters, placement: Placement, parts: Parts, cut: str
 ) -> tuple[Split, Split | None]:
     """The training and the validation data; both are all there are where folds are cut from them."""
-    data, held_out, strategy = parts.train, parts.validation, placement.strategy
+    data, held_out, replicas = parts.train, parts.validation, placement.replicas
     if cut == folds.FOLDS:  # each weighs the classes of its own
-        return split(folds.whole(data, held_out), strategy, "training data"), None
+        return split(folds.whole(data, held_out), replicas, "training data"), None
     if cut == folds.WHOLE:  # one set, of which nothing is held out
         data, held_out = joining.joined(data, held_out), None
     weights = author.class_weights(hp, class_weights.labels_of(data))
-    train = split(class_weights.apply(data, weights), strategy, "training data")
-    return train, None if held_out is None else split(held_out, strategy, "validation data")
+    train = split(class_weights.apply(data, weights), replicas, "training data")
+    return train, None if held_out is None else split(held_out, replicas, "validation data")

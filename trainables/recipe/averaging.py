@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import keras
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.numbers.live import LiveNumber
 
 
@@ -16,10 +17,8 @@ class Average:
     Averaging; the exponential form of Keras's ``ema_momentum``). Create it under the strategy's scope.
     """
 
-    def __init__(
-        self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, strategy: tf.distribute.Strategy
-    ) -> None:
-        self.weights, self._momentum, self.strategy = list(weights), momentum, strategy
+    def __init__(self, weights: Sequence[keras.Variable], momentum: LiveNumber | float, replicas: Replicas) -> None:
+        self.weights, self._momentum, self.replicas = list(weights), momentum, replicas
         self.variables = [tf.Variable(w.value, trainable=False, name=f"average_{i}") for i, w in enumerate(weights)]
         self.started = tf.Variable(0.0, trainable=False, name="average_started")
         self._swap = tf.function(self._swap_all, autograph=False)
@@ -40,10 +39,11 @@ class Average:
         momentum = tf.convert_to_tensor(self._momentum) * self.started
         self.started.assign(1.0)
         for average, weight in zip(self.variables, self.weights, strict=True):
-            self.strategy.extended.update(
+            self.replicas.change(
                 average,
                 lambda a, w, m: a.assign(a * tf.cast(m, a.dtype) + w * tf.cast(1 - m, a.dtype)),
-                args=(weight.value, momentum),
+                weight.value,
+                momentum,
             )
 
     @contextmanager
@@ -59,5 +59,5 @@ class Average:
         for average, weight in zip(self.variables, self.weights, strict=True):
             held = tf.identity(average)
             with tf.control_dependencies([held]):
-                self.strategy.extended.update(average, lambda a, w: a.assign(w), args=(weight.value,))
+                self.replicas.change(average, lambda a, w: a.assign(w), weight.value)
                 weight.value.assign(held)

@@ -119,13 +119,13 @@ def _instead(callback: type) -> str:
     return INSTEAD.get(next(kinds, ""), "on_epoch_end() or on_train_batch_end()")
 
 
-def check_fit(model: keras.Model, replicas: int, *, validates: bool) -> None:
+def check_fit(model: keras.Model, number: int, *, validates: bool) -> None:
     """Steps of a model's own in `fit`: on several replicas nobody knows whether they scale their loss by them."""
     kind = type(model)
     own = own_methods(model, "train_step", "test_step", "compile")
-    if own and replicas > 1:
+    if own and number > 1:
         raise Refused(
-            f"{kind.__name__} has its own {' and '.join(own)}, and there are {replicas} replicas: whether losses and "
+            f"{kind.__name__} has its own {' and '.join(own)}, and there are {number} replicas: whether losses and "
             "gradients are those of the whole batch cannot be known; give its trials one GPU"
         )
     if validates and kind.call is keras.Model.call and kind.test_step is keras.Model.test_step:

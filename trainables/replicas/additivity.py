@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import Split
+from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
@@ -72,7 +73,7 @@ class Mode:
 class Tried:
     """What is tried, and how it is read."""
 
-    strategy: tf.distribute.Strategy
+    replicas: Replicas
     state: State
     networks: Sequence[keras.Layer]
     metrics: Callable[[bool], Values]  # those of training or evaluation since the last call
@@ -82,7 +83,7 @@ class Tried:
     @property
     def parts(self) -> int:
         """Into how many a batch is cut."""
-        return int(self.strategy.num_replicas_in_sync) * min(self.micro_batches, TOGETHER)
+        return int(self.replicas.number) * min(self.micro_batches, TOGETHER)
 
     @property
     def counters(self) -> list[Any]:
@@ -128,7 +129,7 @@ class _One:
         counters = {id(v.value) for v in tried.counters}
         self._raws = {id(held.raw) for held in written.values()}
         self._written = {path: held for path, held in written.items() if id(held.raw) not in counters}
-        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.strategy) else RELATIVE
+        self._relative = RELATIVE_OF_HALF if half else RELATIVE_OF_TF32 if _is_tf32(tried.replicas) else RELATIVE
 
     def compare(self, examples: Any, *, bold: bool = False) -> None:
         """Raise Refused where these examples give something else in parts.
@@ -170,7 +171,7 @@ class _One:
 
     def _found(self, examples: Any, size: int, edges: Sequence[int] | None = None) -> Found:
         """What comes of examples, whole or cut at these ``edges``; the state is put back."""
-        replicas = self._tried.strategy.num_replicas_in_sync
+        replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
         if edges is not None:
             slots = [(min(a, size - 1), max(b, a + 1), b - a) for a, b in itertools.pairwise(edges)]
@@ -283,9 +284,8 @@ def _size(examples: Any) -> int:
     return len(tf.nest.flatten(examples)[0])
 
 
-def _is_tf32(strategy: tf.distribute.Strategy) -> bool:
-    on_gpu = any("GPU" in device for device in strategy.extended.worker_devices)
-    return on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
+def _is_tf32(replicas: Replicas) -> bool:
+    return replicas.on_gpu and bool(tf.config.experimental.tensor_float_32_execution_enabled())
 
 
 def _cuts(size: int, parts: int) -> list[list[int]]:
@@ -335,8 +335,8 @@ def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
 
     def found(given: Any, size: Any, starts: Any, stops: Any, counts: Any, totals: Any) -> Any:
         def on_each(given: Any) -> Any:
-            here = tf.distribute.get_replica_context().replica_id_in_sync_group
-            cut = Slice(size, starts[here], stops[here], tried.parts, counts[here] > 0, counts[here])
+            _, place = here()
+            cut = Slice(size, starts[place], stops[place], tried.parts, counts[place] > 0, counts[place])
             cut.totals = {name: totals[name] for name in mode.totals} or None
             cut.draw(tf.constant(0), tf.constant(0), mode.calls)
             with slices.entered(cut):
@@ -346,18 +346,13 @@ def _traced(tried: Tried, mode: Mode, examples: Any) -> tuple[Any, Any]:
                     variable.assign(variable * tf.cast(cut.real, variable.dtype))
             return shares, {name: cut.counts.get(name, tf.constant(0.0)) for name in mode.totals}
 
-        shares, counted = tried.strategy.run(on_each, args=(given,))
-        return _over_replicas(tried.strategy, shares), _over_replicas(tried.strategy, counted)
+        shares, counted = tried.replicas.run(on_each, given)
+        return tried.replicas.sums(shares), tried.replicas.sums(counted)
 
     settles = _settled(tried.layers) if tried.micro_batches > 1 else nullcontext()
     with settles:
         run = tf.function(found, input_signature=signature, autograph=False)
         return run, run.get_concrete_function().graph
-
-
-def _over_replicas(strategy: tf.distribute.Strategy, shares: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-    sums = strategy.run(slices.sum_over_replicas, args=([*shares.values()],))
-    return {name: strategy.experimental_local_results(v)[0] for name, v in zip(shares, sums, strict=True)}
 
 
 @contextmanager

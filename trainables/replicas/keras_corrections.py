@@ -24,6 +24,7 @@ from keras.src.random import seed_generator
 from keras.src.utils import naming
 from tensorflow.python.distribute import values
 
+from trainables.devices.replicas import of_each_replica
 from trainables.recipe.refusals import Refused
 from trainables.replicas import slices
 
@@ -64,7 +65,7 @@ def _global_moments(layer: Any, inputs: tf.Tensor, mask: tf.Tensor | None) -> tu
     of numbers that are far from 0.
     """
     found = _own_moments(inputs, mask, layer._reduction_axes)
-    count, mean, squares = tf.unstack(slices.of_each_replica(tf.stack(found)), axis=1)
+    count, mean, squares = tf.unstack(of_each_replica(tf.stack(found)), axis=1)
     total = tf.reduce_sum(count, 0)
     middle = tf.math.divide_no_nan(tf.reduce_sum(count * mean, 0), total)
     between = count * tf.square(mean - tf.stop_gradient(middle))

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.devices import parameter_server
+from trainables.devices.replicas import in_scope_of_servers
 from trainables.state.shards import Shard
 
 BLOCK = 4096
@@ -70,8 +71,7 @@ class ShardedEmbedding(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Make the table, each part of it where it stays."""
-        strategy = tf.distribute.get_strategy()
-        if parameter_server.is_parameter_server(strategy):
+        if in_scope_of_servers():
             shards = tuple(self._made(device, *rows) for device, rows in self._cut())
             object.__setattr__(self, "_shards", shards)
             return

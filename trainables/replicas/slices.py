@@ -14,14 +14,9 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
+from trainables.devices.replicas import sums
 from trainables.numbers.draws import Draws
-from trainables.numbers.rows import Rows, drawn_for, is_compiling
-from trainables.numbers.xla_draws import CannotCompile
-
-MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
-
-BUCKET = 32 * 2**20
-"""Bytes of gradients that are summed at a time, while others are still computed."""
+from trainables.numbers.rows import Rows, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
 """Where a slice's draws get their seeds: from Keras's generators, which stay as they are and are counted on when the
@@ -94,7 +89,7 @@ class Slice:
         count = self.counts[name] = tf.stop_gradient(own)
         if self.totals is not None:
             return self.totals[name]
-        return sum_over_replicas([count])[0]
+        return sums([count])[0]
 
 
 def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
@@ -130,48 +125,3 @@ def _rows(piece: Slice) -> Rows | None:
 def current() -> Slice | None:
     """The slice that is being computed, if any."""
     return getattr(_present, "slice", None)
-
-
-def sum_over_replicas(values: list[Any]) -> list[Any]:
-    """Sums of values over all replicas; called on each of them.
-
-    Values of one type are summed together, a few big ones in a bucket: each reduction takes its time to begin.
-    """
-    context = tf.distribute.get_replica_context()
-    if not values or context is None or context.num_replicas_in_sync == 1:
-        return values
-    _refuse_in_xla()
-    tensors = [tf.convert_to_tensor(value) for value in values]
-    places: dict[tf.DType, list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        places.setdefault(tensor.dtype, []).append(i)
-    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=BUCKET)
-    for of_type in places.values():
-        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [tensors[i] for i in of_type], options)
-        for i, total in zip(of_type, sums, strict=True):
-            tensors[i] = total
-    return tensors
-
-
-def of_each_replica(values: tf.Tensor) -> tf.Tensor:
-    """The values of all replicas, one after the other along a first dimension, in one sum; called on each of them."""
-    context = tf.distribute.get_replica_context()
-    if context is None or context.num_replicas_in_sync == 1:
-        return values[None]
-    place = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=values.dtype)
-    apart = tf.reshape(place, [-1, *[1] * values.shape.rank]) * values
-    return sum_over_replicas([apart])[0]
-
-
-def gathered(rows: list[tuple[Any, Any, Any]]) -> list[tuple[Any, Any, Any]]:
-    """The (values, indices, shape) of rows, those of all replicas one after the other; called on each of them."""
-    context = tf.distribute.get_replica_context()
-    if not rows or context is None or context.num_replicas_in_sync == 1:
-        return rows
-    _refuse_in_xla()
-    return [(context.all_gather(values, 0), context.all_gather(indices, 0), shape) for values, indices, shape in rows]
-
-
-def _refuse_in_xla() -> None:
-    if is_compiling():
-        raise CannotCompile(MEET)

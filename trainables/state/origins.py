@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute import numpy_dataset
 
+from trainables.devices.replicas import in_scope_of_servers
 from trainables.numbers import lines
 
 _numbers = itertools.count()
@@ -53,7 +54,7 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
     variables stay there as well, one for all replicas, for those of a program to take their values. ``seeds_on_host``:
     so do those of seed generators alone.
     """
-    shards = isinstance(tf.distribute.get_strategy(), tf.distribute.ParameterServerStrategy)
+    shards = in_scope_of_servers()
 
     def create(following: Any, **arguments: Any) -> Any:
         initial = arguments.get("initial_value")

@@ -15,6 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.state import origins
 from trainables.state.origins import Record
 from trainables.state.scope import NotInScope
@@ -52,7 +53,7 @@ class State:
         self,
         tracked: Iterable[keras.Variable | tf.Variable],
         graphs: Sequence[Any],
-        strategy: tf.distribute.Strategy,
+        replicas: Replicas,
         record: Record,
         others: Iterable[tf.Variable] = (),
     ) -> None:
@@ -64,7 +65,7 @@ class State:
         self.owner: weakref.ref[object] | None = None  # the trainable whose trials use it
         self._held: dict[str, Held] = {}
         self._by_identity: dict[int, Held] = {}
-        self._strategy = strategy
+        self._replicas = replicas
         seen = {id(part.handle) for variable in others for part in self._components(variable)}
         for variable in tracked:
             raw = variable.value if isinstance(variable, keras.Variable) else variable
@@ -79,11 +80,11 @@ class State:
         undo_shared(strays.values())
         for path, raw in strays.items():
             self._add(path, raw)
-        local = len(strategy.extended.worker_devices)  # replicas of this process
+        local = len(replicas.devices)  # replicas of this process
         outside = [path for path, raw in strays.items() if len(self._components(raw)) < local]
         if outside:
             raise NotInScope(
-                f"made outside of the strategy's scope: {', '.join(outside)}, used by {strategy.num_replicas_in_sync} "
+                f"made outside of the strategy's scope: {', '.join(outside)}, used by {replicas.number} "
                 "replicas. Make it inside model(), optimizer(), loss() or metrics()"
             )
         origins.check(strays, record)
@@ -165,7 +166,7 @@ class State:
         return {id(part.handle) for part in components}
 
     def _components(self, raw: Any) -> tuple[Any, ...]:
-        return tuple(self._strategy.experimental_local_results(raw))
+        return tuple(self._replicas.of_each(raw))
 
 
 _trained: list[State] = []  # those in this process that trials may have changed

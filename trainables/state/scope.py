@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import keras
-import tensorflow as tf
+
+from trainables.devices.replicas import Replicas
 
 
 class NotInScope(Exception):
     """A model, optimizer or metric was made outside of the strategy's scope."""
 
 
-def check(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
+def check(model: keras.Model, replicas: Replicas) -> None:
     """Raise NotInScope naming every variable and object that belongs to another strategy or to none."""
     strays = []
-    if model.distribute_strategy is not strategy:
+    if model.distribute_strategy is not replicas.strategy:
         strays.append(f"model {model.name!r}")
     for variable in model.weights:
-        if not _inside(variable, strategy):
+        if not replicas.hold(variable):
             strays.append(f"weight {variable.path!r}")
     optimizer = getattr(model, "optimizer", None)  # there is none before `compile`
     if optimizer is not None:
-        if optimizer._distribution_strategy is not strategy:
+        if optimizer._distribution_strategy is not replicas.strategy:
             strays.append(f"optimizer {optimizer.name!r}")
-        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not _inside(v, strategy)]
-    strays += [f"metric {v.path!r}" for v in model.metrics_variables if not _inside(v, strategy)]
+        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
+    strays += [f"metric {v.path!r}" for v in model.metrics_variables if not replicas.hold(v)]
     if strays:
         shown = ", ".join(strays[:5]) + (f" and {len(strays) - 5} more" if len(strays) > 5 else "")
         raise NotInScope(
@@ -32,7 +33,3 @@ def check(model: keras.Model, strategy: tf.distribute.Strategy) -> None:
             "numbers and vocabularies and make it of these in model(), or apply it to the examples in data() "
             "(docs/data.md)"
         )
-
-
-def _inside(variable: keras.Variable, strategy: tf.distribute.Strategy) -> bool:
-    return bool(strategy.extended.variable_created_in_scope(variable.value))

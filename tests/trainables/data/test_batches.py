@@ -17,10 +17,11 @@ from trainables.data.batches import BatchSplit
 from trainables.data.chunks import DataError, split
 from trainables.data.share import Share
 from trainables.data.sources import Visits, permutation
+from trainables.devices.replicas import Replicas
 from trainables.loop import building
 from trainables.numbers.live import Live
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 X, Y = np.arange(20.0, dtype=np.float32).reshape(10, 2), np.arange(10)
 
 

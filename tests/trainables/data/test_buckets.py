@@ -16,11 +16,12 @@ from trainables.data import buckets, node_cache, sequences
 from trainables.data.ahead import Pass
 from trainables.data.chunks import BucketSplit, DataError, split
 from trainables.data.sources import Buckets
+from trainables.devices.replicas import Replicas
 from trainables.loop import building
 from trainables.numbers.live import Live
 from trainables.recipe.author import Author
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 ROWS = [[1, 2], [3], [4, 5, 6, 7, 8, 9, 1, 2, 3], [4, 4, 4]]
 LABELS = np.arange(4)
 

@@ -18,17 +18,18 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import ahead, chunks, residence, words
 from trainables.data.chunks import ArraySplit, DataError, Split
 from trainables.data.node_cache import shared
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
 X = np.arange(10, dtype=np.float32)[:, None]
 Y = np.arange(10, dtype=np.int32)
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
 
-def _two() -> tf.distribute.Strategy:
+def _two() -> Replicas:
     ops = tf.distribute.HierarchicalCopyAllReduce()
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops)
+    return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
 
 
 def _batches(split: Split, batch_size: int, seed: int | None, epoch: int, replica: int = 0) -> list[list[Any]]:

@@ -12,10 +12,11 @@ import tensorflow as tf
 from trainables.data import chunks, files, node_cache
 from trainables.data.chunks import DataError, Split
 from trainables.data.sources import Stream
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
 
 # ---- records

@@ -18,7 +18,7 @@ Y = np.arange(20, dtype=np.int32)
 
 
 def of(*data: Any) -> str | None:
-    strategy = place(Devices()).strategy
+    strategy = place(Devices()).replicas
     return fingerprint.of(*(None if one is None else split(one, strategy, "data") for one in data))
 
 

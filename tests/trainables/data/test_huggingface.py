@@ -11,6 +11,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.data import huggingface, node_cache
 from trainables.data.chunks import split
 from trainables.data.sources import DataError, Rows
+from trainables.devices.replicas import Replicas
 
 datasets = pytest.importorskip("datasets", reason="an extra of its own")
 pytestmark = [pytest.mark.keras, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -44,7 +45,7 @@ def test_columns_become_inputs_targets_and_weights(table: Any) -> None:
     assert several["width"].tolist() == [1.0, 2.0, 3.0]
     assert several["text"].tolist() == [b"a", b"bb", b""]
     (chunk,) = split(
-        huggingface.columns(table, "text", "label"), tf.distribute.OneDeviceStrategy("/cpu:0"), "x"
+        huggingface.columns(table, "text", "label"), Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "x"
     ).chunks(3, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [b"a", b"bb", b""]
 
@@ -89,7 +90,7 @@ def test_other_objects_are_refused(table: Any) -> None:
     with pytest.raises(DataError, match="without a row"):
         huggingface.columns(table.select([]), "width", "label")
     with pytest.raises(DataError, match=r"huggingface\.columns\(dataset"):
-        split(table, tf.distribute.OneDeviceStrategy("/cpu:0"), "training data")
+        split(table, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
 
 
 def test_it_trains_as_the_arrays_do() -> None:

@@ -15,6 +15,7 @@ from sweep.hyperparameters import Hyperparameters, Mark
 from trainables.data import chunks, node_cache
 from trainables.data.node_cache import shared
 from trainables.data.sources import DataError, Rows
+from trainables.devices.replicas import Replicas
 from trainables.state.pristine import Surroundings
 
 pytestmark = pytest.mark.keras
@@ -91,7 +92,7 @@ def test_what_a_worker_writes_into_its_map_stays_with_it(tmp_path: Path) -> None
 def test_training_on_shared_data_copies_no_page_of_it(tmp_path: Path) -> None:
     x = np.ones((4096, 64), np.float32)
     (arrays, _), _ = shared(tmp_path, NONE, lambda: ((x, x[:, 0]), None))
-    split = chunks.split(arrays, tf.distribute.OneDeviceStrategy("/cpu:0"), "training data")
+    split = chunks.split(arrays, Replicas(tf.distribute.OneDeviceStrategy("/cpu:0")), "training data")
     for epoch in (1, 2):
         for chunk in split.chunks(64, 0, epoch):
             tf.reduce_sum(tf.gather(chunk.tensors[0], chunk.order)).numpy()

@@ -17,11 +17,12 @@ from trainables.data.files import tfrecords
 from trainables.data.share import Share
 from trainables.data.sources import Buckets, Visits
 from trainables.data.walk import Walk
+from trainables.devices.replicas import Replicas
 from trainables.replicas import slices
 
 pytestmark = pytest.mark.keras
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 SHAPES = ((2, 1, 1), (4, 1, 1), (4, 2, 1), (4, 2, 3), (3, 1, 2))  # replicas, of each process, micro-batches
 SIZE, BATCH = 23, 5
 
@@ -240,9 +241,9 @@ def test_bytes_are_sent_once(kind: str, tmp_path: Path) -> None:
     assert sent < 1.5 * whole / replicas if kind == "records" else sent * replicas == whole
 
 
-def mirrored() -> tf.distribute.Strategy:
+def mirrored() -> Replicas:
     devices = [f"/cpu:{place}" for place in range(4)]
-    return tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce())
+    return Replicas(tf.distribute.MirroredStrategy(devices, tf.distribute.HierarchicalCopyAllReduce()))
 
 
 def leaves(tensors: Any) -> list[Any]:
@@ -250,8 +251,8 @@ def leaves(tensors: Any) -> list[Any]:
     return [getattr(leaf, "words", leaf) for leaf in tensors]
 
 
-def on(strategy: tf.distribute.Strategy, value: Any, place: int) -> Any:
-    found = strategy.experimental_local_results(value)[place]
+def on(replicas: Replicas, value: Any, place: int) -> Any:
+    found = replicas.of_each(value)[place]
     return getattr(found, "words", found)
 
 

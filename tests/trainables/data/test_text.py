@@ -13,8 +13,9 @@ from zoo_sources import WORDS, OnTexts, texts
 
 from trainables.data import fingerprint, text
 from trainables.data.chunks import split
+from trainables.devices.replicas import Replicas
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 Y = np.zeros(3, np.int32)
 WANTED = ["röt", "", "blue"]
 

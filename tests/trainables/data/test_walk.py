@@ -14,11 +14,12 @@ from trainables.data import ahead, files, folds, sequences
 from trainables.data.chunks import ArraySplit, DataError, Split, StreamSplit, split
 from trainables.data.sources import Stream
 from trainables.data.walk import HeldOut, Walk
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
 X, Y = np.arange(20, dtype=np.float32)[:, None], np.arange(20)
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 BATCH = 3  # seven updates a pass, the last one of two examples
 
 

@@ -17,12 +17,13 @@ from sweep.contract import Fold
 from sweep.hyperparameters import Hyperparameters
 from trainables.data import chunks
 from trainables.data.sources import Buckets, DataError
+from trainables.devices.replicas import Replicas
 from trainables.keras_trainable import KerasTrainable
 
 pytestmark = pytest.mark.keras
 
 X = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
-STRATEGY = tf.distribute.OneDeviceStrategy("/cpu:0")
+STRATEGY = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
 
 class Batches(keras.utils.PyDataset):

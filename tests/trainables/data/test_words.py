@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 from trainables.data import residence, words
 from trainables.data.words import Packed
 from trainables.devices import kernels
+from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
 
-ONE = tf.distribute.OneDeviceStrategy("/cpu:0")
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NUMBERS = [*INTEGERS, "bool", "float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16]
 
 
-def _mirrored() -> tf.distribute.Strategy:
+def _mirrored() -> Replicas:
     ops = tf.distribute.HierarchicalCopyAllReduce()
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops)
+    return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
 
 
 def _used(leaf: object, rows: tf.Tensor) -> tf.Tensor:

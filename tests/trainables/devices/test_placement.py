@@ -12,6 +12,7 @@ from sweep.contract import Devices
 from trainables.devices import placement
 from trainables.devices.placement import DeviceError, NewProcessNeeded, place
 from trainables.devices.precision import resolve
+from trainables.devices.replicas import here, sums
 
 pytestmark = pytest.mark.keras
 
@@ -33,7 +34,7 @@ def simulated(gpus: float) -> Devices:
 )
 def test_the_strategy_follows_the_devices(given: Devices, choice: str, name: str, replicas: int) -> None:
     placement = place(given, choice)
-    assert (placement.name, placement.strategy.num_replicas_in_sync) == (name, replicas)
+    assert (placement.name, placement.replicas.number) == (name, replicas)
     assert place(given, choice) is placement
 
 
@@ -47,18 +48,11 @@ def test_replicas_add_up_each_way(way: str, count: int, monkeypatch: pytest.Monk
             place(simulated(count), "mirrored", way)
         return
     monkeypatch.setattr(placement, "_placements", {})
-    strategy = place(simulated(count), "mirrored", way).strategy
+    replicas = place(simulated(count), "mirrored", way).replicas
 
     @tf.function
     def total() -> tf.Tensor:
-        context = tf.distribute.get_replica_context
-        return strategy.experimental_local_results(
-            strategy.run(
-                lambda: context().all_reduce(
-                    tf.distribute.ReduceOp.SUM, tf.cast(context().replica_id_in_sync_group + 1, tf.float32)
-                )
-            )
-        )
+        return replicas.of_each(replicas.run(lambda: sums([tf.cast(here()[1] + 1, tf.float32)])[0]))
 
     assert [float(value) for value in total()] == [count * (count + 1) / 2] * count
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainables.devices.replicas import Replicas
 from trainables.loop import finiteness
 from trainables.recipe import optimizers
 
@@ -31,9 +32,9 @@ FAST = ("own", "adamw", "muon")
 ROWS = [pytest.param(name, marks=() if name in FAST else pytest.mark.exhaustive) for name in KINDS]
 
 
-def mirrored() -> tf.distribute.Strategy:
+def mirrored() -> Replicas:
     ops = tf.distribute.HierarchicalCopyAllReduce()
-    return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops)
+    return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
 
 
 def _value(variable: Any) -> np.ndarray[Any, Any]:
@@ -46,16 +47,16 @@ def by_branch(good: tf.Tensor, apply: Callable[[], None], _: Any) -> None:
 
 @pytest.mark.parametrize("name", ROWS)
 def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
-    strategy = mirrored() if name in FAST else tf.distribute.OneDeviceStrategy("/cpu:0")
+    replicas = mirrored() if name in FAST else Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
 
     def by_selection(good: tf.Tensor, apply: Callable[[], None], told: Any) -> None:
         optimizer, weights = told
-        before = finiteness.Before(strategy, [*finiteness.variables(optimizer), *weights])
+        before = finiteness.Before(replicas, [*finiteness.variables(optimizer), *weights])
         apply()
         before.put_back(unless=good)
 
     def all_of(way: Callable[..., None]) -> list[list[bytes]]:
-        with strategy.scope():
+        with replicas.scope():
             weights = [keras.Variable(np.linspace(-1, 1, n).reshape(-1, 2).astype(np.float32)) for n in (8, 6)]
             optimizer = KINDS[name](learning_rate=0.05)
             optimizer.weight_decay = 0.01
@@ -64,11 +65,11 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 
             @tf.function(autograph=False)
             def step(scale: tf.Tensor) -> None:
-                gradients = strategy.run(lambda: [tf.sin(w.value) * scale for w in weights])
-                ones = [strategy.experimental_local_results(g)[0] for g in gradients]
+                gradients = replicas.run(lambda: [tf.sin(w.value) * scale for w in weights])
+                ones = replicas.first(gradients)
 
                 def apply() -> None:
-                    strategy.run(lambda g: optimizer.apply(g, weights), args=(gradients,))
+                    replicas.run(lambda g: optimizer.apply(g, weights), gradients)
 
                 way(finiteness.of(ones), apply, (optimizer, weights))
 

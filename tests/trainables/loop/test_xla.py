@@ -77,7 +77,7 @@ def may(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_auto_is_for_gpus(training: dict[str, object], gpu: bool, meant: str) -> None:
     placement = place(Devices())
-    assert asked(training, Placement(placement.strategy, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
+    assert asked(training, Placement(placement.replicas, "one_device", ("gpu:0",) if gpu else ("cpu:0",))) == meant
 
 
 @pytest.mark.parametrize(

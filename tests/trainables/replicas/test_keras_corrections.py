@@ -13,6 +13,7 @@ import tensorflow as tf
 from small import Small, assignment, train
 
 from trainables.devices import kernels
+from trainables.devices.replicas import Replicas
 from trainables.replicas import keras_corrections, slices
 from trainables.replicas.slices import Slice
 
@@ -214,7 +215,7 @@ def test_a_loss_that_is_called_within_a_slice_is_not_divided_by_the_replicas() -
 
     with strategy.scope():
         whole, theirs = (
-            strategy.experimental_local_results(strategy.run(part))[0]
+            Replicas(strategy).first(strategy.run(part))
             for part in (within, lambda: loss(tf.ones((3, 1)), tf.zeros((3, 1))))
         )
     assert (float(whole), float(theirs)) == (1.0, 0.5)
