@@ -22,7 +22,7 @@ from sweep.searchers.build import build as build_searcher
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
 
 LOSS = Objective("loss", "minimize")
 EPOCHS, AT_ONCE = 100, 8

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
-from sweep import standard as table
-from sweep.declaring import Declaring
+from sweep import standard_hyperparameters as table
 from sweep.events import Params, Value
+from sweep.kerastuner_style import Declaring
 
 _T = TypeVar("_T")
 

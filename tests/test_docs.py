@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep import standard
+from sweep import standard_hyperparameters
 from sweep.cli import main
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.inspection import inspect
@@ -160,16 +160,16 @@ def test_the_page_of_standard_hyperparameters_is_complete() -> None:
     below = {"loss_weights.*": "loss_weights.<output>", "layer_rates.*": "layer_rates.<layers>"}
     assert {below.get(name, name) for name in reads} <= named
     schedules = re.findall(r"^\| `([a-z_]+)` \|", page.split("| --- | --- | --- |\n")[-1], re.MULTILINE)
-    assert set(schedules) == set(standard.SCHEDULES)
-    assert reads - {"epochs"} == set(standard.STANDARD)
+    assert set(schedules) == set(standard_hyperparameters.SCHEDULES)
+    assert reads - {"epochs"} == set(standard_hyperparameters.STANDARD)
     bounds = page.split("## What is refused\n")[1].split("\n## ")[0]
     assert re.findall(r"^\| .* \|$", bounds, re.MULTILINE)[2:] == _rows_of_bounds()
 
 
 def _rows_of_bounds() -> list[str]:
     """The rows of the table of bounds: what may be, of which parameters, and what their 0 means."""
-    names: dict[standard.Bounds, list[str]] = {}
-    for name, bounds in sorted(standard.STANDARD.items()):
+    names: dict[standard_hyperparameters.Bounds, list[str]] = {}
+    for name, bounds in sorted(standard_hyperparameters.STANDARD.items()):
         names.setdefault(bounds, []).append(f"`{name}`")
     return [f"| {bounds} | {', '.join(its)} | {bounds.zero} |" for bounds, its in names.items()]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 from private_uses import uses
 
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import ray_private_api
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "private_names.md").read_text()
@@ -73,13 +73,15 @@ def test_each_row_has_a_test_and_a_reason(row: Row) -> None:
 
 
 def test_ray_s_names_are_those_of_its_list() -> None:
-    listed = {use for use in vars(private).values() if isinstance(use, private.Use)}
+    listed = {use for use in vars(ray_private_api).values() if isinstance(use, ray_private_api.Use)}
     rows = [row for row in ROWS if row.section == "Ray"]
     assert {(row.names, row.loss) for row in rows} == {(use.names, use.loss) for use in listed}
     for row in rows:
-        uses_of_row = {name for name, use in vars(private).items() if use == private.Use(row.names, row.loss)}
+        uses_of_row = {
+            name for name, use in vars(ray_private_api).items() if use == ray_private_api.Use(row.names, row.loss)
+        }
         for file in row.files:
-            assert any(f"private.{name}" in (ROOT / file).read_text() for name in uses_of_row), row
+            assert any(f"ray_private_api.{name}" in (ROOT / file).read_text() for name in uses_of_row), row
 
 
 def test_the_service_has_no_private_names_but_ray_s_and_optuna_s() -> None:

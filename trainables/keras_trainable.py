@@ -10,9 +10,9 @@ import keras
 
 from sweep.contract import Assignment, Devices, Exported, Facts, Report, Value
 from trainables.recipe.author import Author
+from trainables.recipe.author_updates import Batch, Update
 from trainables.recipe.groups import Group
 from trainables.recipe.phases import Phase
-from trainables.recipe.updates import Batch, Update
 from trainables.replicas.sharded_embedding import ShardedEmbedding
 from trainables.session import Session
 

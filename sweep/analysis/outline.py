@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweep.events import Params
-from sweep.space import termination
+from sweep.space import stopping_rules
 from sweep.space.objectives import Objective, objective
 
 if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
@@ -57,8 +57,8 @@ class Outline:
             total=None if configurations is None else configurations * spec.trials_each,
             repeats=spec.trials_each,
             epochs=spec.epochs,
-            decisions=termination.decision_epochs(spec.early_terminate, spec.epochs),
-            prior=termination.shares(spec.early_terminate, spec.epochs),
+            decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
+            prior=stopping_rules.shares(spec.early_terminate, spec.epochs),
             limits=Limits(
                 hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.trial_gpus
             ),

@@ -24,8 +24,8 @@ from sweep.store.folder import ResultsFolder
 
 if TYPE_CHECKING:
     from sweep.render.live import LiveView
-    from sweep.runner.options import Options, View
     from sweep.runner.session import MakeView
+    from sweep.runner.session_options import Options, View
 
 
 DRAW_S = 0.5

@@ -29,10 +29,10 @@ from sweep.errors import (
 )
 from sweep.export import followers
 from sweep.runner import planning, resuming, retraining, session
-from sweep.runner.options import Options, Outcome
 from sweep.runner.resuming import Reopened
 from sweep.runner.retraining import Wanted
 from sweep.runner.session import Training
+from sweep.runner.session_options import Options, Outcome
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
 from sweep import loading, tracebacks
-from sweep.declaring import Declaration
 from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
+from sweep.kerastuner_style import Declaration
 from sweep.runner import debug_log
 from sweep.spec import parse
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from sweep.runner.options import Options
+    from sweep.runner.session_options import Options
 
 results = click.option(
     "--results",
@@ -79,7 +79,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 def _taken(given: dict[str, Any]) -> Options:
     """Take the options out of what click gives a command."""
     from sweep.export import followers
-    from sweep.runner.options import Options
+    from sweep.runner.session_options import Options
 
     return Options(
         address=given.pop("address"),

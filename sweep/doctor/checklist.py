@@ -10,7 +10,7 @@ from sweep.doctor import gpu_checks, host_checks, nvidia, probe
 from sweep.doctor.probe import Finding, Resources, Run
 
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.pair`
+MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.communication_check`
 
 
 @dataclass(frozen=True, slots=True)

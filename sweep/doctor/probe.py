@@ -111,7 +111,7 @@ def _end(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 MODULE = "trainables.doctor.device_probe"
 CLUSTER_MODULE = "sweep.backends.ray_tune.resources"
-PAIR_MODULE = "sweep.backends.ray_tune.pair"
+PAIR_MODULE = "sweep.backends.ray_tune.communication_check"
 
 Resources = tuple[float, float]
 """CPUs and GPUs for trials."""

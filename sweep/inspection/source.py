@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import certain, definitions, reading
-from sweep.inspection.certain import Place
+from sweep.inspection import definitions, hyperparameter_reads, unconditional
 from sweep.inspection.definitions import Definitions
+from sweep.inspection.hyperparameter_reads import Reading
 from sweep.inspection.packages import Distribution, Distributions, Search, imports, obscure
-from sweep.inspection.reading import Reading
+from sweep.inspection.unconditional import Place
 
 OURS = ("trainables", "sweep")
 KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
@@ -46,8 +46,8 @@ class Source:
         ours = {
             name: tree for name, tree in self.trees.items() if _top(name) == "trainables"
         }  # no parameter is sweep's
-        found = reading.read(theirs, ours, self.trainable.partition(":")[2])
-        taken = {arg for name in self.optimizers for arg in reading.arguments_of(name, self.trees)}
+        found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
+        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
         return replace(found, names=found.names | taken, own=found.own | taken)
 
     @property
@@ -79,20 +79,20 @@ class Source:
 
     def derives_from(self, base: str) -> bool:
         """Return whether the trainable is ``module:Name``, or for sure a class that derives from it."""
-        return certain.derives(self.trainable, base, self.trees)
+        return unconditional.derives(self.trainable, base, self.trees)
 
     def reads_surely(self) -> tuple[Place, ...]:
         """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
         if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
             return ()
-        return tuple(certain.reads(self.trainable, self.trees, is_function=self.is_function))
+        return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
 
     def not_found(self) -> tuple[Place, ...]:
         """Return the imports of modules that are not there, of those that importing the trainable surely meets."""
         absent = {name for name, version in self.packages.items() if version is None}
         if any("sys.path" in reason for reason in self.unknown):
             return ()
-        met = certain.imports(self.trainable.partition(":")[0], self.trees)
+        met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
         return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
 
     def where(self, place: Place) -> str:
@@ -101,12 +101,12 @@ class Source:
 
     def lacks(self, *names: str) -> tuple[str, ...]:
         """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
-        return certain.lacks(self.trainable, names, self.trees)
+        return unconditional.lacks(self.trainable, names, self.trees)
 
     @property
     def is_function(self) -> bool:
         """Whether the trainable is a function for sure."""
-        return certain.is_function(self.trainable, self.trees)
+        return unconditional.is_function(self.trainable, self.trees)
 
     @property
     def first_imports(self) -> tuple[str, ...]:

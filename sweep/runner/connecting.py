@@ -19,7 +19,7 @@ from sweep.backends.inline import Inline
 from sweep.backends.protocol import Backend, Job, SweepStatus
 from sweep.contract import Devices
 from sweep.events import Event, Status
-from sweep.runner.options import Options
+from sweep.runner.session_options import Options
 from sweep.spec import Spec
 
 
@@ -43,7 +43,7 @@ def backend(
     if options.inline:
         yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
-    from sweep.backends.ray_tune import cluster, dashboard, starting
+    from sweep.backends.ray_tune import cluster, dashboard, local_ray
 
     def imports() -> None:
         import_module("sweep.backends.ray_tune.backend")  # a second's work: Ray Tune is large
@@ -51,7 +51,7 @@ def backend(
     start = cluster.Start(
         lost=partial(leave, "Ray has died"),
         meanwhile=imports,
-        ahead=starting.importing_ahead(setting.imports, setting.devices, setting.most),
+        ahead=local_ray.importing_ahead(setting.imports, setting.devices, setting.most),
         about=dashboard.pointer(job.sweep, job.session, say),
     )
     with cluster.connect(options.address, options.simulated_gpus, say, start) as found:

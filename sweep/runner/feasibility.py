@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from sweep import standard
+from sweep import standard_hyperparameters
 from sweep.doctor import probe
 from sweep.errors import InputError, Problem, did_you_mean
 from sweep.events import Params
 from sweep.inspection import KERAS_TRAINABLE, Source
-from sweep.inspection.certain import Place
+from sweep.inspection.unconditional import Place
 from sweep.space import domains
 from sweep.space.domains import Categorical, Constant, Domain, LogNormal, Normal, Tied
 from sweep.spec import Spec
-from sweep.spec.document import show
+from sweep.spec.mistakes import show
 
 RANKED = ("join", "leave")  # methods of `sweep.contract.Ranked`
 SIGMAS = 5  # of a normal distribution: farther out lies one draw of 1.7 million, whose trial refuses it
@@ -41,19 +41,19 @@ def _values(spec: Spec, where: str, source: Source) -> Iterator[Problem]:
     if not source.derives_from(KERAS_TRAINABLE):
         return
     constrained = frozenset[str]().union(*(one.names for one in spec.space.constraints))
-    bound = {name: standard.bounds(name) for name in spec.space.names if _is_bound(name, source)}
+    bound = {name: standard_hyperparameters.bounds(name) for name in spec.space.names if _is_bound(name, source)}
     for parameter in spec.space.parameters:
         name = parameter.name
         if name in bound and name not in constrained and (what := _outside(parameter.domain, bound[name])):
             place = spec.places.get(name, f"{where}: parameters.{name}")
-            yield Problem(place, f"{what}, expected {standard.expected(bound[name])}")
+            yield Problem(place, f"{what}, expected {standard_hyperparameters.expected(bound[name])}")
     given: list[tuple[str, Params]] = [(f"start_with[{index}]", one) for index, one in enumerate(spec.start_with)]
     given += [("baseline", spec.baseline)] if spec.baseline else []
     for place, params in given:
         for name, value in params.items():
             if name in bound and not bound[name].takes(value):
                 path = f"{place}.{name}"
-                what = f"{show(value)}, expected {standard.expected(bound[name])}"
+                what = f"{show(value)}, expected {standard_hyperparameters.expected(bound[name])}"
                 yield Problem(spec.places.get(path, f"{where}: {path}"), what)
 
 
@@ -85,10 +85,12 @@ def check_imports(source: Source) -> None:
 
 def _is_bound(name: str, source: Source) -> bool:
     """Return whether a parameter means to `KerasTrainable` what its name says, whatever the author makes of it."""
-    return name in standard.FRAME or (standard.is_standard(name) and not source.author_reads(name))
+    return name in standard_hyperparameters.FRAME or (
+        standard_hyperparameters.is_standard(name) and not source.author_reads(name)
+    )
 
 
-def _outside(domain: Domain, bounds: standard.Bounds) -> str | None:
+def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | None:
     """Return what of a domain lies outside of some bounds, in words; None: nothing."""
     match domain:
         case Tied():
@@ -102,9 +104,9 @@ def _outside(domain: Domain, bounds: standard.Bounds) -> str | None:
         case _:
             ends = domains.bounds(domain)
     low, high = (domains.snap(domain, end) for end in ends)
-    number = bounds.number if isinstance(bounds, standard.Names) else bounds
+    number = bounds.number if isinstance(bounds, standard_hyperparameters.Names) else bounds
     step = domains.quantum(domain)
-    if isinstance(number, standard.Number) and number.whole and (step is None or step != int(step)):
+    if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
     return None if bounds.takes(low) and bounds.takes(high) else f"numbers from {low:g} to {high:g}"
 

@@ -17,7 +17,7 @@ from sweep.schedulers.contract import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
 from sweep.searchers.contract import Factory, Searcher
-from sweep.space.termination import Own
+from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 from sweep.store import ledger
 from sweep.store import log as store_log

@@ -26,7 +26,7 @@ from sweep.searchers.novelty import uniform_draws
 from sweep.space import constraint_sampling
 from sweep.space.domains import Constant, IntUniform, LogNormal, LogUniform, choices, key
 from sweep.space.space import Parameter, Space
-from sweep.space.termination import Own
+from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 
 READ_BY_SWEEP = frozenset({"epochs"})

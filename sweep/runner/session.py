@@ -26,9 +26,9 @@ from sweep.runner import connecting, debug_log, evaluation, methods, planning, s
 from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo
-from sweep.runner.options import Options, Outcome, View
 from sweep.runner.resuming import Reopened
 from sweep.runner.retention import CheckpointKeeper
+from sweep.runner.session_options import Options, Outcome, View
 from sweep.runner.stopping import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log

@@ -13,7 +13,7 @@ from pathlib import Path
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce
 from sweep.runner.coordinator import UNWANTED, Coordinator
-from sweep.runner.options import View
+from sweep.runner.session_options import View
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger

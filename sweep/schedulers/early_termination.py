@@ -1,6 +1,6 @@
 """The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
 
-The epochs at which each rule acts are in `sweep.space.termination`.
+The epochs at which each rule acts are in `sweep.space.stopping_rules`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers.contract import Factory, Scheduler
-from sweep.space import termination
+from sweep.space import stopping_rules
 from sweep.space.objectives import Objective
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
 
 
 def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
@@ -86,12 +86,12 @@ class AshaScheduler:
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in termination.brackets(rule, epochs)]
+        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in stopping_rules.brackets(rule, epochs)]
         self._shares = _shares(rule, epochs)
         self._stopped: set[int] = set()
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return termination.decision_epochs(self._rule, epochs)
+        return stopping_rules.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
@@ -158,12 +158,12 @@ class HyperbandScheduler:
         self._rule = rule
         self._objective = objective
         self._reached = {
-            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in termination.decision_epochs(rule, epochs)
+            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in stopping_rules.decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return termination.decision_epochs(self._rule, epochs)
+        return stopping_rules.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
@@ -204,13 +204,13 @@ class MedianScheduler:
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        judged = termination.decision_epochs(rule, epochs)
+        judged = stopping_rules.decision_epochs(rule, epochs)
         self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return termination.decision_epochs(self._rule, epochs)
+        return stopping_rules.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:

@@ -16,7 +16,7 @@ from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, cho
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
 from sweep.space.space import Parameter, Space
-from sweep.spec.document import Document, KeyPath, flow, show
+from sweep.spec.mistakes import Document, KeyPath, flow, show
 
 TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""

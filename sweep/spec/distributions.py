@@ -33,7 +33,7 @@ from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
 from sweep.space.space import Between, Condition, OneOf
 from sweep.spec.blocks import Block, Count, Number
-from sweep.spec.document import Document, KeyPath, flow, show
+from sweep.spec.mistakes import Document, KeyPath, flow, show
 
 
 class Bounds(Block):

@@ -10,10 +10,10 @@ from sweep.errors import printable
 from sweep.events import Params, Value
 from sweep.space.objectives import Objective
 from sweep.space.space import Space, beside_grid, on_grid
-from sweep.space.termination import EarlyTermination
+from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
-from sweep.spec.document import flow
+from sweep.spec.mistakes import flow
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from sweep.errors import InputError, shortened
 from sweep.events import Value
-from sweep.spec.document import Document, KeyPath, dotted, one_line, show
+from sweep.spec.mistakes import Document, KeyPath, dotted, one_line, show
 from sweep.spec.yaml_reader import read_value
 
 

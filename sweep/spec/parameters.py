@@ -16,7 +16,7 @@ from sweep.space.space import Condition, Parameter
 from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
-from sweep.spec.document import Document, KeyPath, flow, show
+from sweep.spec.mistakes import Document, KeyPath, flow, show
 from sweep.spec.validation import validate
 
 _LEVEL = "[A-Za-z0-9_*?/-]"

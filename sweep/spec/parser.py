@@ -11,10 +11,10 @@ from sweep.errors import InputError
 from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.space import Parameter, Space
-from sweep.space.termination import EarlyTermination
+from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec import configurations, overrides, parameters, sweep_file
 from sweep.spec.blocks import Metric
-from sweep.spec.document import Document, KeyPath, dotted, show
+from sweep.spec.mistakes import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
 from sweep.spec.parameters import Entry
 from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, MAX_SEED, NAME, REQUIRED, SERVER_KEYS, SweepFile

@@ -13,11 +13,11 @@ from pydantic import Field, JsonValue
 
 from sweep.errors import plural
 from sweep.events import Value
-from sweep.space import termination
+from sweep.space import stopping_rules
 from sweep.space.domains import choices
-from sweep.space.termination import EarlyTermination
+from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
-from sweep.spec.document import Document, KeyPath
+from sweep.spec.mistakes import Document, KeyPath
 from sweep.spec.parameters import Entry
 
 Factor: TypeAlias = Annotated[float, Field(ge=1.1, le=1000)]
@@ -69,28 +69,28 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
         case Asha(min_iter=first, max_iter=int(last)) if last < first:
             document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
         case Asha():
-            return termination.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
+            return stopping_rules.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
         case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
-            return termination.Hyperband(None, most, s, block.eta, block.strict)
+            return stopping_rules.Hyperband(None, most, s, block.eta, block.strict)
         case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
-            return termination.Hyperband(first, None, None, block.eta, block.strict)
+            return stopping_rules.Hyperband(first, None, None, block.eta, block.strict)
         case Hyperband():
             given = [key for key in ("min_iter", "max_iter", "s") if getattr(block, key) is not None]
             there = " and ".join(given) or "neither"
             document.mistake(path, f"{there} given, expected min_iter alone, or max_iter and s")
         case Median():
-            return termination.Median(block.min_iter, block.min_trials)
+            return stopping_rules.Median(block.min_iter, block.min_trials)
         case str():
-            return termination.Own(block)
+            return stopping_rules.Own(block)
         case NoTermination() | None:
             pass
-    return termination.NoTermination()
+    return stopping_rules.NoTermination()
 
 
 def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Document) -> None:
     """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does."""
-    acting = termination.brackets(rule, epochs)
-    key = "max_iter" if isinstance(rule, termination.Hyperband) and rule.max_iter else "min_iter"
+    acting = stopping_rules.brackets(rule, epochs)
+    key = "max_iter" if isinstance(rule, stopping_rules.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
         what = f"can never stop a trial of {epochs} {plural('epoch', epochs)}"
         document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
@@ -102,14 +102,14 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
     """Return a rule as it is written in a file."""
-    if isinstance(rule, termination.Own):
+    if isinstance(rule, stopping_rules.Own):
         return rule.target
     names = {field.name: getattr(rule, field.name) for field in fields(rule)}
     kind = {
-        termination.Asha: "asha",
-        termination.Hyperband: "hyperband",
-        termination.Median: "median",
-        termination.NoTermination: "none",
+        stopping_rules.Asha: "asha",
+        stopping_rules.Hyperband: "hyperband",
+        stopping_rules.Median: "median",
+        stopping_rules.NoTermination: "none",
     }[type(rule)]
     keys = {"min_iter" if name == "grace" else name: value for name, value in names.items()}
     return {"type": kind, **{key: value for key, value in keys.items() if value is not None}}

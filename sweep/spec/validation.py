@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from sweep.errors import did_you_mean
 from sweep.events import Value
-from sweep.spec.document import Document, KeyPath, flow, show
+from sweep.spec.mistakes import Document, KeyPath, flow, show
 
 Schema: TypeAlias = Mapping[str, Any]
 """A JSON Schema as plain data."""

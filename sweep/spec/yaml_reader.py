@@ -31,7 +31,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem, shortened
 from sweep.events import Value
-from sweep.spec.document import Document, KeyPath, Mark
+from sweep.spec.mistakes import Document, KeyPath, Mark
 
 Scalar: TypeAlias = str | int | float | bool | None
 

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
 from sweep.store import log
+from sweep.store.columns import EPOCH_FIELDS
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.records import decode, natural
-from sweep.store.rows import EPOCH_FIELDS
 from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_numbers
 
 

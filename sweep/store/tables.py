@@ -27,11 +27,11 @@ from sweep.events import (
     SessionStarted,
 )
 from sweep.store import ledger, log
+from sweep.store.columns import ENERGY, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.records import plain
-from sweep.store.rows import ENERGY, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.sweep_info import Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")

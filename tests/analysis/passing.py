@@ -11,7 +11,7 @@ from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective
-from sweep.space.termination import EarlyTermination, decision_epochs, shares
+from sweep.space.stopping_rules import EarlyTermination, decision_epochs, shares
 
 EPOCH_S, START_S = 10.0, 3.0
 

@@ -39,7 +39,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 

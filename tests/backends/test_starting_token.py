@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends.ray_tune import starting
+from sweep.backends.ray_tune import local_ray
 
 
 def test_one_that_is_missing_is_made_for_this_user_alone(tmp_path: Path) -> None:
-    starting.protect(tmp_path / ".ray")
+    local_ray.protect(tmp_path / ".ray")
     (made,) = (tmp_path / ".ray").iterdir()
     assert made.name == "auth_token"
     assert made.stat().st_mode & 0o777 == 0o600
     assert len(text := made.read_text()) == 64
-    starting.protect(tmp_path / ".ray")
+    local_ray.protect(tmp_path / ".ray")
     assert made.read_text() == text
 
 
@@ -23,14 +23,14 @@ def test_one_that_others_can_read_is_closed_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "auth_token"
     path.write_text("mine")
     path.chmod(0o644)
-    starting.protect(tmp_path)
+    local_ray.protect(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() == "mine"
 
 
 def test_a_home_that_cannot_be_written_to_is_left_to_ray(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    starting.protect(tmp_path / "file" / ".ray")
+    local_ray.protect(tmp_path / "file" / ".ray")
 
 
 @pytest.mark.parametrize(("mode", "told"), [("token", True), ("disabled", False), (None, False)])
@@ -38,6 +38,6 @@ def test_the_line_about_the_dashboard_says_how_to_come_in(
     monkeypatch: pytest.MonkeyPatch, mode: str | None, told: bool
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", mode) if mode else monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    line = starting.dashboard("127.0.0.1:8265")
+    line = local_ray.dashboard("127.0.0.1:8265")
     assert line.startswith("Ray dashboard: http://127.0.0.1:8265")
     assert line.endswith("ray get-auth-token)") == told

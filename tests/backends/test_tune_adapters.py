@@ -173,7 +173,7 @@ import gc, json, os, time
 from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
-from sweep.backends.ray_tune import backend, cluster, starting
+from sweep.backends.ray_tune import backend, cluster, local_ray
 from sweep.backends.protocol import Job, Order
 from sweep.contract import Assignment, Devices
 

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from sweep.inspection.reading import by_convention, first_name, last_name, read
+from sweep.inspection.hyperparameter_reads import by_convention, first_name, last_name, read
 
 
 @pytest.mark.parametrize(

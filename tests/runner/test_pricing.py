@@ -17,7 +17,7 @@ from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.objectives import Objective
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log

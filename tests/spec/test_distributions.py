@@ -28,7 +28,7 @@ from sweep.space.expressions import Expression
 from sweep.space.space import Condition
 from sweep.spec import distributions, parse
 from sweep.spec.distributions import DISTRIBUTIONS, KeyMistake, Name, ParameterBlock
-from sweep.spec.document import Document
+from sweep.spec.mistakes import Document
 
 RIGHT: dict[Name, dict[str, Value]] = {
     "constant": {"value": [1, "a"]},

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from sweep.cli import main
 from sweep.searchers.build import METHODS
-from sweep.space.termination import Asha, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import Asha, Hyperband, Median, NoTermination
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import SERVER_KEYS, SweepFile

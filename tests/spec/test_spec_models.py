@@ -9,7 +9,7 @@ import pytest
 
 from sweep.events import Value
 from sweep.space.objectives import Objective
-from sweep.space.termination import Own
+from sweep.space.stopping_rules import Own
 from sweep.spec import Spec, models, parse
 
 

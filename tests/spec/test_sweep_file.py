@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.space.termination import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.spec import parse, sweep_file
-from sweep.spec.document import Document
+from sweep.spec.mistakes import Document
 from sweep.spec.sweep_file import EarlyTerminate
 
 BLOCKS: TypeAdapter[EarlyTerminate] = TypeAdapter(EarlyTerminate)

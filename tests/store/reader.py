@@ -18,7 +18,7 @@ from sweep.runner.coordinator import Coordinator
 from sweep.runner.resuming import reopen
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
-from sweep.space.termination import Asha
+from sweep.space.stopping_rules import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import reading

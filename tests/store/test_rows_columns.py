@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.store.rows import Numbers, Objects
+from sweep.store.columns import Numbers, Objects
 
 ROWS = st.lists(st.tuples(st.integers(0, 30), st.none() | st.floats(allow_nan=False)), max_size=40)
 

@@ -17,7 +17,7 @@ import pytest
 from small import Small, assignment, metrics, train
 
 from sweep.contract import Value
-from sweep.standard import SCHEDULES
+from sweep.standard_hyperparameters import SCHEDULES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 

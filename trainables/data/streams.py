@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from trainables.data import checks, text
 from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
-from trainables.data.certainty import uncertainty
 from trainables.data.examples import Examples
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
+from trainables.data.stream_order import uncertainty
 from trainables.devices.replicas import Replicas
 
 RANDOM = "is the dataset random?"

@@ -19,7 +19,7 @@ from sweep.contract import Devices, Ranks, Value
 from trainables.devices import gpu_memory, parameter_server, ranks, tpu
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
-from trainables.numbers import lines
+from trainables.numbers import author_lines
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
@@ -211,7 +211,7 @@ def _note_the_start() -> None:
     def noted(self: Any) -> None:
         if not self._initialized:
             context.Context.ensure_initialized = original
-            _start.append(lines.of_the_author(quoted=True))
+            _start.append(author_lines.of_the_author(quoted=True))
         original(self)
 
     if not context.context()._initialized:

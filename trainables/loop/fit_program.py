@@ -21,8 +21,8 @@ from trainables.data.walk import HeldOut, Walk
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import batches, profile
 from trainables.loop.intake import Intake
-from trainables.loop.made import Made, Wanted
 from trainables.loop.program import Evaluated, Program, Trained, scalars
+from trainables.loop.program_parts import Made, Wanted
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason

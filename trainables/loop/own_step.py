@@ -19,9 +19,9 @@ from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Shares, Step, shapes_of
 from trainables.loop.update import CALLS
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import updates
+from trainables.recipe import author_updates
+from trainables.recipe.author_updates import Batch, Turn, Update
 from trainables.recipe.refusals import Refused
-from trainables.recipe.updates import Batch, Turn, Update
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
@@ -128,7 +128,7 @@ class AuthorStep(Step):
             one_hot=functools.partial(_one_hot, cut, y),
         )
         name, step = ("train_step", self._train_step) if training else ("test_step", self._test_step)
-        means = updates.means(step(batch), name)  # type: ignore[misc]  # it is asked for where there is one
+        means = author_updates.means(step(batch), name)  # type: ignore[misc]  # it is asked for where there is one
         if sample_weight is not None and not batch.weight_was_read:
             raise Refused(
                 f"the examples have weights (of the data, or class_weights), and {name}() does not read "

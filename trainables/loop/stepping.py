@@ -13,14 +13,14 @@ import tensorflow as tf
 from sweep.hyperparameters import Hyperparameters
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Intake
-from trainables.loop.made import Made, Wanted
 from trainables.loop.own_step import AuthorStep
+from trainables.loop.program_parts import Made, Wanted
 from trainables.loop.update import Graph
-from trainables.recipe import grouped, optimizers, refusals, updates
+from trainables.recipe import author_updates, grouped, optimizers, refusals
 from trainables.recipe.author import Author, overrides
+from trainables.recipe.author_updates import Turn
 from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
-from trainables.recipe.updates import Turn
 from trainables.replicas import global_losses, keras_corrections, random_layers
 from trainables.state import scope
 
@@ -40,7 +40,7 @@ def is_own(author: Author) -> bool:
 
 def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
     """The author's updates in order; none where he has no training step."""
-    return updates.turns(author.updates(hp, model)) if is_own(author) else ()
+    return author_updates.turns(author.updates(hp, model)) if is_own(author) else ()
 
 
 def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
@@ -108,7 +108,7 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
         if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)
             keras_corrections.part_losses(network)
-    for update, its_own in updates.optimizers(made.turns, optimizer):
+    for update, its_own in author_updates.optimizers(made.turns, optimizer):
         for part in grouped.parts(its_own):
             refusals.check_optimizer(part)
             keras_corrections.take_global_gradients(part)

@@ -18,7 +18,7 @@ from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe import refusals
-from trainables.recipe.updates import Turn, Update
+from trainables.recipe.author_updates import Turn, Update
 from trainables.replicas import by_example, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted

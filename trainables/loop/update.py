@@ -24,12 +24,12 @@ from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Intake
 from trainables.loop.steps import Step
+from trainables.numbers.drawn_rows import is_compiling
 from trainables.numbers.draws import EVALUATION
 from trainables.numbers.live import Live
-from trainables.numbers.rows import is_compiling
-from trainables.recipe import clipping, updates
+from trainables.recipe import author_updates, clipping
+from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
-from trainables.recipe.updates import Turn, Update
 from trainables.replicas import by_example, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import Seeds
@@ -78,7 +78,7 @@ class Graph:
         self.traced: list[Any] = []  # graphs
         self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
-        self.optimizer_of = {id(update): its for update, its in updates.optimizers(step.turns, self.optimizer)}
+        self.optimizer_of = {id(update): its for update, its in author_updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
         momentum = live.number("ema_momentum", standard=True) if recipe.average else own_average
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)

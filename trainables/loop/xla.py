@@ -25,7 +25,7 @@ from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.rows import on_host
+from trainables.numbers.drawn_rows import on_host
 from trainables.numbers.xla_draws import CannotCompile, compiling
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops_v2
 
-from trainables.numbers.rows import drawn_for, on_host
+from trainables.numbers.drawn_rows import drawn_for, on_host
 from trainables.numbers.xla_draws import PHILOX
 
 EVALUATION = 2**20

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sweep import standard as table
+from sweep import standard_hyperparameters as table
 from sweep.hyperparameters import Hyperparameters, Mark
 
 

@@ -16,7 +16,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context
 from tensorflow.python.ops import stateful_random_ops
 
-from trainables.numbers import lines
+from trainables.numbers import author_lines
 
 _OF_KERAS = ("global_seed_generator", "global_random_seed")
 _kernels: set[int] = set()  # seeds under which TensorFlow has drawn in this process: it keeps the generators of its ops
@@ -65,12 +65,12 @@ def entropy_taken(seed: int) -> Iterator[Entropy]:
         taken.seeds += 1
 
     def noticed(size: int) -> bytes:
-        taken.line = taken.line or lines.of_the_caller()
+        taken.line = taken.line or author_lines.of_the_caller()
         return urandom(size)
 
     def begun(self: random.Random, a: Any = None, version: int = 2) -> None:
         if a is None:
-            taken.line = taken.line or lines.of_the_caller()
+            taken.line = taken.line or author_lines.of_the_caller()
         begin(self, a, version)
 
     with _numpy_entropy(seed, count):

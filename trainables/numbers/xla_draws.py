@@ -17,7 +17,7 @@ from typing import Any, Literal
 import tensorflow as tf
 from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
-from trainables.numbers.rows import current, for_xla, have_a_batch, is_compiling, of_the_whole
+from trainables.numbers.drawn_rows import current, for_xla, have_a_batch, is_compiling, of_the_whole
 
 PHILOX = 1
 """TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""

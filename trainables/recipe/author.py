@@ -13,9 +13,9 @@ from trainables.data import class_weights
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe import groups, losses, optimizers, phases, schedules
+from trainables.recipe.author_updates import Batch, Update
 from trainables.recipe.groups import Group, Rated
 from trainables.recipe.phases import Phase
-from trainables.recipe.updates import Batch, Update
 
 
 def overrides(author: Author, name: str) -> bool:

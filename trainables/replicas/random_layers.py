@@ -25,9 +25,9 @@ from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
 from trainables.numbers import xla_draws
+from trainables.numbers.drawn_rows import is_compiling, on_host
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import LiveNumber
-from trainables.numbers.rows import is_compiling, on_host
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import numpy_dataset
 
 from trainables.devices.replicas import in_scope_of_servers
-from trainables.numbers import lines
+from trainables.numbers import author_lines
 
 _numbers = itertools.count()
 _NAME = "_sweep_origin"
@@ -64,7 +64,7 @@ def recording(record: Record, *, to_copy: bool = False, seeds_on_host: bool = Fa
             arguments["colocate_with"] = numpy_dataset.SingleDevice(_HOST)
         variable = following(**arguments)
         record.made.append(variable)
-        setattr(variable, _NAME, _Origin(record.number, lines.of_the_author()))
+        setattr(variable, _NAME, _Origin(record.number, author_lines.of_the_author()))
         return variable
 
     with tf.variable_creator_scope(create):

@@ -20,7 +20,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.backends.protocol import Driver, Job, Order, Progress, SweepStatus
-from sweep.backends.ray_tune import dashboard, private, worker_exits
+from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
 
 LONGEST_WAIT_S = 60.0
@@ -81,7 +81,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
         self._free = free
         self._waiting: dict[str, float] = {}
-        self._usable: dict[private.Use, bool] = {}
+        self._usable: dict[ray_private_api.Use, bool] = {}
 
     def choose_trial_to_run(self, tune_controller: Any) -> Any:
         """Return the trial for the next free worker: the youngest, unless the oldest has long waited for room.
@@ -95,7 +95,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if not pending:
             return None
         now = time.monotonic()
-        looks = self._may(private.STARTING_WORKERS, tune_controller)
+        looks = self._may(ray_private_api.STARTING_WORKERS, tune_controller)
         starting = {trial.trial_id for trial in pending if looks and _has_room(tune_controller, trial)}
         names = [trial.trial_id for trial in pending]
         self._waiting = {name: now if name in starting else self._waiting.get(name, now) for name in names}
@@ -120,7 +120,7 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
         """The driver knows already; a good moment to forget those before it."""
-        if self._may(private.FORGETTING, tune_controller):
+        if self._may(ray_private_api.FORGETTING, tune_controller):
             forget_ended(tune_controller)
 
     def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
@@ -132,10 +132,10 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         if self._driver.lose(_number(trial), reason, with_node=with_node):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
-    def _may(self, use: private.Use, controller: Any) -> bool:
+    def _may(self, use: ray_private_api.Use, controller: Any) -> bool:
         """Return whether a controller has the names of a use; said once if not."""
         if use not in self._usable:
-            self._usable[use] = private.usable(use, self._notice, controller)
+            self._usable[use] = ray_private_api.usable(use, self._notice, controller)
         return self._usable[use]
 
 
@@ -154,10 +154,10 @@ class DriverStopper(_NotSaved, Stopper):
 
 def silence(say: Callable[[str], None]) -> list[Any]:
     """Stands in for Tune's printer of results, which keeps each trial for ever even where it prints nothing."""
-    if not private.usable(private.SILENCE, say):
+    if not ray_private_api.usable(ray_private_api.SILENCE, say):
         return []
 
-    class Silence(private.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
+    class Silence(ray_private_api.module("ray.tune.progress_reporter").TrialProgressCallback):  # type: ignore[misc]  # of a module without types
         def on_trial_result(self, iteration: int, trials: Any, trial: Any, result: Any, **info: Any) -> None:
             """The driver's listeners show what there is to see."""
 
@@ -197,9 +197,9 @@ def survive_memory_kills(say: Callable[[str], None]) -> None:
     Tune of Ray 2.60 expects two kinds of error from a worker; at this third one it would end all trials. The names that
     its modules have for the first kind are made to mean both.
     """
-    if private.usable(private.MEMORY_KILLS, say):
-        for name in private.MEMORY_KILLS.names:
-            private.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
+    if ray_private_api.usable(ray_private_api.MEMORY_KILLS, say):
+        for name in ray_private_api.MEMORY_KILLS.names:
+            ray_private_api.module(name.partition(":")[0]).RayActorError = (RayActorError, OutOfMemoryError)
 
 
 def count_no_callbacks(say: Callable[[str], None]) -> None:
@@ -207,8 +207,8 @@ def count_no_callbacks(say: Callable[[str], None]) -> None:
 
     The count is for Ray's usage reports, which are off.
     """
-    if private.usable(private.TAGGING, say):
-        private.module("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
+    if ray_private_api.usable(ray_private_api.TAGGING, say):
+        ray_private_api.module("ray.air._internal.usage").tag_callbacks = lambda callbacks: False
 
 
 def take_waiting_processes(say: Callable[[str], None]) -> None:
@@ -217,7 +217,7 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
     Tune of Ray 2.60 gives its actors environment variables, those of cloud storage among them, for which Ray
     starts other processes than those that wait. On this machine they have all of the driver's as it is.
     """
-    if not private.usable(private.WAITING_PROCESSES, say):
+    if not ray_private_api.usable(ray_private_api.WAITING_PROCESSES, say):
         return
 
     class Plain:
@@ -225,7 +225,7 @@ def take_waiting_processes(say: Callable[[str], None]) -> None:
             return actors.setdefault(trainable, ray.remote(trainable))
 
     actors: dict[type, Any] = {}
-    private.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
+    ray_private_api.module("ray.tune.execution.tune_controller")._ActorClassCache = Plain
 
 
 def name_workers(job: Job, say: Callable[[str], None]) -> None:
@@ -234,9 +234,9 @@ def name_workers(job: Job, say: Callable[[str], None]) -> None:
     Tune makes an actor of a class by way of `options`, to which the name is added. Session and number make it one that
     no other worker of a cluster has, whatever its namespace.
     """
-    if not private.usable(private.NAMED_WORKERS, say):
+    if not ray_private_api.usable(ray_private_api.NAMED_WORKERS, say):
         return
-    controller = private.module("ray.tune.execution.tune_controller")
+    controller = ray_private_api.module("ray.tune.execution.tune_controller")
     there: Any = controller._ActorClassCache
     theirs: Any = getattr(there, "unnamed", there)
     numbers = count()
@@ -289,7 +289,10 @@ class DriverClock(Callback):
         for trial in trials if doomed else ():
             if trial.is_finished() or _number(trial) not in doomed:
                 continue
-            if private.usable(private.KILLING, self._notice, trial) and trial.temporary_state.ray_actor is not None:
+            if (
+                ray_private_api.usable(ray_private_api.KILLING, self._notice, trial)
+                and trial.temporary_state.ray_actor is not None
+            ):
                 ray.kill(trial.temporary_state.ray_actor)  # Tune hears of it as of any lost worker
 
 

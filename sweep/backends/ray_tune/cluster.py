@@ -17,7 +17,7 @@ from typing import Any
 import ray
 from ray.job_config import JobConfig
 
-from sweep.backends.ray_tune import nodes, private, starting
+from sweep.backends.ray_tune import local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage
 from sweep.backends.ray_tune.nodes import Node
 from sweep.contract import Devices
@@ -169,7 +169,7 @@ def connect(
         joined = _started(simulated_gpus, say, start)
     with _hushed(say), joined:
         context = ray.get_runtime_context()
-        if private.usable(private.LOGS, say, context):
+        if ray_private_api.usable(ray_private_api.LOGS, say, context):
             logs = context.get_session_name()
             sys.stderr.write(f"Ray {logs}: its processes write to the folder logs below that name in Ray's folder\n")
         own = address is None and not there_already
@@ -187,10 +187,10 @@ def _hushed(say: Callable[[str], None]) -> Iterator[None]:
 
     `worker_exits` says it in a line.
     """
-    if not private.usable(private.WORDS, say):
+    if not ray_private_api.usable(ray_private_api.WORDS, say):
         yield
         return
-    worker = private.module("ray._private.worker")
+    worker = ray_private_api.module("ray._private.worker")
     theirs = worker.print_to_stdstream
     worker.print_to_stdstream = _to_debug_log
     try:
@@ -230,7 +230,7 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(starting.dashboard(context.dashboard_url))
+            say(local_ray.dashboard(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -239,8 +239,8 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 @contextmanager
 def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
-    starting.protect()
-    with starting.own_machine(say), starting.hastened(say, start.meanwhile) as end_starting, starting.patient(say):
+    local_ray.protect()
+    with local_ray.own_machine(say), local_ray.hastened(say, start.meanwhile) as end_starting, local_ray.patient(say):
         try:
             with start.ahead or nullcontext(), _told():
                 ray.init(
@@ -252,7 +252,7 @@ def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Star
                     log_to_driver=False,
                     logging_level="ERROR",
                 )
-            if private.usable(private.WATCH, say):
+            if ray_private_api.usable(ray_private_api.WATCH, say):
                 _watch(over, start.lost)
             yield
         finally:
@@ -297,8 +297,8 @@ def _knock(address: str) -> None:
 
 def _end(say: Callable[[str], None]) -> None:
     """Shut a local Ray down; it would wait a second each for what is aside, and that has nothing to put away."""
-    if ray.is_initialized() and private.usable(private.FASTER_END, say):
-        processes = private.module("ray._private.worker")._global_node.all_processes
+    if ray.is_initialized() and ray_private_api.usable(ray_private_api.FASTER_END, say):
+        processes = ray_private_api.module("ray._private.worker")._global_node.all_processes
         aside = [info.process for kind, infos in processes.items() if kind in _ASIDE for info in infos]
         for process in aside:
             process.kill()
@@ -309,7 +309,7 @@ def _end(say: Callable[[str], None]) -> None:
 
 def _watch(over: threading.Event, lost: Callable[[], None]) -> None:
     """Look whether Ray's two servers live: without them, a driver hangs or is ended without a word to the user."""
-    node = private.module("ray._private.worker")._global_node
+    node = ray_private_api.module("ray._private.worker")._global_node
     servers = [info.process for kind in _SERVERS for info in node.all_processes[kind]]
 
     def watch() -> None:

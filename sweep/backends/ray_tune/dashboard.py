@@ -24,7 +24,7 @@ import ray
 from ray.util.metrics import Gauge
 
 from sweep.backends.protocol import SweepStatus
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import ray_private_api
 from sweep.errors import plural
 
 POINTER = "job_submission_id"  # the key of a job's metadata that names its record
@@ -41,7 +41,7 @@ def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, s
 
     None where it cannot have one.
     """
-    if not private.usable(private.JOB_PAGE, say):
+    if not ray_private_api.usable(ray_private_api.JOB_PAGE, say):
         return {}
     return {POINTER: f"sweep-{re.sub(r'[^A-Za-z0-9_.-]', '-', sweep)[:60]}-{session[:6]}", "sweep": sweep}
 
@@ -139,8 +139,8 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
 
 def give_up_lost_ones() -> None:
     """Say of sweeps that their driver is gone, where it could not say so itself."""
-    alive = {job["JobID"] for job in private.module("ray._private.state").jobs() if not job["IsDead"]}
-    kv = private.module("ray.experimental.internal_kv")
+    alive = {job["JobID"] for job in ray_private_api.module("ray._private.state").jobs() if not job["IsDead"]}
+    kv = ray_private_api.module("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
         record = _get(key)
         metadata = (record or {}).get("metadata") or {}
@@ -158,13 +158,13 @@ def _harmless() -> Iterator[None]:
 
 
 def _get(key: str | bytes) -> dict[str, Any] | None:
-    text = private.module("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
+    text = ray_private_api.module("ray.experimental.internal_kv")._internal_kv_get(key, namespace=SPACE)
     found = json.loads(text) if text else None
     return found if isinstance(found, dict) else None
 
 
 def _put(key: str | bytes, record: Mapping[str, Any]) -> None:
-    kv = private.module("ray.experimental.internal_kv")
+    kv = ray_private_api.module("ray.experimental.internal_kv")
     kv._internal_kv_put(key, json.dumps(record), namespace=SPACE)
 
 

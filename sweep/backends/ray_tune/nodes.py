@@ -14,7 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.backends import shared_data
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
 
@@ -48,9 +48,9 @@ def alive() -> tuple[Node, ...]:
 
 def promised() -> tuple[tuple[Node, int], ...]:
     """Kinds of machines that an autoscaler can bring, and how many of each; nothing where there is none."""
-    if private.missing(private.PROMISES):  # then only machines that are there count
+    if ray_private_api.missing(ray_private_api.PROMISES):  # then only machines that are there count
         return ()
-    config = private.module("ray._private.state").state.get_cluster_config()
+    config = ray_private_api.module("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
     return tuple(
         (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)

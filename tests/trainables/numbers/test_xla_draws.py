@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.numbers import rows, xla_draws
+from trainables.numbers import drawn_rows, xla_draws
 from trainables.numbers.draws import Draws
 
 pytestmark = pytest.mark.keras
@@ -75,4 +75,4 @@ def test_outside_a_graph_is_as_without() -> None:
     graph = tf.function(lambda: tf.random.stateless_normal([3], KEY)).get_concrete_function().graph
     kinds = {op.type for op in graph.get_operations()}
     assert {"StatelessRandomNormalV2", "StatelessRandomGetKeyCounter"} <= kinds
-    assert not rows.is_compiling()
+    assert not drawn_rows.is_compiling()

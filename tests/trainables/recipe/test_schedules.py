@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.hyperparameters import Hyperparameters
-from sweep.standard import SCHEDULES
+from sweep.standard_hyperparameters import SCHEDULES
 from trainables.recipe import schedules
 
 DROPS = {"lr_drop_epochs": [1, 3]}

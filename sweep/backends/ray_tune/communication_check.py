@@ -1,7 +1,7 @@
 """Lets processes on two nodes of a cluster sum something up together, as the workers of a trial do.
 
-``python -m sweep.backends.ray_tune.pair HOST:PORT SECONDS``: neighbours in the list of nodes, one pair after the other,
-as JSON. A process of its own, as `resources` is.
+``python -m sweep.backends.ray_tune.communication_check HOST:PORT SECONDS``: neighbours in the list of nodes, one pair
+after the other, as JSON. A process of its own, as `resources` is.
 """
 
 from __future__ import annotations

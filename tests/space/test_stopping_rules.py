@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.space.termination import (
+from sweep.space.stopping_rules import (
     Asha,
     EarlyTermination,
     Hyperband,

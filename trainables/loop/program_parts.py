@@ -11,7 +11,7 @@ from trainables.loop.callbacks import Callbacks
 from trainables.loop.update import Recipe
 from trainables.loop.xla import Asked
 from trainables.recipe.author import Author
-from trainables.recipe.updates import Turn
+from trainables.recipe.author_updates import Turn
 from trainables.state.initial import Parts
 
 

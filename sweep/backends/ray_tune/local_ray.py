@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from sweep.backends.ray_tune import private
+from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
 
 START_S = 120.0
@@ -46,10 +46,10 @@ def importing_ahead(modules: Sequence[str], devices: Devices, most: int | None) 
 @contextmanager
 def own_machine(say: Callable[[str], None]) -> Iterator[None]:
     """Let a Ray that is started in this block listen on 127.0.0.1 alone; it read its setting when it was imported."""
-    if not private.usable(private.OWN_MACHINE, say):
+    if not ray_private_api.usable(ray_private_api.OWN_MACHINE, say):
         yield
         return
-    constants = private.module("ray._private.ray_constants")
+    constants = ray_private_api.module("ray._private.ray_constants")
     theirs, constants.ENABLE_RAY_CLUSTER = constants.ENABLE_RAY_CLUSTER, False
     try:
         yield
@@ -60,10 +60,10 @@ def own_machine(say: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def patient(say: Callable[[str], None]) -> Iterator[None]:
     """Let a node of Ray that is made in this block take its time: Ray gives up after 30 s, whatever else runs here."""
-    if not private.usable(private.PATIENT_START, say):
+    if not ray_private_api.usable(ray_private_api.PATIENT_START, say):
         yield
         return
-    services = private.module("ray._private.services")
+    services = ray_private_api.module("ray._private.services")
     theirs = services.get_node
 
     def get_node(*which: Any) -> Any:
@@ -91,12 +91,12 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     ``say`` is told, from that thread, where the dashboard is, or what did not start; ``meanwhile`` is called
     while the rest starts, or before where this Ray cannot be hastened.
     """
-    if not private.usable(private.FASTER_START, say):
+    if not ray_private_api.usable(ray_private_api.FASTER_START, say):
         meanwhile()
         yield lambda: None
         return
-    node_class: Any = private.module("ray._private.node").Node
-    ray_constants: Any = private.module("ray._private.ray_constants")
+    node_class: Any = ray_private_api.module("ray._private.node").Node
+    ray_constants: Any = ray_private_api.module("ray._private.ray_constants")
     patience = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     aside: Queue[Callable[[], None] | None] = Queue()
     ending = threading.Event()

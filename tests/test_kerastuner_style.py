@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sweep.declaring import Declaration
 from sweep.hyperparameters import Hyperparameters, Reads
+from sweep.kerastuner_style import Declaration
 
 CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "whole": ("Int", (1, 4), {}),

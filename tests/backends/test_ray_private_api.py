@@ -13,34 +13,39 @@ import ray
 from ray.runtime_context import RuntimeContext
 
 from sweep.backends.protocol import Job
-from sweep.backends.ray_tune import private
-from sweep.backends.ray_tune.private import Use
+from sweep.backends.ray_tune import ray_private_api
+from sweep.backends.ray_tune.ray_private_api import Use
 
 pytestmark = pytest.mark.ray
 
-NAMES = [name for use in private.OF_RAY for name in use.names]
+NAMES = [name for use in ray_private_api.OF_RAY for name in use.names]
 STAND_INS = [
     name
-    for use in (private.MEMORY_KILLS, private.WAITING_PROCESSES, private.TAGGING, private.SILENCE)
+    for use in (
+        ray_private_api.MEMORY_KILLS,
+        ray_private_api.WAITING_PROCESSES,
+        ray_private_api.TAGGING,
+        ray_private_api.SILENCE,
+    )
     for name in use.names
 ]
-CONTROLLERS = [name for use in private.OF_TUNES_CONTROLLER for name in use.names]
+CONTROLLERS = [name for use in ray_private_api.OF_TUNES_CONTROLLER for name in use.names]
 
 
 def test_every_use_is_in_a_list() -> None:
-    uses = {value for value in vars(private).values() if isinstance(value, Use)}
-    lists = [value for name, value in vars(private).items() if name.startswith("OF_")]
+    uses = {value for value in vars(ray_private_api).values() if isinstance(value, Use)}
+    lists = [value for name, value in vars(ray_private_api).items() if name.startswith("OF_")]
     assert uses == {use for listed in lists for use in listed}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_this_ray_has(name: str) -> None:
-    assert private.missing(Use((name,), "")) == []
+    assert ray_private_api.missing(Use((name,), "")) == []
 
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_the_controller_of_this_tune_has(name: str, controller: Any) -> None:
-    assert private.missing(Use((name,), ""), controller) == []
+    assert ray_private_api.missing(Use((name,), ""), controller) == []
 
 
 def test_a_started_ray_has_processes_to_watch() -> None:
@@ -49,21 +54,21 @@ def test_a_started_ray_has_processes_to_watch() -> None:
 
     assert hasattr(worker, "_global_node")  # None, as none is started here
     made = inspect.getsource(Node.__init__)
-    for name in (name for use in private.OF_A_STARTED_RAY for name in use.names):
+    for name in (name for use in ray_private_api.OF_A_STARTED_RAY for name in use.names):
         attribute = name.removeprefix("ray._private.worker:_global_node.")
         assert f"self.{attribute}" in made, name
 
 
 def test_the_context_of_this_ray_has_the_session_s_name() -> None:
-    assert all(private.missing(use, RuntimeContext) == [] for use in private.OF_ITS_CONTEXT)
+    assert all(ray_private_api.missing(use, RuntimeContext) == [] for use in ray_private_api.OF_ITS_CONTEXT)
 
 
-@pytest.mark.parametrize("use", private.OF_TUNES_TRIALS)
+@pytest.mark.parametrize("use", ray_private_api.OF_TUNES_TRIALS)
 def test_a_trial_of_this_tune_has(use: Use) -> None:
     from ray.tune.experiment import Trial
 
     trial = Trial("none", stub=True)
-    assert private.missing(use, trial) == []
+    assert ray_private_api.missing(use, trial) == []
 
 
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
@@ -73,7 +78,7 @@ def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
     trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())
     said = list[str]()
     DriverClock(SimpleNamespace(tick=lambda: [3]), said.append).on_step_end(1, [trial])
-    assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {private.KILLING.loss}"]
+    assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {ray_private_api.KILLING.loss}"]
 
 
 @pytest.fixture
@@ -96,17 +101,17 @@ def without(monkeypatch: pytest.MonkeyPatch, name: str) -> str:
     return f"Ray {ray.__version__} has no {path}.{attributes}: "
 
 
-@pytest.mark.parametrize("name", private.FASTER_START.names)
+@pytest.mark.parametrize("name", ray_private_api.FASTER_START.names)
 def test_a_start_that_cannot_be_hastened_is_ray_s_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sweep.backends.ray_tune import starting
+    from sweep.backends.ray_tune import local_ray
 
     line = without(monkeypatch, name)
     node = import_module("ray._private.node").Node
     before, said, done = dict(vars(node)), list[str](), list[bool]()
-    with starting.hastened(said.append, lambda: done.append(True)) as end:
+    with local_ray.hastened(said.append, lambda: done.append(True)) as end:
         assert dict(vars(node)) == before
         end()
-    assert (said, done) == ([line + private.FASTER_START.loss], [True])
+    assert (said, done) == ([line + ray_private_api.FASTER_START.loss], [True])
 
 
 @pytest.mark.parametrize("name", STAND_INS)
@@ -122,40 +127,40 @@ def test_a_stand_in_for_what_is_not_there_is_left_out(name: str, monkeypatch: py
     adapters.count_no_callbacks(said.append)
     callbacks = adapters.silence(said.append)
     assert [text for text in said if text.startswith(line)] == said != []
-    assert bool(callbacks) == (name not in private.SILENCE.names)
+    assert bool(callbacks) == (name not in ray_private_api.SILENCE.names)
 
 
-@pytest.mark.parametrize("name", private.NAMED_WORKERS.names)
+@pytest.mark.parametrize("name", ray_private_api.NAMED_WORKERS.names)
 def test_workers_without_names_are_as_tune_makes_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sweep.backends.ray_tune import adapters
 
     said, line = list[str](), without(monkeypatch, name)
     adapters.name_workers(Job("s", "t:T", (), Path(), "loss", maximize=False), said.append)
-    assert said == [line + private.NAMED_WORKERS.loss]
+    assert said == [line + ray_private_api.NAMED_WORKERS.loss]
     assert not hasattr(import_module("ray.tune.execution.tune_controller"), "_ActorClassCache")
 
 
-@pytest.mark.parametrize("name", private.JOB_PAGE.names)
+@pytest.mark.parametrize("name", ray_private_api.JOB_PAGE.names)
 def test_a_driver_without_a_page_points_to_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from sweep.backends.ray_tune import dashboard
 
     said, line = list[str](), without(monkeypatch, name)
     assert dashboard.pointer("s", "0123456789ab", said.append) == {}
-    assert said == [line + private.JOB_PAGE.loss]
+    assert said == [line + ray_private_api.JOB_PAGE.loss]
 
 
-@pytest.mark.parametrize("name", private.OWN_MACHINE.names)
+@pytest.mark.parametrize("name", ray_private_api.OWN_MACHINE.names)
 def test_a_ray_that_others_can_reach_is_said_to_be_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from ray._private import ray_constants
 
-    from sweep.backends.ray_tune import starting
+    from sweep.backends.ray_tune import local_ray
 
-    with starting.own_machine(print):
+    with local_ray.own_machine(print):
         assert not ray_constants.ENABLE_RAY_CLUSTER
     assert ray_constants.ENABLE_RAY_CLUSTER
     said, line = list[str](), without(monkeypatch, name)
-    with starting.own_machine(said.append):
-        assert said == [line + private.OWN_MACHINE.loss]
+    with local_ray.own_machine(said.append):
+        assert said == [line + ray_private_api.OWN_MACHINE.loss]
 
 
 class Trial(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sweep.inspection import inspect
-from sweep.inspection.certain import is_function, lacks
+from sweep.inspection.unconditional import is_function, lacks
 
 OTHER = "class Far:\n    def join(self): ...\n    leave = join\nclass Bare:\n    pass\ndef train(hp): ...\n"
 NAMES = ("join", "leave")

@@ -15,7 +15,7 @@ from ray._private import ray_constants, services
 from ray._private.node import Node
 from waiting import until
 
-from sweep.backends.ray_tune import starting
+from sweep.backends.ray_tune import local_ray
 from sweep.contract import Devices
 
 NAMES = ("start_monitor", "start_api_server", "start_log_monitor", "start_ray_processes")
@@ -49,7 +49,7 @@ def start_all() -> None:
 def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     started, said = Started(monkeypatch), list[str]()
     monkeypatch.delenv("RAY_AUTH_MODE", raising=False)  # else the line tells how to get the token
-    with starting.hastened(said.append, lambda: None) as end:
+    with local_ray.hastened(said.append, lambda: None) as end:
         start_all()
         end()
     assert started.by == {
@@ -62,7 +62,7 @@ def test_what_no_trial_needs_starts_in_another_thread(monkeypatch: pytest.Monkey
 
 def test_the_rest_is_done_while_workers_start(monkeypatch: pytest.MonkeyPatch) -> None:
     started, seen = Started(monkeypatch), list[bool]()
-    with starting.hastened(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
+    with local_ray.hastened(print, lambda: seen.append("start_ray_processes" in started.by)) as end:
         start_all()
         end()
     assert seen == [True]
@@ -74,7 +74,7 @@ def test_a_dashboard_that_does_not_start_is_told_and_no_more(monkeypatch: pytest
 
     said = list[str]()
     Started(monkeypatch, start_api_server=fail)
-    with starting.hastened(said.append, lambda: None) as end:
+    with local_ray.hastened(said.append, lambda: None) as end:
         start_all()
         until(lambda: said)
         end()
@@ -93,7 +93,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
 
     said, before = list[str](), ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
     Started(monkeypatch, start_api_server=wait)
-    with starting.hastened(said.append, lambda: None) as end:
+    with local_ray.hastened(said.append, lambda: None) as end:
         start_all()
         begun.wait()
         began = time.monotonic()
@@ -106,7 +106,7 @@ def test_the_end_waits_for_no_dashboard(monkeypatch: pytest.MonkeyPatch) -> None
 def test_afterwards_ray_is_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     Started(monkeypatch)
     before = [getattr(Node, name) for name in NAMES]
-    with starting.hastened(print, lambda: None):
+    with local_ray.hastened(print, lambda: None):
         assert [getattr(Node, name) for name in NAMES] != before
     assert [getattr(Node, name) for name in NAMES] == before
 
@@ -122,8 +122,8 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
         return {"labels": "none"}
 
     monkeypatch.setattr(services, "get_node", get_node)
-    monkeypatch.setattr(starting, "START_S", patience)
-    with starting.patient(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
+    monkeypatch.setattr(local_ray, "START_S", patience)
+    with local_ray.patient(lambda said: None), nullcontext() if patience else pytest.raises(RuntimeError):
         assert services.get_node("127.0.0.1:1", "ab") == {"labels": "none"}
     assert calls == [("127.0.0.1:1", "ab")] * (3 if patience else 1)
     assert services.get_node is get_node
@@ -143,10 +143,10 @@ def test_a_node_that_takes_its_time_is_waited_for(monkeypatch: pytest.MonkeyPatc
 def test_only_processes_that_get_trials_import_ahead(
     monkeypatch: pytest.MonkeyPatch, devices: Devices, most: int | None, ahead: bool
 ) -> None:
-    monkeypatch.setattr(starting.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(local_ray.os, "cpu_count", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     before = dict(os.environ)
-    with starting.importing_ahead(["keras", "numpy"], devices, most):
+    with local_ray.importing_ahead(["keras", "numpy"], devices, most):
         given = {name: value for name, value in os.environ.items() if name not in before}
     threads = str(int(devices.cpus))
     assert given == ({"RAY_preload_python_modules": "keras,numpy", "OMP_NUM_THREADS": threads} if ahead else {})
@@ -155,6 +155,6 @@ def test_only_processes_that_get_trials_import_ahead(
 
 def test_what_a_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    with starting.importing_ahead(["keras"], Devices(), None):
+    with local_ray.importing_ahead(["keras"], Devices(), None):
         assert os.environ["OMP_NUM_THREADS"] == "3"
     assert os.environ["OMP_NUM_THREADS"] == "3"
