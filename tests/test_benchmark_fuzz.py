@@ -37,6 +37,7 @@ def test_what_is_off_is_said() -> None:
     assert fuzz._off({}, ours, recipe)[0] == np.inf
 
 
+@pytest.mark.exhaustive
 @pytest.mark.keras
 def test_a_trial() -> None:
     command = [sys.executable, str(BENCHMARKS / "fuzz.py"), "--trials", "1", "--seed", "12"]

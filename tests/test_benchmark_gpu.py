@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 pytestmark = pytest.mark.keras
 
 
+@pytest.mark.exhaustive
 def test_the_benchmark_of_gpus_runs_without_one(capsys: pytest.CaptureFixture[str]) -> None:
     import gpu
 

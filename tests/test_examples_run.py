@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from sampling import sampled
 
 import sweep
 from sweep.cli import main
@@ -56,7 +57,7 @@ def train(name: str, results: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sampled(NAMES, 8))
 def test_an_example_trains(name: str, results: Path) -> None:
     if name == "gp" and find_spec("torch") is None:
         pytest.skip('gp needs torch: pip install "sweep-keras[gp]"')

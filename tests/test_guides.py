@@ -66,6 +66,7 @@ def _began_with(again: Any, found: list[dict[str, Any]]) -> bool:
     )
 
 
+@pytest.mark.exhaustive
 @PEERS
 @pytest.mark.keras
 @pytest.mark.slow
@@ -90,6 +91,7 @@ def test_from_optuna(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [trial.params for trial in cells["new"].trials] == [t.params for t in cells["again"].study().trials]
 
 
+@pytest.mark.exhaustive
 @PEERS
 @pytest.mark.ray
 @pytest.mark.keras
@@ -108,6 +110,7 @@ def test_from_ray_tune(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _began_with(cells["again"], cells["start_with"])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.keras
 @pytest.mark.slow
 def test_from_wandb_there(folder: Path) -> None:

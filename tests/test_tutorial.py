@@ -53,6 +53,7 @@ def test_the_second_file_goes_with_the_model_of_init(folder: Path) -> None:
     planning.check(load(folder / "wine_seeds.yaml", environment={}), "wine_seeds.yaml", [folder])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.keras
 @pytest.mark.slow
 def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ cluster.shutdown()
 """
 
 
+@pytest.mark.exhaustive
 def test_what_two_nodes_can_do_is_known_before_anything_trains(tmp_path: Path) -> None:
     said = clusters.run(tmp_path, {"nodes.yaml": FILE}, SCRIPT, timeout=1500)
     fits, servers, doctor = said.split("code ")[1:]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from sampling import sampled
 
 pytestmark = pytest.mark.keras
 
@@ -58,7 +59,7 @@ def said(folder: Path, *command: str) -> tuple[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["a class", "a name", "the command"])
+@pytest.mark.parametrize("way", sampled(["the command", "a class", "a name"], 1))
 def test_nothing_of_tensorflow_reaches_the_terminal(way: str, tmp_path: Path) -> None:
     if way == "the command":
         (tmp_path / "loud.yaml").write_text(FILE)

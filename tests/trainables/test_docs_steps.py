@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import sampled
 from small import assignment, train
 
 from trainables.keras_trainable import KerasTrainable
@@ -23,7 +24,7 @@ def examples() -> dict[str, str]:
     return {name: block for block in blocks for name in re.findall(r"^class (\w+)\(", block, re.MULTILINE)}
 
 
-@pytest.mark.parametrize("name", examples())
+@pytest.mark.parametrize("name", sampled(examples(), 4))
 def test_an_example_of_the_page_trains(name: str) -> None:
     found: dict[str, Any] = {"__name__": __name__}
     exec(compile(examples()[name], name, "exec"), found)

@@ -14,6 +14,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from sampling import sampled
 from small import Small, assignment, metrics, train
 
 from sweep.contract import Value
@@ -143,13 +144,15 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("row", EACH)
+@pytest.mark.parametrize("row", sampled(EACH, 4))
 def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES_OF[row]:
         compare(trainables, parameters(row, schedule), 2)
 
 
-@pytest.mark.parametrize(("gpus", "row"), [(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])])
+@pytest.mark.parametrize(
+    ("gpus", "row"), sampled([(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])], 1, several=True)
+)
 def test_four_and_eight_replicas(gpus: int, row: Row, trainables: dict[int, Small]) -> None:
     compare(trainables, parameters(row, "cosine"), gpus)
 

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from trainables.data.sources import permutation
@@ -138,7 +139,7 @@ def test_several_optimizers_clipped_together() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Deep, Mixed])
+@pytest.mark.parametrize("kind", sampled([Deep, Mixed], 1))
 def test_replicas_micro_batches_and_fit_are_one(kind: type[Deep]) -> None:
     given: dict[str, Any] = {"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.01}
     given |= {"layer_decay": 0.7, "global_clipnorm": 0.3} if kind is Deep else {}
@@ -154,11 +155,14 @@ def test_replicas_micro_batches_and_fit_are_one(kind: type[Deep]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
-    [
-        {"sam_rho": 0.05, "ema_momentum": 0.8},
-        {"gradient_checkpointing": True},
-        {"training": {"precision": "mixed_float16"}},
-    ],
+    sampled(
+        [
+            {"sam_rho": 0.05, "ema_momentum": 0.8},
+            {"gradient_checkpointing": True},
+            {"training": {"precision": "mixed_float16"}},
+        ],
+        1,
+    ),
     ids=str,
 )
 def test_a_used_trainable_is_a_fresh_one_and_a_resumed_trial_a_straight_one(more: Any, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from sampling import sampled
 from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
@@ -76,7 +77,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("params", [{"optimizer": "sgd", "global_clipnorm": 0.1}, {**LIVE, "clipnorm": 0.05}])
-@pytest.mark.parametrize("gpus", [2, 4])
+@pytest.mark.parametrize("gpus", sampled([2, 4], 1))
 def test_replicas_change_nothing(gpus: int, params: Any) -> None:
     one, several = Small(), Small()
     alone = train(one, assignment(epochs=3, **params))
@@ -134,7 +135,10 @@ PLATEAU = {"lr_schedule": "plateau", "lr_patience": 1}
 AVERAGED = {"optimizer": "adamw", "weight_decay": 0.01, "warmup_epochs": 1, "ema_momentum": 0.9}
 
 
-@pytest.mark.parametrize("params", [AVERAGED, PLATEAU, {"lr_schedule": "piecewise", "lr_drop_epochs": [1, 3]}])
+PIECEWISE = {"lr_schedule": "piecewise", "lr_drop_epochs": [1, 3]}
+
+
+@pytest.mark.parametrize("params", sampled([AVERAGED, PLATEAU, PIECEWISE], 2))
 def test_a_trial_that_extends_is_the_beginning_of_a_longer_one(params: Any, tmp_path: Path) -> None:
     whole, begun, longer = Small(), Small(), Small()
     told = train(whole, assignment(epochs=LONG, **params))

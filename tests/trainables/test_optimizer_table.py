@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from optimizer_numbers import NUMBERS, OFF
+from sampling import sampled
 from small import Small, assignment, metrics, train, weights
 
 from trainables.data.sources import permutation
@@ -74,7 +75,7 @@ def _initial(trainable: Plain) -> list[Any]:
     return [np.array(state._by_identity[id(v.value)].initial[0]) for v in head.variables]
 
 
-@pytest.mark.parametrize(("name", "kind"), TABLE)
+@pytest.mark.parametrize(("name", "kind"), sampled(TABLE, 2))
 def test_two_replicas_are_one(name: str, kind: str) -> None:
     one, two = Plain(), Plain()
     alone, together = metrics(train(one, given(name, kind))), metrics(train(two, given(name, kind, 2)))

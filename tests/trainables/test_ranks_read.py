@@ -30,6 +30,7 @@ def of_each(kind: str, trial: Assignment) -> tuple[Trained, list[tuple[Any, ...]
     return alone, answers
 
 
+@pytest.mark.exhaustive
 def test_rows_are_asked_for_by_the_rank_that_computes_them() -> None:
     trial = assignment(0, epochs=2, batch_size=16, learning_rate=1e-3, micro_batches=2, optimizer="sgd")
     (_, alone, _), answers = of_each("rows", trial)

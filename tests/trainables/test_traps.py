@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, go_on, interrupted, metrics, train, weights
 
 from sweep.contract import Diverged
@@ -129,6 +130,7 @@ class Noisy(Small):
         )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_8_random_layers_draw_per_example() -> None:
     one, two = Noisy(), Noisy()
@@ -182,7 +184,7 @@ def test_11_the_policy_reaches_the_thread_that_trains_and_no_other() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_12_and_13_a_checkpoint_holds_all_state(gpus: int, tmp_path: Path) -> None:
     given = assignment(
         gpus,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from isolation import Processes
+from sampling import sampled
 from zoo_checks import NAMES
 from zoo_runs import USED, resume, straight, used
 
@@ -21,13 +22,9 @@ def processes() -> Iterator[Processes]:
 
 
 NUMBERS = {name.values[0]: place for place, name in enumerate(NAMES)}
-EACH = [  # the replicas of the others are tried every day
-    pytest.param(*name.values, marks=(*name.marks, *([pytest.mark.exhaustive] if place % 3 else [])), id=name.id)
-    for place, name in enumerate(NAMES)
-]
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", sampled(NAMES, 8))
 def test_a_used_worker_is_a_fresh_process_and_a_resumed_trial_a_straight_one(name: str, processes: Processes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         busy = processes.submit(used, name, folder)

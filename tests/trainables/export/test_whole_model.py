@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from sampling import sampled
 from small import Small, assignment, train
 from zoo_sources import OfTexts, OnFeatures
 
@@ -44,7 +45,7 @@ class NeverTheSame(Kept):
         return (x, y), (others.astype(np.float32), validation[1])
 
 
-@pytest.mark.parametrize("how", ["parts", "fold", "whole", "in_the_graph"])
+@pytest.mark.parametrize("how", sampled(["parts", "fold", "whole", "in_the_graph"], 2))
 def test_it_predicts_from_raw_inputs_what_was_validated(how: str, tmp_path: Path) -> None:
     given: dict[str, Any] = {"parts": {}, "in_the_graph": {"cache_features": False}}.get(how, {})
     about = assignment(epochs=1, **given)
@@ -91,7 +92,7 @@ def test_a_compiled_model_is_saved_without_an_optimizer(tmp_path: Path) -> None:
     assert not keras.saving.load_model(tmp_path / "model.keras").compiled
 
 
-@pytest.mark.parametrize("given", [list, np.array])
+@pytest.mark.parametrize("given", sampled([list, np.array], 1))
 def test_the_lines_that_predict_take_texts(given: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainable = OfTexts()
     train(trainable, assignment(epochs=1))

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, metrics, train
 
 from sweep.contract import Devices
@@ -78,7 +79,7 @@ class Live(Small):
         )
 
 
-@pytest.mark.parametrize("kind", [Small, Live])
+@pytest.mark.parametrize("kind", sampled([Live, Small], 1))
 def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
     trainable, programs = kind(), []
     for seed in (0, 1, 0, 2):
@@ -99,7 +100,7 @@ DRAWS: dict[str, Callable[[], float]] = {
 }
 
 
-@pytest.mark.parametrize("way", DRAWS)
+@pytest.mark.parametrize("way", sampled(DRAWS, 2))
 def test_a_number_that_is_drawn_while_the_model_is_made_is_that_of_its_seed(way: str) -> None:
     class Drawn(Small):
         def model(self, hp: Any) -> keras.Model:
@@ -188,7 +189,7 @@ class Classes(Small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Adapted, Rescaled, WeighedLoss, Augmented, Example, Classes])
+@pytest.mark.parametrize("kind", sampled([Adapted, Rescaled, WeighedLoss, Augmented, Example, Classes], 3))
 def test_a_program_is_keyed_by_what_its_making_saw_of_the_data(kind: type[Small]) -> None:
     used = kind()
     fresh = {fold: metrics(train(kind(), assignment(fold=fold))) for fold in (0, 1)}

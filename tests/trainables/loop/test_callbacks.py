@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.contract import Stopped
@@ -123,7 +124,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@pytest.mark.parametrize("name", sampled(sorted(NAMES), 6))
 def test_each_of_keras_callbacks_changes_nothing_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
     if name == "OrbaxCheckpoint":
         pytest.importorskip("orbax.checkpoint", reason="Keras needs it for this one")

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, metrics, train
 from zoo_losses import TwinLosses
 
@@ -56,7 +57,7 @@ def test_a_model_that_only_its_steps_call_is_built_when_it_says_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_fit_trains_what_our_loop_trains(gpus: int) -> None:
     ours = metrics(train(Random(), assignment(gpus, **SGD)))
     fit = metrics(train(Random(), assignment(gpus, training={"loop": "fit"}, **SGD)))

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, train
 
 from sweep.contract import Fold
@@ -68,7 +69,11 @@ def opened(trainable: WithTest) -> dict[str, float] | None:
 
 @pytest.mark.parametrize(
     ("kind", "way"),
-    [(WithTest, "alone"), (Arrays, "shared"), (Arrays, "folds"), (Arrays, "all data"), (WithTest, "patience")],
+    sampled(
+        [(WithTest, "alone"), (Arrays, "shared"), (Arrays, "folds"), (Arrays, "all data"), (WithTest, "patience")],
+        2,
+        several=True,
+    ),
 )
 def test_no_training_of_any_kind_reads_them(kind: type[WithTest], way: str, tmp_path: Path) -> None:
     training = {"all data": {"all_data": True}, "patience": {"patience": 1}}.get(way)

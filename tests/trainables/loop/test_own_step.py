@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import zoo_steps
 from keras import layers
+from sampling import sampled
 from small import train
 from zoo import ENTRIES
 from zoo_checks import given
@@ -158,14 +159,18 @@ def contrastive(plain: Plain) -> list[keras.Model]:
 
 @pytest.mark.parametrize(
     ("kind", "loop"),
-    [
-        (Distilled, distilled),
-        (zoo_steps.Alternating, alternating),
-        (zoo_steps.AtOnce, at_once),
-        (zoo_steps.Wasserstein, wasserstein),
-        (zoo_steps.Physics, physics),
-        (zoo_steps.Contrastive, contrastive),
-    ],
+    sampled(
+        [
+            (Distilled, distilled),
+            (zoo_steps.Alternating, alternating),
+            (zoo_steps.AtOnce, at_once),
+            (zoo_steps.Wasserstein, wasserstein),
+            (zoo_steps.Physics, physics),
+            (zoo_steps.Contrastive, contrastive),
+        ],
+        3,
+        several=True,
+    ),
     ids=lambda given: given.__name__,
 )
 def test_twenty_updates_are_those_of_a_plain_loop(kind: type[KerasTrainable], loop: Any) -> None:

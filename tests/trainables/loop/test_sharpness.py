@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, metrics, train
 from test_own_step import Plain
 from zoo import ENTRIES, Animal
@@ -114,7 +115,7 @@ class Tracked(Small):
         return []
 
 
-@pytest.mark.parametrize("params", [{"sam_rho": 0.1}, {"micro_batches": 2}, {"sam_rho": 0.1, "gpus": 2}])
+@pytest.mark.parametrize("params", sampled([{"sam_rho": 0.1, "gpus": 2}, {"sam_rho": 0.1}, {"micro_batches": 2}], 1))
 def test_trackers_count_one_pass(params: Any) -> None:
     for epoch in metrics(train(Tracked(), assignment(**params))):
         assert (epoch["seen"], epoch["val_seen"]) == (70, 20)

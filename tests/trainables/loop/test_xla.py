@@ -128,6 +128,7 @@ def test_a_warm_program_has_the_bits_of_a_new_one_and_compiles_once_for_each_bat
     assert warm.facts().numerics == {}
 
 
+@pytest.mark.exhaustive
 def test_a_resumed_trial_has_the_bits_of_a_straight_one(tmp_path: Path) -> None:
     straight = Small()
     trial = assignment(training=ON, epochs=4)
@@ -157,6 +158,7 @@ def test_augmentation_without_a_kernel_is_computed_outside() -> None:
     same(without, through)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_several_replicas_compile_their_gradients_where_they_do_not_meet_in_them(may: None) -> None:
     one, two, meeting = Dropping(), Dropping(), Small()
@@ -198,6 +200,7 @@ def test_a_reason_is_one_line(error: Exception, text: str) -> None:
     assert reason(error) == text
 
 
+@pytest.mark.exhaustive
 def test_fit_passes_it_on() -> None:
     fit = {"loop": "fit"}
     without, through = Dropping(), Dropping()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers
+from sampling import sampled
 from small import Small, assignment, go_on, metrics, train
 
 from trainables.keras_trainable import KerasTrainable
@@ -62,7 +63,7 @@ class Table(KerasTrainable):
         return "binary_crossentropy"
 
 
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_a_fitted_layer_trains_as_its_numbers_do(gpus: int) -> None:
     trainable = Normalized()
     for factor in (1.0, 4.0, 1.0):  # the program of the first serves the last

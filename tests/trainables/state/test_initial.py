@@ -33,6 +33,7 @@ class Watched(Small):
         return made
 
 
+@pytest.mark.exhaustive
 @pytest.mark.alone
 def test_the_model_that_a_used_program_copies_is_on_the_host_and_goes() -> None:
     for gpus in (0, 2):

@@ -18,6 +18,7 @@ def graphs() -> int:
     return sum(isinstance(one, tf.Graph) for one in gc.get_objects())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.alone
 def test_programs_on_replicas_go_without_a_trace() -> None:
     for loop in ("own", "fit"):
