@@ -29,6 +29,7 @@ class Listed:
     verdict: str = ""  # on the best, in words
     started: float | None = None  # seconds since 1970
     duration_s: float | None = None  # without the pauses between sessions
+    cost: float | None = None  # of its GPUs, where they have a price
     reason: str = ""
 
 
@@ -60,4 +61,5 @@ def listed(folder: ResultsFolder) -> Listed:
         verdict=verdict.words(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,
+        cost=sweep.cost,
     )

@@ -21,6 +21,7 @@ class Limits:
     hours: float | None = None
     gpu_hours: float | None = None
     epochs: int | None = None
+    money: float | None = None
     gpus: float = 0.0
 
 
@@ -60,7 +61,11 @@ class Outline:
             decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
             prior=stopping_rules.shares(spec.early_terminate, spec.epochs),
             limits=Limits(
-                hours=budget.hours, gpu_hours=budget.gpu_hours, epochs=budget.epochs, gpus=spec.resources.trial_gpus
+                hours=budget.hours,
+                gpu_hours=budget.gpu_hours,
+                epochs=budget.epochs,
+                money=budget.money,
+                gpus=spec.resources.trial_gpus,
             ),
         )
 

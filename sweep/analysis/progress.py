@@ -1,99 +1,25 @@
 """Where a sweep stands: the changes of its ledger, folded into what live views and metrics show.
 
 It knows no terminal, no Ray and no clock: callers pass the time when they ask for rates and durations.
-
-The time left is an estimate from what was seen. How far trials come is the product-limit estimate (Kaplan, Meier, JASA
-53, 1958): of those that reached an epoch, the share that went on, epoch after epoch. Trials that still train count as
-far as they came, so that the short lives of those that ended first do not mislead it.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean
 
 from sweep.analysis.outline import Outline
+from sweep.analysis.survival import Survival, seconds_left, survival
 from sweep.errors import StoreError, shortened
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.prices import COST
 from sweep.space.domains import configuration
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
-
-PRIOR_TRIALS = 2.0  # that the rule's own share counts for, beside those that were seen
-
-
-@dataclass(frozen=True, slots=True)
-class Survival:
-    """The share of all trials that goes on after an epoch, as steps: ``steps`` are (epoch, share), ascending."""
-
-    steps: tuple[tuple[int, float], ...]
-
-    def after(self, epoch: int) -> float:
-        """Return the share that goes on after an epoch; epoch 0 is the start."""
-        share = 1.0
-        for step, value in self.steps:
-            if step > epoch:
-                break
-            share = value
-        return share
-
-    def share(self, done: int, of: int) -> float:
-        """Of the trials that have gone on after ``done`` epochs, the share that trains all ``of``."""
-        return self.after(of - 1) / self.after(done) if of > done else 1.0
-
-    def epochs(self, done: int, of: int) -> float:
-        """Return how many more epochs a trial trains that has gone on after ``done``, of ``of`` at most; the mean."""
-        if of <= done:
-            return 0.0
-        start = self.after(done)
-        trained, share, at = 0.0, start, done
-        for step, value in self.steps:
-            if step <= done:
-                continue
-            if step >= of:
-                break
-            trained += share * (step - at)
-            share, at = value, step
-        return (trained + share * (of - at)) / start
-
-
-def survival(reached: Mapping[int, int], lost: Mapping[int, int], prior: Mapping[int, float]) -> Survival:
-    """From how many trials reached each epoch, and how many ended after it before their time.
-
-    ``prior`` are the shares that a rule lets go on at its epochs.
-    """
-    steps = []
-    share = 1.0
-    for epoch in sorted({*prior, *(epoch for epoch, count in lost.items() if count > 0)}):
-        gone = lost.get(epoch, 0)
-        came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
-        if epoch in prior:
-            going = (came - gone + PRIOR_TRIALS * prior[epoch]) / (came + PRIOR_TRIALS)
-        else:
-            going = (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
-        share *= going
-        steps.append((epoch, share))
-    return Survival(tuple(steps))
-
-
-def seconds_left(there: Sequence[float], waiting: int, each_s: float, slots: int) -> float:
-    """Return how long workers take for the rest of the trials that they have, and then for those that wait.
-
-    ``there`` are the seconds left of the first, ``each_s`` those of one that waits. Each free worker takes the next.
-    """
-    ends = sorted(there) + [0.0] * max(slots - len(there), 0)
-    rounds = max(waiting // len(ends) - 2, 0)  # whole rounds at once: the order evens out in the last ones
-    ends = [end + rounds * each_s for end in ends]
-    heapq.heapify(ends)
-    for _ in range(waiting - rounds * len(ends)):
-        heapq.heapreplace(ends, ends[0] + each_s)
-    return max(ends, default=0.0)
-
 
 MOST = 128  # points that are kept
 
@@ -253,6 +179,8 @@ class Standing:
         self.over: str | None = None  # why the last session ended; None while one runs, or was killed
         self.last: float | None = None  # the time of the last event
         self.gpu_s = 0.0  # trained, of one GPU each
+        self.cost = 0.0  # of the GPUs of all epochs
+        self._cost_s = 0.0  # that trials held their GPUs for it, about
         self.measures = False  # whether trials measure what they use
         self._beside: set[int] = set()  # trials of another role than the search's
         self._earlier_s = 0.0
@@ -357,7 +285,33 @@ class Standing:
             bounds.append((limits.epochs - self.epochs) * epoch_s / slots)
         if limits.gpu_hours is not None and limits.gpus:
             bounds.append((limits.gpu_hours * 3600 / limits.gpus - self.gpu_s) / slots)
+        if limits.money is not None and self.cost:
+            bounds.append((limits.money - self.cost) / self._cost_per_s / slots)
         return max(min(bounds), 0.0) if bounds else None
+
+    @property
+    def _cost_per_s(self) -> float:
+        """Of a trial that trains."""
+        return self.cost / max(self._cost_s, 1e-9)
+
+    def cost_in_all(self, now: float, slots: int = 0) -> float | None:
+        """About what the sweep will have cost at its end; None where that is not known.
+
+        By what an epoch has cost so far, and how many epochs the trials that are there and those to come will train.
+        """
+        if self.over is not None:
+            return self.cost
+        if not self.cost or not self._epoch_s:
+            return None
+        waiting, survival, limits = self.waiting(), self._survival(), self.outline.limits
+        bounds = [] if limits.money is None else [limits.money]
+        if waiting is not None:
+            left = sum(survival.epochs(trial.epochs, trial.of) for trial in self.open.values())
+            left += waiting * survival.epochs(0, self.outline.epochs)
+            bounds.append(self.cost + left * self.cost / max(self.epochs, 1))
+        elif (left_s := self.left_s(now, slots)) is not None:
+            bounds.append(self.cost + left_s * max(slots, len(self.running), 1) * self._cost_per_s)
+        return min(bounds) if bounds else None
 
     def usage(self) -> Mapping[str, float]:
         """Return what running trials last measured, those of which it is known: sums, and the mean of shares."""
@@ -388,6 +342,9 @@ class Standing:
         self.epochs += 1
         self._epoch_s.append(event.time_s)
         self.gpu_s += event.time_s
+        if COST in event.measures:
+            self.cost += event.measures[COST]
+            self._cost_s += event.time_s
         if trial.trained_s is not None:
             trial.trained_s += event.time_s
         second = int(event.time)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sweep.analysis.trials import Sweep, of_tables
 from sweep.events import Status
+from sweep.prices import COST
 from sweep.space.objectives import objective
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
@@ -46,6 +47,7 @@ class Costs:
     """By part. ``wait`` is what nobody measured: between steps, or for the driver; ``failed``: what trials took that
     failed or ran out of memory."""
     starving: Mapping[int, float]  # share of the training time that a trial waited for data, where it is large
+    money: float | None = None  # what its GPUs cost, where they have a price
 
 
 def costs_of(sweep: str, read: Tables) -> Costs:
@@ -60,7 +62,13 @@ def costs_of(sweep: str, read: Tables) -> Costs:
     failed = np.array([status in (Status.FAILED, Status.OOM) for status in read.trials["status"].to_pylist()], bool)
     lost = {"failed": float(rest[failed].sum())} if failed.any() else {}
     train_s = float(reading.numbers(read.trials, "train_s").sum())
-    return Costs(sweep, train_s, {**parts, **lost, "wait": float(rest[~failed].sum())}, _starving(read))
+    return Costs(
+        sweep,
+        train_s,
+        {**parts, **lost, "wait": float(rest[~failed].sum())},
+        _starving(read),
+        reading.total(read.trials, COST),
+    )
 
 
 def _starving(read: Tables) -> dict[int, float]:

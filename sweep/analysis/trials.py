@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
 from sweep.events import Role, Status, Value
+from sweep.prices import COST
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import Objectives
 
@@ -52,6 +53,7 @@ class Sweep:
     history: History
     repeats: int = 1  # trials that each configuration is to have
     folds: int = 0  # of its cross-validation
+    cost: float | None = None  # of its GPUs, where they have a price
 
 
 def first_failure(sweep: Sweep) -> str:
@@ -80,7 +82,8 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
     info = folder.read_info()
     each = info.repeats * (info.folds or 1)
-    return Sweep(folder, info.objectives, trials, read_tables.history, each, info.folds or 0)
+    cost = reading.total(read_tables.trials, COST)
+    return Sweep(folder, info.objectives, trials, read_tables.history, each, info.folds or 0, cost)
 
 
 def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:

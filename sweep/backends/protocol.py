@@ -15,6 +15,7 @@ from typing import Protocol
 
 from sweep.contract import Assignment, Devices, Facts
 from sweep.events import EpochReported, TrialEnded
+from sweep.prices import Price
 
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
 
@@ -39,6 +40,7 @@ class Job:
     target: float | None = None  # objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
+    price: Price | None = None  # of a GPU for an hour
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
 
     @property

@@ -11,13 +11,13 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import tracebacks
+from sweep import prices, tracebacks
 from sweep.backends import checkpoints, memory
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
@@ -69,7 +69,7 @@ class Worker:
     """Runs trials in this process. ``reuse`` keeps the trainable, and what it compiled, between them.
 
     A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
-    trainable that can be made only once in a process.
+    trainable that can be made only once in a process. ``labels``: of the node, by which its GPUs have a price.
     """
 
     def __init__(
@@ -79,8 +79,11 @@ class Worker:
         reuse: bool = True,
         memory_bytes: int | None = None,
         make: Callable[[], Trainable] | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         self._job = job
+        self._price = None if job.price is None else prices.per_gpu_hour(job.price, labels or {})
+        self._held_since = time.monotonic()  # by the present trial, at no cost that is told
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
@@ -97,6 +100,7 @@ class Worker:
         if self._trial is not None:  # the driver has ended it
             self._settle(self._trial)
         self._taken += 1
+        self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
         if not self._reuse:
             self._trainable = None
@@ -295,7 +299,7 @@ class Worker:
             epoch,
             trial=trial.number,
             metrics={name: float(value) for name, value in epoch.metrics.items()},
-            measures={name: float(value) for name, value in epoch.measures.items()},
+            measures={name: float(value) for name, value in epoch.measures.items()} | self._cost(trial),
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
@@ -312,6 +316,14 @@ class Worker:
         )
         trial.paused = not go_on
         return go_on
+
+    def _cost(self, trial: _Trial) -> dict[str, float]:
+        """Of the GPUs that a trial has held since its last epoch, or since it came to this worker."""
+        since, self._held_since = self._held_since, time.monotonic()
+        if self._price is None:
+            return {}
+        gpus = trial.order.assignment.devices.gpus * self._job.workers
+        return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
         to_beat, objective = trial.order.to_beat, self._job.objective

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import inf, isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -14,8 +15,29 @@ from sweep.cli import options
 
 if TYPE_CHECKING:
     from sweep.events import Params
+    from sweep.runner import pricing
     from sweep.searchers.contract import Searcher
     from sweep.spec import Spec
+
+
+def _machines(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> tuple[pricing.Machine, ...]:
+    """Read what --compare-prices names."""
+    from sweep.runner.pricing import Machine
+
+    found = []
+    for text in given:
+        name, _, rest = text.partition("=")
+        try:
+            gpus, price, *epoch_s = map(float, rest.split(":"))
+            ok = name and len(epoch_s) < 2 and gpus >= 0 and price >= 0 and all(0 < one < inf for one in epoch_s)
+        except ValueError:
+            ok = False
+        if not ok or not isfinite(gpus + price):
+            raise click.BadParameter(
+                f"{text!r} is no machine, expected NAME=GPUS:PRICE or NAME=GPUS:PRICE:SECONDS, as in A100=1:1.29:30"
+            )
+        found.append(Machine(name, gpus, price, *epoch_s))
+    return tuple(found)
 
 
 @click.command()
@@ -34,6 +56,15 @@ if TYPE_CHECKING:
 @click.option(
     "--find-lr", is_flag=True, help="Try rising learning rates on the first configurations; changes no result."
 )
+@click.option(
+    "--compare-prices",
+    "machines",
+    multiple=True,
+    metavar="NAME=GPUS:PRICE[:SECONDS]",
+    callback=_machines,
+    help="Say what the sweep takes on so many GPUs at a price an hour each, with so many seconds an epoch; for each "
+    "machine once.",
+)
 @options.as_json
 def plan(
     file: Path,
@@ -43,6 +74,7 @@ def plan(
     address: str | None,
     timed: bool,
     find_lr: bool,
+    machines: tuple[pricing.Machine, ...],
     as_json: bool,
 ) -> None:
     """Check a sweep file and price it; nothing is trained or kept.
@@ -80,7 +112,7 @@ def plan(
             given = spec.resources
             aside = given.processes - given.workers
             room = connecting.room(address, planning.devices(spec, simulate_gpus), given.workers, aside)
-    basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room)
+    basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:

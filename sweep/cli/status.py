@@ -59,6 +59,8 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
         lines.append(f"best     {found.metric} {formatting.score(found.best)}, trial {found.best_trial}{verdict}")
+    if found.cost is not None:
+        lines.append(f"cost     {formatting.money(found.cost)}")
     if written is not None:
         age = formatting.duration(max(0.0, time.time() - written))
         lines.append(f"written  {age} ago, after {formatting.duration(found.duration_s or 0.0)} of work")

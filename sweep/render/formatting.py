@@ -32,6 +32,11 @@ def score(value: float) -> str:
     return f"{value:#.4g}" if math.isfinite(value) and 1e-4 <= abs(value) < 1e4 else figure(value)
 
 
+def money(amount: float) -> str:
+    """Return an amount to the hundredth, and what is below one with two digits."""
+    return f"{amount:,.2f}" if amount >= 1 or not amount else f"{amount:.2g}"
+
+
 def setting(value: Value) -> str:
     """Return a hyperparameter's value in a table or a line."""
     if type(value) is float:

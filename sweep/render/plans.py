@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from rich.cells import cell_len
 from rich.console import Console
 
+from sweep import prices
 from sweep.errors import plural
 from sweep.events import Value
-from sweep.render.formatting import duration, score, setting, settings
-from sweep.render.tables import configurations_grid, show
+from sweep.render.formatting import duration, money, score, setting, settings
+from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
-from sweep.runner.pricing import Rung
+from sweep.runner.pricing import Offer, Rung
 from sweep.space.constraint_sampling import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
@@ -103,6 +104,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
         "ends": _ends(spec),
         "takes": _hours(plan),
+        "costs": _cost(plan),
         "baseline": _baseline(plan),
         "confirms": _confirms(plan),
         "tells": _tells(plan.telling),
@@ -111,6 +113,9 @@ def show_plan(plan: Plan, target: Console) -> None:
     for name, text in lines.items():
         if text:
             target.print(f"  {name:<12} {text}", soft_wrap=True)
+    if plan.offers:
+        target.print("on other machines")
+        show(offers_grid(plan.offers), target)
     target.print("first configurations")
     show(configurations_grid(plan.sample), target)
     if plan.histograms:
@@ -137,10 +142,16 @@ def as_dict(plan: Plan) -> dict[str, Value]:
             "simulated": plan.devices.simulated,
         },
         "rungs": [{"epoch": rung.epoch, "expected_trials": rung.trials} for rung in plan.rungs],
-        "expected": {"trials": plan.price.trials, "epochs": plan.price.epochs, "hours": plan.price.hours},
+        "expected": {
+            "trials": plan.price.trials,
+            "epochs": plan.price.epochs,
+            "hours": plan.price.hours,
+            "gpu_hours": plan.gpu_hours,
+        },
         "confirm": None if plan.confirming is None else asdict(plan.confirming),
         "timing": None if timing is None else asdict(timing),
         "telling": asdict(plan.telling),
+        "offers": [asdict(one) for one in plan.offers],
         "sample": [dict(params) for params in plan.sample],
         "looked_at": plan.looked_at,
         "histograms": {one.name: _histogram_dict(one) for one in plan.histograms},
@@ -214,7 +225,12 @@ def _rung(rung: Rung) -> str:
 def _ends(spec: Spec) -> str:
     """Return what may end the sweep before its trials do."""
     budget, metric = spec.budget, spec.metrics[0]
-    bounds = ((budget.hours, "hours"), (budget.gpu_hours, "GPU hours"), (budget.epochs, "epochs"))
+    bounds = (
+        (budget.hours, "hours"),
+        (budget.gpu_hours, "GPU hours"),
+        (budget.epochs, "epochs"),
+        (budget.money, "in money"),
+    )
     reasons = [f"after {bound:g} {unit}" for bound, unit in bounds if bound is not None]
     if metric.target is not None:
         reasons.append(f"when {metric.name} reaches {metric.target:g}")
@@ -229,6 +245,35 @@ def _hours(plan: Plan) -> str:
         return "not known: time one epoch with --time, or name earlier results with --results DIR"
     measured = f"{score(timing.epoch_s)} s an epoch, {score(timing.trial_s)} s more a trial ({timing.source})"
     return measured if hours is None else f"about {duration(hours * 3600)}: {measured}"
+
+
+def _cost(plan: Plan) -> str:
+    """Return what the GPUs of a sweep cost, where they have a price."""
+    price, hours = plan.spec.resources.price, plan.gpu_hours
+    if price is None or not plan.devices.gpus:
+        return ""
+    low, high = prices.bounds(price)
+    each = f"{money(low)} a GPU hour" if low == high else f"{money(low)} to {money(high)} a GPU hour"
+    if hours is None:
+        return each
+    total = money(hours * low) if low == high else f"{money(hours * low)} to {money(hours * high)}"
+    return f"about {total}: {hours:.3g} GPU hours at {each}"
+
+
+def offers_grid(offers: Sequence[Offer]) -> Grid:
+    """Return what a sweep would take on other machines."""
+    rows = [
+        [
+            one.machine.name,
+            f"{one.machine.gpus:g}",
+            str(one.at_once),
+            "" if one.machine.epoch_s is None else score(one.machine.epoch_s),
+            "not known" if one.hours is None else duration(one.hours * 3600),
+            "not known" if one.cost is None else money(one.cost),
+        ]
+        for one in offers
+    ]
+    return Grid(("machine", "GPUs", "at once", "s an epoch", "takes", "costs"), tuple(map(tuple, rows)))
 
 
 def _baseline(plan: Plan) -> str:

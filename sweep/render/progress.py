@@ -15,7 +15,7 @@ from rich.text import Text
 from sweep.analysis.progress import Ended, Failure, Open, Standing
 from sweep.errors import plural, printable
 from sweep.events import Status
-from sweep.render.formatting import STYLES, duration, figure, score, settings
+from sweep.render.formatting import STYLES, duration, figure, money, score, settings
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
@@ -127,6 +127,9 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
         counts.append((f"{waiting} to go on with", ""))
     if running and standing.over is None:
         counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))
+    if standing.cost:
+        in_all = standing.cost_in_all(now) if running and standing.over is None else None
+        counts.append((f"cost {money(standing.cost)}" + ("" if in_all is None else f" of about {money(in_all)}"), ""))
     return counts
 
 

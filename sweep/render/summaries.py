@@ -14,7 +14,7 @@ from sweep.analysis.report_data import Costs
 from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
 from sweep.analysis.trials import varying
 from sweep.doctor.probe import Finding, Level
-from sweep.render.formatting import duration, score, settings
+from sweep.render.formatting import duration, money, score, settings
 
 NAMED_TRIALS = 5
 
@@ -24,8 +24,10 @@ def cost_lines(costs: Costs) -> Iterator[str]:
     overhead = sum(costs.overhead_s.values())
     parts = sorted(costs.overhead_s.items(), key=lambda part: -part[1])
     listed = ", ".join(f"{name} {duration(seconds)}" for name, seconds in parts if seconds >= 0.05)
-    yield f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}" + (
-        f" ({listed})" if listed else ""
+    yield (
+        f"{costs.sweep}: trained {duration(costs.train_s)}, overhead {duration(overhead)}"
+        + (f" ({listed})" if listed else "")
+        + ("" if costs.money is None else f", cost {money(costs.money)}")
     )
     if costs.starving:
         worst = sorted(costs.starving.items(), key=lambda trial: -trial[1])

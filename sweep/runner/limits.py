@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from sweep import prices
 from sweep.events import EpochReported, Event, ModelTested, Params, SessionEnded, SessionStarted, Status, TrialEnded
+from sweep.prices import COST
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 from sweep.store.ledger import Change, Ended, Reported, Session, TrialState
@@ -33,6 +35,7 @@ class Limits:
         self.cap = min(caps) * spec.trials_each if caps else None  # trials to start, of all sessions
         self._patience = spec.stop_when.no_improvement if spec.stop_when else None
         self._max_failures = spec.max_failures
+        self._highest_price = 0.0 if spec.resources.price is None else prices.bounds(spec.resources.price)[1]
         self._gpus, self._shares = gpus, spec.resources.gpus == "auto"
         self._earlier_s = 0.0  # driving time of the sessions before
         self._session_s = 0.0  # and of this one
@@ -41,6 +44,7 @@ class Limits:
         self._trained_s = 0.0
         self._under_way_s = 0.0  # training that no epoch has come of yet
         self._epochs = 0
+        self._cost = 0.0
         self._since_better = 0
         self._failures: list[Params] = []  # configurations that failed one after the other
         self._last_failure = ""
@@ -78,6 +82,7 @@ class Limits:
         if not event.memo:  # else it was trained in another sweep, on its account
             self._epochs += 1
             # Of a trial whose share of a GPU is not fixed, each epoch tells the share that it had.
+            self._cost += event.measures.get(COST, 0.0)
             self._trained_s += event.time_s * (event.measures.get("gpus", 1.0) if self._shares else 1.0)
         loss = self._objective.loss(event.metrics)
         if loss is not None and (self._hit is None or loss < self._hit[0]):
@@ -143,6 +148,7 @@ class Limits:
             (budget.hours, (self._earlier_s + self._session_s) / 3600, "hours"),
             (budget.gpu_hours, gpu_hours, "GPU hours"),
             (budget.epochs, self._epochs, "epochs"),
+            (budget.money, self._cost + self._under_way_s * self._gpus / 3600 * self._highest_price, "in money"),
         ):
             if limit is not None and spent >= limit:
                 return f"budget of {limit:g} {unit}"

@@ -60,6 +60,12 @@ class Plan:
     allowed: float | None  # the share of random points that meet the constraints; None without any
     choosing_s: float  # what it took to choose each of the sample
     telling: Detectable
+    offers: tuple[pricing.Offer, ...] = ()  # what it would take on other machines
+
+    @property
+    def gpu_hours(self) -> float | None:
+        """Hours of GPUs that its trials take; None where that is not known."""
+        return pricing.gpu_hours(self.spec, self.price, self.timing)
 
 
 def import_folders(spec_path: Path) -> tuple[Path, ...]:
@@ -155,6 +161,7 @@ class Basis:
     folders: Sequence[Path] = ()  # where a searcher or scheduler of the user's own is found
     known: Known | None = None  # what an earlier sweep showed of the metric's noise
     room: int | None = None  # trials at a time on a cluster; None: on this machine
+    machines: Sequence[pricing.Machine] = ()  # to be compared
 
 
 def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 5) -> Plan:
@@ -202,6 +209,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
         allowed=allowed,
         choosing_s=choosing_s,
         telling=detectable(spec, configurations, basis.known),
+        offers=tuple(pricing.offers(spec, priced, pruned, measured, basis.machines)),
     )
 
 

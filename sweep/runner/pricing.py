@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from sweep import prices
 from sweep.analysis import confirmation
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
@@ -149,11 +150,56 @@ def price(spec: Spec, trials: int | None, per_trial: float, timing: Timing | Non
     limits = [budget.hours * 3600] if budget.hours else []
     if budget.gpu_hours and gpus:
         limits.append(budget.gpu_hours * 3600 / (gpus * concurrent))
+    if budget.money and gpus and spec.resources.price is not None and (most := prices.bounds(spec.resources.price)[1]):
+        limits.append(budget.money * 3600 / (gpus * concurrent * most))
     if limits and min(limits) < seconds:
         seconds = min(limits)
         trials_left = max((seconds - timing.start_s) * concurrent / each_s, 0)
         epochs = trials_left * per_trial
     return Price(trials_left, epochs, seconds / 3600 if math.isfinite(seconds) else None)
+
+
+def gpu_hours(spec: Spec, price: Price, timing: Timing | None) -> float | None:
+    """Hours of GPUs that the trials of a sweep take; None where that is not known."""
+    if timing is None or price.trials is None or price.epochs is None or not spec.resources.gpus:
+        return None
+    return (price.trials * timing.trial_s + price.epochs * timing.epoch_s) * spec.resources.trial_gpus / 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a sweep could run on instead: so many GPUs at such a price, none: a machine without a price for them."""
+
+    name: str
+    gpus: float
+    price: float  # of a GPU for an hour
+    epoch_s: float | None = None  # None: as fast as here
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a sweep would take on a machine."""
+
+    machine: Machine
+    at_once: int  # trials
+    hours: float | None
+    cost: float | None
+
+
+def offers(
+    spec: Spec, trials: int | None, per_trial: float, timing: Timing | None, machines: Sequence[Machine]
+) -> list[Offer]:
+    """Return what a sweep would take on each machine, of which trials keep all GPUs at work."""
+    found = []
+    for machine in machines:
+        at_once = max(int(machine.gpus / (spec.resources.trial_gpus or 1.0)), 1)
+        there = timing
+        if machine.epoch_s is not None:
+            beside = (0.0, 0.0) if timing is None else (timing.trial_s, timing.start_s)
+            there = Timing(machine.epoch_s, *beside, "given")
+        hours = price(spec, trials, per_trial, there, at_once).hours
+        found.append(Offer(machine, at_once, hours, None if hours is None else hours * machine.gpus * machine.price))
+    return found
 
 
 EPOCH_LENGTH = "steps_per_epoch"

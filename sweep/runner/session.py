@@ -188,6 +188,7 @@ class Session:
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
+            price=spec.resources.price,
             given=self.training.given,
         )
 

@@ -7,11 +7,13 @@ be judged is not judged here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from sweep.events import Value
+from sweep.prices import Market, Price
 from sweep.space.objectives import Goal, Impute
 
 
@@ -52,6 +54,21 @@ def _one_for_all(amount: object) -> object:
     return amount
 
 
+class Markets(Block):
+    """Prices of one kind of node."""
+
+    on_demand: Annotated[float, Field(ge=0)] | None = Field(None, description="Of a node that nobody takes back.")
+    spot: Annotated[float, Field(ge=0)] | None = Field(None, description="Of one that can be taken back.")
+
+    @property
+    def prices(self) -> Mapping[Market, float]:
+        """Those that there are."""
+        both: dict[Market, float | None] = {"on_demand": self.on_demand, "spot": self.spot}
+        return {market: price for market, price in both.items() if price is not None}
+
+
+OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
+
 ForAll: TypeAlias = Annotated[float, BeforeValidator(_one_for_all)]
 
 
@@ -76,7 +93,16 @@ def later_left_out(dumped: dict[str, Value]) -> dict[str, Value]:
     return {key: value for key, value in dumped.items() if key not in LATER or value not in (None, False)}
 
 
-LATER = ("all_data", "data_seed", "deterministic", "run_eagerly", "servers", "co2_g_per_kwh")
+LATER = (
+    "all_data",
+    "data_seed",
+    "deterministic",
+    "run_eagerly",
+    "servers",
+    "co2_g_per_kwh",
+    "price_per_gpu_hour",
+    "money",
+)
 
 
 class Training(Block):
@@ -148,9 +174,23 @@ class Resources(Block):
         None, description="Grams of CO2 of a kilowatt-hour where it runs, for the column co2_g."
     )
 
+    price_per_gpu_hour: OnePrice | dict[str, OnePrice | Markets] | None = Field(
+        None,
+        description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's nodes "
+        "(accelerator type or node group), each one number or {on_demand: 4.1, spot: 1.6}.",
+    )
+
     def described(self) -> dict[str, Value]:
         """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
         return later_left_out(self.model_dump(mode="json"))
+
+    @property
+    def price(self) -> Price | None:
+        """What a GPU costs for an hour."""
+        given = self.price_per_gpu_hour
+        if not isinstance(given, dict):
+            return given
+        return {kind: each.prices if isinstance(each, Markets) else each for kind, each in given.items()}
 
     @property
     def processes(self) -> int:
@@ -175,6 +215,16 @@ class Budget(Block):
     hours: Amount | None = Field(None, description="Hours on the clock.")
     gpu_hours: Amount | None = Field(None, description="Hours times GPUs in use.")
     epochs: Count | None = Field(None, description="Epochs of all trials together.")
+    money: Amount | None = Field(None, description="What its GPUs cost, by resources.price_per_gpu_hour.")
+
+    def described(self) -> dict[str, Value]:
+        """Return all keys, but those that came later only where they are used: sweeps of before stay what they were."""
+        return later_left_out(self.model_dump(mode="json"))
+
+    @property
+    def bounds_time(self) -> bool:
+        """Whether it ends a sweep of any number of trials."""
+        return bool(self.hours or self.gpu_hours or self.epochs or self.money)
 
 
 class StopWhen(Block):

@@ -76,8 +76,7 @@ class Spec:
     @property
     def endless(self) -> bool:
         """Whether it goes on until somebody stops it, or it is no longer worth it."""
-        budget = self.budget
-        return self.trials() is None and not (budget.hours or budget.gpu_hours or budget.epochs)
+        return self.trials() is None and not self.budget.bounds_time
 
     @property
     def data_seed(self) -> int:
@@ -110,7 +109,7 @@ class Spec:
             "seed": self.seed,
             "training": dict(self.training),
             "resources": self.resources.described(),
-            "budget": self.budget.model_dump(mode="json"),
+            "budget": self.budget.described(),
             "stop_when": None if self.stop_when is None else self.stop_when.model_dump(mode="json"),
             "max_failures": self.max_failures,
             "max_restarts": self.max_restarts,

@@ -306,18 +306,26 @@ class _Resolution:
         if document.found == before:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
             self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
+        self.check_budget()
         if file.method is None or grid or document.found > before:
             return
-        budget = file.budget
-        if budget.gpu_hours and not file.resources.gpus and "resources" not in self.wrong:
-            document.mistake(("budget", "gpu_hours"), "never used up, for trials have no GPUs")
-        bounded = file.run_cap or budget.trials or budget.hours or budget.gpu_hours or budget.epochs
-        if not bounded and space.cardinality() is None:
+        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality() is None:
             until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
             self.notes.append(
                 f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
                 "to bound it: --run-cap 50, or --set budget.hours=8"
             )
+
+    def check_budget(self) -> None:
+        """Note a bound that is never met, for nothing counts towards it."""
+        budget, resources = self.file.budget, self.file.resources
+        if "resources" in self.wrong or "budget" in self.wrong:
+            return
+        for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
+            if bound and not resources.gpus:
+                self.document.mistake(("budget", name), "never used up, for trials have no GPUs")
+        if budget.money and resources.gpus and resources.price is None:
+            self.document.mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
 
     def early_termination(self, entries: list[Entry]) -> EarlyTermination:
         file, document = self.file, self.document

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted, Value
+from sweep.prices import COST
 from sweep.store.ledger import TrialState
 from sweep.store.sweep_info import Objectives
 
@@ -79,7 +80,8 @@ TRIAL_TEXTS = (
 TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
 TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
-ENERGY = "energy_j"  # a measure that is added up
+ENERGY = "energy_j"
+ADDED_UP = (ENERGY, COST)  # measures of epochs that trials have the sums of
 EPOCH_FIELDS = ("time_s", "timestamp", "learning_rate", "examples_per_s")
 
 
@@ -110,7 +112,7 @@ class TrialRows:
         self.tested: dict[str, Numbers] = {}
         self.overhead: dict[str, Numbers] = {}
         self.numerics: dict[str, Objects[str]] = {}
-        self.energy: dict[str, Numbers] = {}  # of all epochs that were trained here
+        self.added_up: dict[str, Numbers] = {}  # over all epochs that were trained here
         self._trained = Numbers("d")  # sum of the epochs' time_s
         self._timed = Numbers("d")  # the part of it in which examples were counted
         self._paused = Numbers("d")  # `pauses_s` when the trial began
@@ -138,8 +140,9 @@ class TrialRows:
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add(self._trained, row, event.time_s)
-            if ENERGY in event.measures:
-                _add(self.energy.setdefault(ENERGY, Numbers("d")), row, event.measures[ENERGY])
+            for name in ADDED_UP:
+                if name in event.measures:
+                    _add(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
         else:
             self.texts["memo"].set(row, event.memo)
             self.integers["memo_epochs"].set(row, (self.integers["memo_epochs"].get(row) or 0) + 1)

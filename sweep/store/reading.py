@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
 from sweep.store import log
-from sweep.store.columns import EPOCH_FIELDS
+from sweep.store.columns import ADDED_UP, EPOCH_FIELDS
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.records import decode, natural
@@ -103,6 +103,11 @@ def columns(table: pa.Table, names: Iterable[str]) -> dict[str, list[object]]:
 _KINDS = {pa.float64(): np.float64, pa.int64(): np.int64}
 
 
+def total(table: pa.Table, name: str) -> float | None:
+    """Return the sum of a column of numbers; None of a table without it."""
+    return float(numbers(table, name).sum()) if name in table.column_names else None
+
+
 def numbers(table: pa.Table, name: str, *, missing: float = 0.0) -> npt.NDArray[np.float64]:
     """Return a column of numbers; ``missing`` for null, and all of it where the table has no such column."""
     if name not in table.column_names:
@@ -124,7 +129,7 @@ _TRIAL = re.compile(rb'\{"event":"[a-z_]+","trial":(\d+)[,}]')
 _SESSION = b'{"event":"session_started"'
 _HEAD = frozenset({"sweep", "trial", "trial_id", "role", "repeat", "fold", "seed", "status", "status_reason"})
 _MIDDLE = frozenset({"objective", "epochs", "started_at", "ended_at", "duration_s", "train_s", "overhead_s"})
-_ENERGY = frozenset({"energy_j", "co2_g"})
+_ADDED_UP = frozenset({*ADDED_UP, "co2_g"})
 _EPOCH_HEAD = frozenset({"sweep", "trial", "trial_id", "epoch", *EPOCH_FIELDS})
 
 
@@ -238,7 +243,7 @@ def _trial_group(name: str) -> int:
     """Return where a column of the trials stands, as `TableBuilder.trials` puts them; within a group in their order."""
     prefixes = {"param.": 1, "metric.": 2, "best.": 3, "test.": 4, "overhead.": 6, "numerics.": 7}
     group = next((group for prefix, group in prefixes.items() if name.startswith(prefix)), 9)
-    return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ENERGY else group
+    return 0 if name in _HEAD else 5 if name in _MIDDLE else 8 if name in _ADDED_UP else group
 
 
 def _epoch_group(name: str) -> int:

@@ -172,7 +172,7 @@ class TableBuilder:
             "overhead_s": of_list(overhead_s, pa.float64()),
             **{f"overhead.{part}_s": _numbers(column, count) for part, column in rows.overhead.items()},
             **{f"numerics.{name}": _texts(column, count) for name, column in rows.numerics.items()},
-            **self._energy(count),
+            **self._added_up(count),
             "node": texts["node"],
             "devices": texts["devices"],
             "strategy": texts["strategy"],
@@ -192,9 +192,9 @@ class TableBuilder:
         numbers, _ = rows.integers["trial"].filled(count)
         return table if (np.diff(numbers) > 0).all() else table.sort_by("trial")  # they need not start by number
 
-    def _energy(self, count: int) -> dict[str, pa.Array]:
-        columns = {name: _numbers(column, count) for name, column in self._trials.energy.items()}
-        if columns and self._co2_g_per_kwh is not None:
+    def _added_up(self, count: int) -> dict[str, pa.Array]:
+        columns = {name: _numbers(column, count) for name, column in self._trials.added_up.items()}
+        if ENERGY in columns and self._co2_g_per_kwh is not None:
             import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
 
             columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)

@@ -23,6 +23,8 @@ class Passed:
     thought: list[tuple[float, float, float]]
     took_s: float
     completed: int
+    costs: list[tuple[float, float]]  # what it had cost, and was thought to cost in all
+    cost: float
 
     def at(self, share: float) -> tuple[float, float]:
         """What was thought when this share of the time had passed: of the whole time, and of those that complete.
@@ -31,6 +33,10 @@ class Passed:
         """
         time, left_s, completed = min(self.thought, key=lambda thought: abs(thought[0] - share * self.took_s))
         return (time + left_s) / self.took_s, completed / self.completed
+
+    def cost_at(self, share: float) -> float:
+        """What it was thought to cost when it had cost this share, as a ratio to what it did."""
+        return next(in_all for spent, in_all in self.costs if spent >= share * self.cost) / self.cost
 
 
 def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed: int) -> Passed:
@@ -50,6 +56,8 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
     workers: list[tuple[float, int, int]] = []
     merits: list[float] = []
     thought: list[tuple[float, float, float]] = []
+    costs: list[tuple[float, float]] = []
+    held_since: dict[int, float] = {}
     now = 0.0
 
     def emit(event: Event) -> str | None:
@@ -60,6 +68,7 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
         number = len(merits)
         if number < trials:
             merits.append(numbers.random())
+            held_since[number] = now
             emit(TrialStarted(trial=number, trial_id="", params={}, seed=0, repeat=0, time=now))
             heapq.heappush(workers, (now + START_S + EPOCH_S * numbers.uniform(0.8, 1.2), number, 1))
 
@@ -69,7 +78,13 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
     while workers:
         now, number, epoch = heapq.heappop(workers)
         loss = merits[number] / 2 + 1 / (2 * epoch) + numbers.gauss(0, 0.02)
-        pruned = emit(EpochReported(trial=number, epoch=epoch, metrics={"loss": loss}, time=now, time_s=EPOCH_S))
+        measures = {"cost": now - held_since[number]}
+        held_since[number] = now
+        reported = EpochReported(
+            trial=number, epoch=epoch, metrics={"loss": loss}, time=now, time_s=EPOCH_S, measures=measures
+        )
+        pruned = emit(reported)
+        costs.append((standing.cost, standing.cost_in_all(now) or 0.0))
         left_s, survivors = standing.left_s(now), standing.survivors()
         assert left_s is not None
         assert survivors is not None
@@ -80,4 +95,4 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
             start()
         else:
             heapq.heappush(workers, (now + EPOCH_S * numbers.uniform(0.8, 1.2), number, epoch + 1))
-    return Passed(thought, now, standing.ended[Status.COMPLETED])
+    return Passed(thought, now, standing.ended[Status.COMPLETED], costs, standing.cost)

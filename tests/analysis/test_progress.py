@@ -23,10 +23,8 @@ from sweep.analysis.progress import (
     Follower,
     Rung,
     Standing,
-    Survival,
-    seconds_left,
-    survival,
 )
+from sweep.analysis.survival import Survival, seconds_left, survival
 from sweep.errors import StoreError
 from sweep.events import (
     EpochReported,
@@ -431,3 +429,15 @@ def test_a_long_sweep_is_known_early() -> None:
     passed = [simulate(Asha(1, None, 3), 400, 27, 8, seed) for seed in range(3)]
     assert median(one.at(0.25)[0] for one in passed) == pytest.approx(1.0, abs=0.2)
     assert median(one.at(0.5)[1] for one in passed) == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize(("trials", "epochs", "slots"), [(27, 27, 2), (60, 27, 8)])
+def test_what_a_sweep_costs_is_known_early_where_nothing_is_pruned(trials: int, epochs: int, slots: int) -> None:
+    passed = [simulate(NoTermination(), trials, epochs, slots, seed) for seed in range(10)]
+    assert all(one.cost_at(share) == pytest.approx(1.0, abs=0.15) for one in passed for share in (0.05, 0.25, 0.5))
+
+
+def test_what_a_sweep_costs_is_bounded_by_its_budget() -> None:
+    priced = EpochReported(trial=0, epoch=1, metrics={}, time=1010.0, time_s=1.0, measures={"cost": 2.0})
+    standing = of(SESSION, started(0), priced, total=1000, limits=Limits(money=12.0))
+    assert (standing.cost, standing.cost_in_all(1010.0), standing.left_s(1010.0)) == (2.0, 12.0, 5.0)

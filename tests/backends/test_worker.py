@@ -16,10 +16,11 @@ from placed import without_place
 from sweep.backends import checkpoints
 from sweep.backends.protocol import Job, Order, Progress
 from sweep.backends.worker import Worker
-from sweep.contract import Assignment, EpochReported
+from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost
 from sweep.events import Status, TrialEnded, Value
 from sweep.hyperparameters import Hyperparameters
+from sweep.prices import Price
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("light_collections")
@@ -399,3 +400,25 @@ def test_no_decision_is_taken_over_a_checkpoint_that_is_being_written(job: Job) 
 def test_what_is_no_exception_fails_the_trial_alone(job: Job, raised: type[BaseException]) -> None:
     _, end, _ = whole(Worker(job), order(f"2 {raised.__name__}"))
     assert (end.status, without_place(end.reason)) == (Status.FAILED, f"{raised.__name__}: no more")
+
+
+@pytest.mark.parametrize(
+    ("price", "labels", "hourly"), [(None, {}, None), (7200.0, {}, 7200), ({"A100": 3600}, {"type": "A100"}, 3600)]
+)
+def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
+    job: Job, price: Price | None, labels: dict[str, str], hourly: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter(range(10**6))
+    monkeypatch.setattr("sweep.backends.worker.time.monotonic", lambda: 10.0 * next(clock))
+    worker = Worker(replace(job, price=price, workers=2), labels=labels)
+    given = order(epochs=3)
+    assignment = replace(given.assignment, devices=Devices(gpus=0.5, simulated=True))
+    epochs, _, _ = whole(worker, replace(given, assignment=assignment))
+    costs = [epoch.measures.get("cost") for epoch in epochs]
+    if hourly is None:
+        assert costs == [None] * 3
+        return
+    # Each look at the clock is ten seconds later, and the trial has one GPU in all: half of one for each worker.
+    seconds = [cost * 3600 / hourly for cost in costs if cost is not None]
+    assert len(seconds) == 3
+    assert all(held == pytest.approx(round(held / 10) * 10) and held >= 10 for held in seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -125,3 +126,33 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
     assert limits.reached == (what if ends else None)
     limits.observe(Session(SessionStarted(time=3.0, resumed=True, version="1")))
     assert limits.reached is None
+
+
+@pytest.mark.parametrize("price", [2.0, {"A100": {"on_demand": 2.0, "spot": 1.0}}])
+def test_a_budget_of_money_ends_before_it_is_overdrawn(tmp_path: Path, price: object) -> None:
+    clock = simulated.Clock()
+    more = f"budget: {{money: 10}}\nresources: {{gpus: 1, price_per_gpu_hour: {json.dumps(price)}}}"
+    driver, log = simulated.begin(tmp_path, more, clock=clock)
+    driver.open()
+    for trial in range(3):
+        driver.next()
+        driver.begun(trial)
+    epochs, epoch_s, price_per_s = [0, 0, 0], 1200.0, 2.0 / 3600
+    while driver.stopping is None and clock.now < 10_000:
+        clock.now += 1.0  # the driver looks several times a second
+        driver.tick()
+        for trial in range(3):
+            if driver.stopping is None and clock.now == (epochs[trial] + 1) * epoch_s:
+                epochs[trial] += 1
+                one = EpochReported(
+                    trial=trial,
+                    epoch=epochs[trial],
+                    metrics={"score": 1.0},
+                    time=1.0,
+                    time_s=1000.0,
+                    measures={"cost": epoch_s * price_per_s},
+                )
+                driver.take(trial, Progress((one,)))
+    log.close()
+    assert driver.stopping == "budget of 10 in money"
+    assert 0.98 * 10 < clock.now * 3 * price_per_s < 1.02 * 10

@@ -75,7 +75,7 @@ STORY: list[Event] = [
         time_s=0.5,
         learning_rate=1e-3,
         examples_per_s=200.0,
-        measures={"peak_memory_mb": 64.0, "energy_j": 7200.0},
+        measures={"peak_memory_mb": 64.0, "energy_j": 7200.0, "cost": 1.5},
     ),
     ended(0, facts=FACTS),
     TrialEnded(trial=1, status=Status.DIVERGED, reason="loss is nan", time=104.0, facts=Facts(overhead_s={})),

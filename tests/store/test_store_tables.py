@@ -48,6 +48,7 @@ overhead.build_s: double
 overhead.compile_s: double
 numerics.tf32: string
 energy_j: double
+cost: double
 co2_g: double
 node: string
 devices: string
@@ -77,6 +78,7 @@ metric.val_accuracy: double
 metric.tokens: double
 peak_memory_mb: double
 energy_j: double
+cost: double
 """
 
 
@@ -99,7 +101,7 @@ def test_the_readme_lists_the_columns():
         patterns = [re.sub(r"<\w+>", r"\\w+", name.replace(".", r"\.")) for name in told]
         columns = [line.split(":")[0] for line in golden.split("\n") if line]
         for column in columns:
-            if column not in ("peak_memory_mb", "energy_j"):  # a measure goes by its own name
+            if column not in ("peak_memory_mb", "energy_j", "cost"):  # a measure goes by its own name
                 assert sum(bool(re.fullmatch(pattern, column)) for pattern in patterns) == 1, column
         for pattern in patterns:
             assert any(re.fullmatch(pattern, column) for column in columns) or pattern.startswith("<"), pattern
@@ -117,7 +119,7 @@ def test_a_row_tells_what_became_of_a_trial():
         **{"best.loss": 1.0, "best.val_accuracy": 0.8, "test.val_accuracy": 0.65, "objective": 0.7, "epochs": 2},
         **{"started_at": moment(101, UTC), "ended_at": moment(110, UTC), "duration_s": 9.0},
         **{"train_s": 1.25, "overhead_s": 7.75, "overhead.build_s": 0.5, "overhead.compile_s": 0.25},
-        **{"numerics.tf32": "off", "energy_j": 7200.0, "co2_g": 0.8},
+        **{"numerics.tf32": "off", "energy_j": 7200.0, "cost": 1.5, "co2_g": 0.8},
         **{"node": "host", "devices": "cpu:0", "strategy": "default", "num_replicas": 1, "reproducible": True},
         **{"precision": "float32", "accumulate": 2, "data": "f00d", "examples_per_s": 200.0},
         **{"checkpoint": "checkpoints/t0/2", "memo": None, "memo_epochs": None, "error": None},

@@ -57,7 +57,9 @@ class TrialWorker(tune.Trainable):
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
         self._began = worker_exits.record(job)
-        neighbours = at_once(order.assignment.devices, config["room"] * (job.workers + job.aside), _resources_here())
+        node = _here()
+        room = config["room"] * (job.workers + job.aside)
+        neighbours = at_once(order.assignment.devices, room, node.get("Resources", {}))
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
         self._worker = Worker(
@@ -65,6 +67,7 @@ class TrialWorker(tune.Trainable):
             reuse=config["reuse"],
             memory_bytes=memory.part(neighbours),
             make=None if gang is None else lambda: gang,
+            labels=node.get("Labels"),
         )
         self._take(order)
         self._spoilt = False
@@ -128,7 +131,7 @@ def at_once(devices: Devices, room: int, node: Mapping[str, float]) -> int:
     return max(min(room, *map(int, rooms)), 1)
 
 
-def _resources_here() -> Mapping[str, float]:
-    """Of the node on which this worker runs."""
+def _here() -> Mapping[str, Any]:
+    """What Ray knows of the node on which this worker runs."""
     here = ray.get_runtime_context().get_node_id()
-    return next((node["Resources"] for node in ray.nodes() if node["NodeID"] == here), {})
+    return next((node for node in ray.nodes() if node["NodeID"] == here), {})

@@ -21,7 +21,7 @@ from sweep.analysis.report_data import POINTS, ReportData, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.errors import plural, printable
 from sweep.events import Status, Value
-from sweep.render.formatting import duration, moment, setting, settings
+from sweep.render.formatting import duration, moment, money, setting, settings
 from sweep.render.summaries import efficiency_lines as worth_lines
 from sweep.render.summaries import held_out_lines
 from sweep.render.tables import filled, ranking_grid
@@ -334,6 +334,8 @@ def _facts(account: ReportData, ranking: Ranking) -> Iterator[tuple[str, str]]:
         yield "varied", printable(", ".join(ranking.varying[:NAMED])) + (f" and {more} more" if more > 0 else "")
     epochs = sum(trial.epochs for trial in account.sweep.trials)
     yield "trained", f"{epochs:,} epochs, {duration(account.costs.train_s)} of training"
+    if account.costs.money is not None:
+        yield "cost", money(account.costs.money)
     if history.started is not None:
         yield "started", moment(history.started)
     if account.lasted_s is not None:
