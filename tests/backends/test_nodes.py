@@ -22,6 +22,7 @@ metric: {name: loss}
 parameters: {rate: {min: 1, max: 12}}
 epochs: 10
 """
+PRICED = "resources: {gpus: 1, price_per_gpu_hour: {kind1: 3600, kind2: {on_demand: 10800, spot: 1}}}\n"
 WHERE = """
 import os, time
 from sweep.contract import EpochReported, Facts
@@ -51,6 +52,7 @@ cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_
 def add(number, **more):
     folder = Path(f"node{number}").resolve()
     folder.mkdir(exist_ok=True)
+    more = {"labels": {"example.com/kind": f"kind{number}"}, "num_gpus": 1, **more}
     return cluster.add_node(num_cpus=1, env_vars={"TMPDIR": str(folder), "WHERE": str(number)}, **more)
 command = [sys.executable, "-m", "sweep", "run", "nodes.yaml", "--address", cluster.address]
 """
@@ -117,10 +119,14 @@ def found(output: str) -> list[object]:
 def test_a_node_that_joins_is_used_and_every_node_is_cleaned(tmp_path: Path) -> None:
     stale = tmp_path / "node1" / f"{shared_data.prefix(tmp_path / 'results' / 'nodes')}old"
     stale.mkdir(parents=True)
-    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE}, JOINS, timeout=1500)
+    output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE + PRICED}, JOINS, timeout=1500)
     trials = sweep.load(tmp_path / "results" / "nodes").trials
     assert trials["status"].tolist() == ["completed"] * 12
     assert set(trials["metric.loss"]) == {1.0, 2.0}
+    for node, price_per_s in ((1.0, 1.0), (2.0, 3.0)):  # each has the price of its label
+        there = trials[trials["metric.loss"] == node]
+        assert (there["cost"] >= price_per_s * there["train_s"] * 0.99).all()
+        assert (there["cost"] <= price_per_s * (there["duration_s"] + 1.0)).all()
     assert list(tmp_path.glob("node*/sweep-data-*")) == []
     assert [path for path in (tmp_path / "results" / "nodes").iterdir() if "probe" in path.name] == []
     assert found(output) == [[], [[8.0, 2.0, 3], [1.0, 0.0, 1000]], [0.0, 1.0, 1.0]]
