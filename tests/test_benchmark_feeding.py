@@ -12,6 +12,7 @@ import pytest
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 
+@pytest.mark.exhaustive
 def test_each_source_has_a_line() -> None:
     program = Path(__file__).parents[1] / "benchmarks" / "feeding.py"
     command = [sys.executable, str(program), "--seconds", "0.05"]

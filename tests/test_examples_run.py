@@ -57,7 +57,7 @@ def train(name: str, results: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("name", sampled(NAMES, 8))
+@pytest.mark.parametrize("name", sampled(NAMES, 6))
 def test_an_example_trains(name: str, results: Path) -> None:
     if name == "gp" and find_spec("torch") is None:
         pytest.skip('gp needs torch: pip install "sweep-keras[gp]"')

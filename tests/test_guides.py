@@ -79,6 +79,7 @@ def test_from_kerastuner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _began_with(cells["again"], cells["found"])
 
 
+@pytest.mark.exhaustive
 @PEERS
 @pytest.mark.keras
 @pytest.mark.slow

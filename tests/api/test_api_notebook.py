@@ -84,6 +84,7 @@ def _outputs(cell: Any, kind: str) -> list[Any]:
     return [output for output in cell.outputs if output.output_type == kind]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.ray
 @pytest.mark.keras
 @pytest.mark.slow

@@ -102,6 +102,7 @@ def test_a_fault_ends_as_what_it_is(trials: pd.DataFrame, fault: str) -> None:
         assert found["epochs"] == 4
 
 
+@pytest.mark.exhaustive
 def test_what_fails_or_hangs_once_is_tried_again(tmp_path: Path) -> None:
     faults = ["fails once", "hangs once", "nothing", "raises in train", "hangs"]
     found = run(tmp_path, FILE.format(faults=json.dumps(faults), more="retries: 1"))

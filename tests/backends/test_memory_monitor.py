@@ -55,6 +55,7 @@ sys.exit(code)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_worker_that_the_monitor_killed_is_replaced(tmp_path: Path) -> None:
     output = clusters.run(tmp_path, {"hungry.py": HUNGRY, "hungry.yaml": FILE}, SCRIPT, timeout=1500)
     assert (tmp_path / "eaten").exists()

@@ -46,6 +46,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert duckdb.sql(f"select count(*) from '{metrics}'").fetchall() == [(270,)]
 
 
+@pytest.mark.exhaustive
 def test_interrupted_killed_and_resumed(tmp_path: Path) -> None:
     given = ["search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), "--run-cap", "4", "--set", "epochs=30"]
     folder = ResultsFolder(tmp_path / "lr_wd_aug")
@@ -77,6 +78,7 @@ def test_more_gpus_than_there_are(tmp_path: Path) -> None:
     assert not (tmp_path / "lr_wd_aug").exists()
 
 
+@pytest.mark.exhaustive
 def test_simulated_gpus_mirror(tmp_path: Path) -> None:
     changes = ["--set", "resources.gpus=2", "--set", "epochs=2", "--run-cap", "2", "--simulate-gpus", "2"]
     process = start("run", "search_spaces/lr_wd_aug.yaml", "--results", str(tmp_path), *changes)

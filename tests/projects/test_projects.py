@@ -28,7 +28,7 @@ def test_all_kinds_are_there() -> None:
     assert len(PROJECTS) == 16
 
 
-@pytest.mark.parametrize("name", sampled(PROJECTS, 5))
+@pytest.mark.parametrize("name", sampled(PROJECTS, 3))
 def test_the_second_trial_of_a_worker_is_plain_keras(name: str, tmp_path: Path) -> None:
     project = importlib.import_module(name)
     done = sweep.run(project.SPACE, trainable=project.TRAINABLE, results=tmp_path, inline=True, memo=False, quiet=True)

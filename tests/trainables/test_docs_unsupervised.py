@@ -57,7 +57,7 @@ def test_an_example_trains_in_a_fresh_worker_and_in_a_used_one(name: str) -> Non
     assert trainable.facts().structures == 1
 
 
-@pytest.mark.parametrize("name", sampled(["Autoencoder", "Endpoint", "TwoTowers"], 1))
+@pytest.mark.parametrize("name", sampled(["TwoTowers", "Autoencoder", "Endpoint"], 1))
 def test_what_the_loop_trains_is_the_same_on_two_replicas(name: str) -> None:
     alone, together = (metrics(train(example(name)(), trial(gpus))) for gpus in (0, 2))
     for a, b in zip(alone, together, strict=True):

@@ -144,7 +144,7 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("row", sampled(EACH, 4))
+@pytest.mark.parametrize("row", sampled(EACH, 2))
 def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES_OF[row]:
         compare(trainables, parameters(row, schedule), 2)

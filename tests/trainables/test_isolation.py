@@ -29,7 +29,7 @@ EACH = [  # CifarResNet compiles for a minute; the zoo has images and batch stat
 ]
 
 
-@pytest.mark.parametrize("trainable", sampled(EACH, 2))
+@pytest.mark.parametrize("trainable", sampled(EACH, 1))
 def test_used_worker_gives_the_numbers_of_a_fresh_process(trainable: str, processes: Processes) -> None:
     kinds = [kind for kind in KINDS if kind != "half" or "resnet" not in trainable]  # a minute to compile
     orders = [_order(kinds, seed) for seed in range(2 if "tabular" in trainable else 1)]

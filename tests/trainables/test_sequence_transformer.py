@@ -43,6 +43,7 @@ def test_norms_stand_before_or_after(pre_norm: bool) -> None:
     assert (first < sequence.index("multi_head_attention")) == pre_norm
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_replicas_change_nothing() -> None:
     given = {**GIVEN, **SMALL, "learning_rate": 1e-3, "dropout": 0.1}

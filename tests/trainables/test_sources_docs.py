@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sampling import sampled
 from small import assignment, train
 
 from sweep.contract import NotExportable
@@ -19,7 +20,9 @@ PAGES = [Path(__file__).parents[2] / "docs" / name for name in ("sources.md", "l
 BLOCKS = [block for page in PAGES for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)]
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: re.findall(r"class (\w+)\(KerasTrainable\)", block)[0])
+@pytest.mark.parametrize(
+    "block", sampled(BLOCKS, 3), ids=lambda block: re.findall(r"class (\w+)\(KerasTrainable\)", block)[0]
+)
 def test_a_block_trains(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if "import datasets" in block:
         pytest.importorskip("datasets", reason="an extra of its own")

@@ -39,6 +39,7 @@ def test_an_unknown_normalization_is_named() -> None:
         TabularMLP().model(Hyperparameters({"normalization": "bach"}))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_replicas_change_nothing() -> None:
     given = {**GIVEN, "width": 16, "normalization": "batch", "dropout": 0.2}

@@ -183,6 +183,7 @@ def test_11_the_policy_reaches_the_thread_that_trains_and_no_other() -> None:
     assert keras.config.dtype_policy().name == "float32"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_12_and_13_a_checkpoint_holds_all_state(gpus: int, tmp_path: Path) -> None:
@@ -206,6 +207,7 @@ def test_12_and_13_a_checkpoint_holds_all_state(gpus: int, tmp_path: Path) -> No
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_12_a_checkpoint_goes_on_with_another_number_of_replicas_within_rounding(tmp_path: Path) -> None:
     params = {**ADAM, "ema_momentum": 0.9, "lr_schedule": "cosine"}

@@ -15,7 +15,7 @@ from trainables.export.model_files import FILES
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
-CHECKED_ALWAYS = ("SeveralInputsAndOutputs",)
+CHECKED_ALWAYS = ("SeveralInputsAndOutputs", "Subclassed")
 OWN_CLASS = r"does not load in a fresh process: .*needs a get_config\(\) that its __init__ takes"
 OF_TEXTS = "model.onnx cannot hold a model that reads texts"
 NO_COUNTERPART = "not all that TensorFlow computes has a counterpart there; use saved_model"

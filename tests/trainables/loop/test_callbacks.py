@@ -219,7 +219,7 @@ class Hooked(Small):
         logs["begun"] = self.memory["begun"]
 
 
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_hooks_as_a_trial_and_an_epoch_begin(gpus: int, tmp_path: Path) -> None:
     given = assignment(gpus, epochs=4, optimizer="sgd", batch_size=14)
     straight, broken, resumed = Hooked(), Hooked(), Hooked()

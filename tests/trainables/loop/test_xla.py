@@ -158,7 +158,6 @@ def test_augmentation_without_a_kernel_is_computed_outside() -> None:
     same(without, through)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_several_replicas_compile_their_gradients_where_they_do_not_meet_in_them(may: None) -> None:
     one, two, meeting = Dropping(), Dropping(), Small()
@@ -200,7 +199,6 @@ def test_a_reason_is_one_line(error: Exception, text: str) -> None:
     assert reason(error) == text
 
 
-@pytest.mark.exhaustive
 def test_fit_passes_it_on() -> None:
     fit = {"loop": "fit"}
     without, through = Dropping(), Dropping()

@@ -198,6 +198,7 @@ def test_what_does_not_fit_is_refused() -> None:
         move.cutout(0.2).flip()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_segmentation_and_a_detection_learn() -> None:
     """From seventy noisy pictures whose masks and boxes move with them."""

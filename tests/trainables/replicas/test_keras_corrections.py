@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from sampling import sampled
 from small import Small, assignment, train
 
 from trainables.devices import kernels
@@ -234,7 +235,7 @@ class Regularised(Small):
         return keras.Sequential([keras.Input((6,)), hidden, keras.layers.Dense(3)])
 
 
-@pytest.mark.parametrize("gpus", [0, 2])
+@pytest.mark.parametrize("gpus", sampled([2, 0], 1))
 def test_a_loss_that_a_layer_adds_in_half_precision_counts_with_the_others(gpus: int) -> None:
     half = train(Regularised(), assignment(gpus, training={"precision": "mixed_bfloat16"}))
     single = train(Regularised(), assignment(gpus, training={"precision": "float32"}))

@@ -116,6 +116,7 @@ def test_outside_keras_reads_as_ever(file: Path) -> None:
         _net().load_weights(file)
 
 
+@pytest.mark.exhaustive
 def test_an_application_is_read_once_for_all_trials_and_its_head_is_drawn_for_each(tmp_path: Path) -> None:
     def base(source: Any) -> keras.Model:
         return keras.applications.MobileNetV3Small(
