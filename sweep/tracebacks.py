@@ -76,7 +76,8 @@ def folded(error: BaseException) -> str:
 @functools.cache
 def is_installed(file: str) -> bool:
     """Return whether a file belongs to Python itself or to an installed package."""
-    return str(Path(file).resolve()).startswith(_installed()) or file.startswith(_installed())
+    installed = _installed()  # most files say so themselves: to resolve a path looks at each of its folders
+    return file.startswith(installed) or str(Path(file).resolve()).startswith(installed)
 
 
 @functools.cache
