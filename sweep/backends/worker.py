@@ -82,8 +82,6 @@ class Worker:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self._job = job
-        self._price = None if job.price is None else prices.per_gpu_hour(job.price, labels or {})
-        self._held_since = time.monotonic()  # by the present trial, at no cost that is told
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
@@ -92,6 +90,13 @@ class Worker:
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
         self._notices: list[str] = []
+        self._price = None if job.price is None else prices.per_gpu_hour(job.price, labels or {})
+        self._held_since = time.monotonic()  # by the present trial, at no cost that is told
+        if job.price is not None and self._price is None:
+            named = ", ".join(f"{name}={value}" for name, value in sorted((labels or {}).items())) or "none"
+            self._notices.append(
+                f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
+            )
         self._unread = UnreadParameters(job.unsure)
         self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize")
 

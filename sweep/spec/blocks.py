@@ -69,6 +69,13 @@ class Markets(Block):
 
 OnePrice: TypeAlias = Annotated[float, Field(ge=0)]
 
+
+def _some_price(given: object) -> object:
+    if isinstance(given, dict) and not all(not isinstance(each, dict) or each for each in (given, *given.values())):
+        raise ValueError("a price for each kind of node, and at least one kind")
+    return given
+
+
 ForAll: TypeAlias = Annotated[float, BeforeValidator(_one_for_all)]
 
 
@@ -174,10 +181,12 @@ class Resources(Block):
         None, description="Grams of CO2 of a kilowatt-hour where it runs, for the column co2_g."
     )
 
-    price_per_gpu_hour: OnePrice | dict[str, OnePrice | Markets] | None = Field(
-        None,
-        description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's nodes "
-        "(accelerator type or node group), each one number or {on_demand: 4.1, spot: 1.6}.",
+    price_per_gpu_hour: Annotated[OnePrice | dict[str, OnePrice | Markets] | None, BeforeValidator(_some_price)] = (
+        Field(
+            None,
+            description="What a GPU costs for an hour, in any currency: a number, or numbers by the labels of Ray's "
+            "nodes (accelerator type or node group), each one number or {on_demand: 4.1, spot: 1.6}.",
+        )
     )
 
     def described(self) -> dict[str, Value]:

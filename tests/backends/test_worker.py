@@ -6,8 +6,10 @@ import dataclasses
 import math
 import re
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from counting import Counting
@@ -403,20 +405,29 @@ def test_what_is_no_exception_fails_the_trial_alone(job: Job, raised: type[BaseE
 
 
 @pytest.mark.parametrize(
-    ("price", "labels", "hourly"), [(None, {}, None), (7200.0, {}, 7200), ({"A100": 3600}, {"type": "A100"}, 3600)]
+    ("price", "labels", "hourly"),
+    [
+        (None, {}, None),
+        (7200.0, {}, 7200),
+        ({"A100": 3600}, {"type": "A100"}, 3600),
+        ({"A100": 3600}, {"type": "T4"}, None),
+    ],
 )
 def test_an_epoch_costs_what_its_gpus_cost_since_the_one_before(
     job: Job, price: Price | None, labels: dict[str, str], hourly: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = iter(range(10**6))
-    monkeypatch.setattr("sweep.backends.worker.time.monotonic", lambda: 10.0 * next(clock))
+    ticking = SimpleNamespace(monotonic=lambda: 10.0 * next(clock), time=time.time)
+    monkeypatch.setattr("sweep.backends.worker.time", ticking)
     worker = Worker(replace(job, price=price, workers=2), labels=labels)
     given = order(epochs=3)
     assignment = replace(given.assignment, devices=Devices(gpus=0.5, simulated=True))
-    epochs, _, _ = whole(worker, replace(given, assignment=assignment))
+    epochs, _, notices = whole(worker, replace(given, assignment=assignment))
     costs = [epoch.measures.get("cost") for epoch in epochs]
     if hourly is None:
         assert costs == [None] * 3
+        told = "resources.price_per_gpu_hour names none of the labels of this node (type=T4): its trials have no cost"
+        assert notices == ([] if price is None else [told])
         return
     # Each look at the clock is ten seconds later, and the trial has one GPU in all: half of one for each worker.
     seconds = [cost * 3600 / hourly for cost in costs if cost is not None]

@@ -144,10 +144,10 @@ class GraphProgram(Program):
         additivity.check(tried, graph.modes(validates=validates), train)
 
     def depends_on_the_batch(self, data: HeldOut, *, seed: int) -> bool:
-        """Whether the loss of the first examples is another one in batches of the training's size; changes no state.
+        """Whether loss or metrics of the first examples are others in batches of the training's size; changes no state.
 
-        So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch:
-        then numbers are those of `Model.fit` in its batches alone.
+        So it is where a loss compares examples with each other, or divides by what masks and weights leave of a batch,
+        and where a metric gives one number for a batch: then numbers are those of `Model.fit` in its batches alone.
         """
         if data.as_trained is None or data.split.size <= data.as_trained:
             return False
@@ -160,10 +160,9 @@ class GraphProgram(Program):
             found.append(self.evaluate(one, seed=seed, epoch=0).metrics)
             for raw, values in before:
                 self.state.put(raw, values or ())
-        names = ["loss"] if "loss" in found[0] else list(found[0])
         exact = self.model.compute_dtype == "float32" and not self._graph.replicas.on_gpu
         relative = RELATIVE if exact else RELATIVE_OF_TF32
-        pairs = ((found[0][name], found[1][name]) for name in names)
+        pairs = ((found[0][name], found[1][name]) for name in found[0])
         return any(math.isfinite(a) and not abs(a - b) <= relative * max(abs(a), 1e-3) for a, b in pairs)
 
     @go_with_owner

@@ -82,3 +82,25 @@ def test_loop_fit_validates_as_fit_does() -> None:
     trainable = Masked()
     (epoch,) = train(trainable, assignment(epochs=1, batch_size=7, training={"loop": "fit"}))
     assert epoch.metrics["val_loss"] == pytest.approx(in_batches_of(trainable, 7), rel=1e-5)
+
+
+class Measured(Small):
+    """Its loss is a mean over examples, and its metric one number for a batch."""
+
+    def metrics(self, hp: Any, model: keras.Model) -> Any:
+        def spread(y_true: Any, y_pred: Any) -> Any:
+            return keras.ops.std(y_pred)
+
+        return [spread]
+
+
+def test_a_metric_of_a_batch_is_validated_in_those_of_the_training_as_by_fit() -> None:
+    trainable = Measured()
+    (epoch,) = train(trainable, assignment(epochs=1, batch_size=7))
+    trial = trainable._session.trial
+    plain, hp = trainable.trained_model(), trial.hp
+    plain.compile(loss=trainable.loss(hp, plain), metrics=trainable.metrics(hp, plain))
+    x, y = trainable.data(hp)[1]
+    by_size = {size: plain.evaluate(x, y, size, verbose=0, return_dict=True)["spread"] for size in (7, 256)}
+    assert epoch.metrics["val_spread"] == pytest.approx(by_size[7], rel=1e-5)
+    assert by_size[7] != pytest.approx(by_size[256], rel=1e-5)
