@@ -11,7 +11,7 @@ from zoo_entries import ENTRIES
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("name", sampled(NAMES, 14))
+@pytest.mark.parametrize("name", sampled(NAMES, 12))
 def test_our_loop_is_fit(name: str) -> None:
     found = ENTRIES[name]
     if found.fit:
