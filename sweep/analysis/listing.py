@@ -41,7 +41,7 @@ def sweeps(results_dir: Path) -> list[Listed]:
 
 def listed(folder: ResultsFolder) -> Listed:
     """Return one sweep at a glance."""
-    name, path = folder.name, str(folder.path)
+    name, path = folder.name, folder.place
     try:
         sweep = read(folder)
     except StoreError as error:

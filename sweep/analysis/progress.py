@@ -6,6 +6,7 @@ It knows no terminal, no Ray and no clock: callers pass the time when they ask f
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -125,8 +126,9 @@ class Follower:
     """Gives the events of a log as they come."""
 
     def __init__(self, folder: ResultsFolder) -> None:
-        self._path = folder.log
+        self._folder, self._path = folder, folder.log
         self._offset = 0
+        self._refreshed = time.monotonic()
 
     @property
     def share(self) -> float:
@@ -143,6 +145,9 @@ class Follower:
         None instead where the log is another one than was read so far (repaired, cut, written anew): what was read is
         to be forgotten, and the next call begins at its beginning. Raises `StoreError` for a damaged one.
         """
+        if time.monotonic() - self._refreshed > REFRESH_S:
+            self._folder.refresh()
+            self._refreshed = time.monotonic()
         if not self._path.exists():
             return []
         try:
@@ -155,6 +160,7 @@ class Follower:
         return events
 
 
+REFRESH_S = 1.0  # between two looks into an object store
 RATE_S = 10  # over which epochs are counted for their rate
 RECENT = 256  # epochs, and trials, of which times are averaged
 KINDS = 50  # of failures that are told apart

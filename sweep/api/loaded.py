@@ -18,7 +18,9 @@ from sweep.errors import InputError, printable
 from sweep.render.formatting import duration, score, settings
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
-from sweep.store.folder import ResultsFolder
+from sweep.store.folder import ResultsFolder, folders
+from sweep.store.object_store import is_url, store_of
+from sweep.store.remote import local
 from sweep.store.tables import Tables
 
 if TYPE_CHECKING:
@@ -177,7 +179,7 @@ def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSwe
     names = [name] if isinstance(name, str | Path) else list(name)
     if not names:
         raise InputError.one("load", "no path is given", "name one sweep or more")
-    folders = {folder.path.resolve(): folder for one in names for folder in _folders(Path(results), one)}
+    folders = {folder.path.resolve(): folder for one in names for folder in _folders(local(results), one)}
     return loaded([*folders.values()])
 
 
@@ -196,9 +198,14 @@ def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
 
 def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
     pattern = Path(name)
+    if is_url(name):
+        yield ResultsFolder.open(results, str(name))
+        return
     if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
         yield ResultsFolder.open(results, name)
         return
+    if store_of(results) is not None:
+        folders(results)  # brings their copies up to date
     places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
     for place in places:
         matching = sorted((place / pattern.parent).glob(pattern.name))

@@ -36,6 +36,7 @@ from sweep.runner.session_options import Options, Outcome
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
+from sweep.store.remote import local
 
 
 class How(TypedDict, total=False):
@@ -81,12 +82,13 @@ def run(
     options = replace(_options("run", how), simulated_gpus=simulate_gpus, profile=profile)
     require_locks()
     with alone():
+        place = local(results, "results")
         given = None if trainable is None else trainables.taken(trainable)
         if isinstance(what, Mapping):
             own = what.get("trainable")
             if given is None and own is not None and not isinstance(own, str):
                 given = trainables.taken(own)
-            what = {**what, "name": name or what.get("name") or _free_name(given, what, Path(results))}
+            what = {**what, "name": name or what.get("name") or _free_name(given, what, place)}
         wrong = list(_wrong(max_concurrent=options.max_concurrent, simulate_gpus=simulate_gpus))
         changes = [*_assignments(set), *_named(run_cap=run_cap, name=name)]
         try:
@@ -101,8 +103,8 @@ def run(
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)
         view = viewer(spec, notes, options)
         return _concluded(
-            lambda: session.run(training, text, Path(results), options, view),
-            ResultsFolder(Path(results) / spec.name),
+            lambda: session.run(training, text, place, options, view),
+            ResultsFolder(place / spec.name),
             given,
         )
 
@@ -128,7 +130,7 @@ def resume(
         if wrong := list(_wrong(max_concurrent=options.max_concurrent)):
             raise InputError(wrong)
         changes = [*_assignments(set), *_named(run_cap=run_cap)]
-        return _gone_on(resuming.reopen(Path(results), str(name), changes), trainable, options)
+        return _gone_on(resuming.reopen(local(results, "results"), str(name), changes), trainable, options)
 
 
 def confirm(
@@ -151,7 +153,7 @@ def confirm(
     with alone():
         if wrong := list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, finalists=finalists)):
             raise InputError(wrong)
-        reopened = resuming.reopen_to_confirm(Path(results), str(name), seeds, finalists, budget)
+        reopened = resuming.reopen_to_confirm(local(results, "results"), str(name), seeds, finalists, budget)
         return _gone_on(reopened, trainable, options)
 
 
@@ -179,7 +181,7 @@ def retrain(
         wrong = list(_wrong(max_concurrent=options.max_concurrent, seeds=seeds, epochs=epochs))
         if wrong:
             raise InputError(wrong)
-        folder = ResultsFolder.open(Path(results), str(name))
+        folder = ResultsFolder.open(local(results, "results"), str(name))
         made = retraining.prepare(
             folder,
             Wanted(
@@ -299,7 +301,7 @@ def _rehearsal(gpus: int | None) -> list[str]:
 
 def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given) -> LoadedSweep:
     """Return what a session found, with what it trained; raises where it has not come to its end."""
-    called = folder.name if folder.path.parent == Path("results") else str(folder.path)
+    called = folder.name if folder.path.parent == Path("results") else folder.place
     again = f"see sweep.load({called!r}), go on with sweep.resume({called!r})"
     with kept_process():
         try:

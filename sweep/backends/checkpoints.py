@@ -13,20 +13,23 @@ import math
 import shutil
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from sweep.backends import checkpoint_copies as copies
+from sweep.backends.checkpoint_copies import MANIFEST as MANIFEST
+from sweep.backends.checkpoint_copies import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
 from sweep.events import EpochReported
 from sweep.store.disk import process
+from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
 from sweep.store.records import decode, encode
 
-MANIFEST = "sweep_manifest.json"
 _DELETED = ".deleted-"
 
 
@@ -46,18 +49,47 @@ class Manifest:
 
 def of_trial(results_folder: Path, trial: int) -> Path:
     """Return the folder of one trial's checkpoints."""
-    return results_folder / "checkpoints" / f"{trial:05d}"
+    return results_folder / copies.trial_key(trial)
 
 
 def newest_first(results_folder: Path, trial: int) -> list[Path]:
-    """Return a trial's checkpoints."""
+    """Return a trial's checkpoints that lie on this machine."""
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
+
+
+def fetched(results_folder: Path, trial: int) -> Iterator[Path]:
+    """Yield a trial's checkpoints, newest first; from an object store each is copied here when it is its turn."""
+    store = store_of(results_folder)
+    return iter(newest_first(results_folder, trial)) if store is None else copies.fetch(store, results_folder, trial)
+
+
+def bring(results_folder: Path, checkpoint: Path) -> None:
+    """Have a checkpoint on this machine, where another one has fetched it from an object store."""
+    if not checkpoint.is_dir():
+        trial = int(checkpoint.parent.name)
+        next((path for path in fetched(results_folder, trial) if path == checkpoint), None)
+
+
+def names(results_folder: Path, trial: int) -> list[str]:
+    """Return the names of a trial's checkpoints, newest first, wherever they are."""
+    store = store_of(results_folder)
+    return (
+        [path.name for path in newest_first(results_folder, trial)] if store is None else [*copies.listed(store, trial)]
+    )
+
+
+def trials(results_folder: Path) -> set[int]:
+    """Return the trials that have a checkpoint."""
+    if (store := store_of(results_folder)) is not None:
+        return copies.trials(store)
+    found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
+    return {int(name) for name in found if name.isdecimal()}
 
 
 def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
     """Return the checkpoint of a trial's epoch, relative to the results folder; None where there is none."""
-    path = of_trial(results_folder, trial) / f"epoch-{epoch:06d}"
-    return str(path.relative_to(results_folder)) if path.is_dir() else None
+    name = f"epoch-{epoch:06d}"
+    return f"{copies.trial_key(trial)}/{name}" if name in names(results_folder, trial) else None
 
 
 def begin(
@@ -112,17 +144,47 @@ def verify(checkpoint: Path) -> Manifest:
 def trim(folder: Path, keep: int) -> None:
     """Delete a trial's checkpoints but for the best and the ``keep`` newest, and what killed writers left."""
     newest = sorted(folder.glob("epoch-*"), reverse=True)
-    spared = {*newest[:keep], *([min(newest, key=_loss)] if newest else [])}
+    spared = _spared([path.name for path in newest], {path.name: _loss(path) for path in newest}, keep)
     for path in (*newest, *folder.glob("writing-*")):
-        if path not in spared:
+        if path.name not in spared:
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _spared(newest: Sequence[str], losses: Mapping[str, float], keep: int) -> set[str]:
+    """Return the names of the best one and of the ``keep`` newest."""
+    return {*newest[:keep], *([min(newest, key=lambda name: losses[name])] if newest else [])}
+
+
+def keep_best(results_folder: Path, trial: int) -> int:
+    """Delete an ended trial's checkpoints but for the last and the best; the bytes of these, 0 where there is none."""
+    store = store_of(results_folder)
+    if store is None:
+        folder = of_trial(results_folder, trial)
+        trim(folder, keep=1)
+        return size(folder)
+    return sum(entry.size for files in trim_in_store(store, trial, keep=1).values() for entry in files)
+
+
+def trim_in_store(store: ObjectStore, trial: int, keep: int) -> dict[str, list[Entry]]:
+    """As `trim`, in an object store; the files of what is left, by checkpoint."""
+    there = copies.listed(store, trial)
+    if len(there) > keep:
+        keys = [f"{copies.trial_key(trial)}/{name}/{MANIFEST}" for name in there]
+        losses = {name: _loss_of(data) for name, data in zip(there, store.get_all(keys), strict=True)}
+        spared = _spared([*there], losses, keep)
+        copies.delete_epochs(store, trial, [name for name in there if name not in spared])
+        there = {name: there[name] for name in there if name in spared}
+    return there
 
 
 def delete(results_folder: Path, trial: int) -> None:
     """Free the space of a trial's checkpoints, for good though a worker that was given up may still write there.
 
-    Never raises: what cannot be deleted now, `clean` tries again in the next session.
+    Never raises: what cannot be deleted now, `clean` or the keeper of the next session tries again.
     """
+    if (store := store_of(results_folder)) is not None:
+        with suppress(StoreAway):
+            copies.delete(store, trial)
     doomed = of_trial(results_folder, trial)
     aside = doomed.with_name(f"{_DELETED}{trial:05d}-{process()}-{time.monotonic_ns()}")
     with suppress(OSError):
@@ -145,10 +207,32 @@ def size(folder: Path) -> int:
     return total
 
 
+def send(results_folder: Path, trial: int) -> None:
+    """Copy a trial's checkpoints to the object store for which this folder stands, if it does. Raises `StoreError`."""
+    if (store := store_of(results_folder)) is not None:
+        sender = Sender(store, of_trial(results_folder, trial), trial, lambda: None)
+        sender.send()
+        sender.settle()
+        release(results_folder, trial)
+
+
+def release(results_folder: Path, trial: int) -> None:
+    """Free the space that a trial's checkpoints take on this machine, where they are in an object store."""
+    if store_of(results_folder) is not None:
+        shutil.rmtree(of_trial(results_folder, trial), ignore_errors=True)
+
+
 def _loss(checkpoint: Path) -> float:
     try:
-        return _manifest(json.loads((checkpoint / MANIFEST).read_bytes())).loss
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StoreError):
+        return _loss_of((checkpoint / MANIFEST).read_bytes())
+    except OSError:
+        return math.inf
+
+
+def _loss_of(manifest: bytes | None) -> float:
+    try:
+        return _manifest(json.loads(manifest or b"")).loss
+    except (ValueError, KeyError, TypeError, AttributeError, StoreError):
         return math.inf  # damaged: no best one
 
 
@@ -204,7 +288,8 @@ class DiskFault(Exception):
 class Saver:
     """Saves one trial into ``folder``; one checkpoint is written at a time.
 
-    ``save`` and ``settle`` raise DiskFault, and whatever else the trainable's own ``save`` raises.
+    ``save``, ``settle`` and ``finish`` raise DiskFault, and whatever else the trainable's own ``save`` raises. A
+    ``sender`` copies what is whole to an object store.
     """
 
     folder: Path
@@ -213,6 +298,7 @@ class Saver:
     pause_s: float  # at least between two checkpoints of a better epoch
     best: float = math.inf  # the least loss of all epochs heard of
     epoch: int = 0  # the last one saved
+    sender: Sender | None = None
     blocked_s: float = 0.0  # training waited for checkpoints, all in all
     _at: float = field(default_factory=time.monotonic)
     _took_s: float = 0.0
@@ -232,7 +318,7 @@ class Saver:
             return
         began = time.monotonic()
         with _disk_faults():
-            write = begin(self.folder, manifest, trainable.save, self.keep)
+            write = self._sending(begin(self.folder, manifest, trainable.save, self.keep))
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
                 pool = ThreadPoolExecutor(1, "checkpoint")
@@ -251,13 +337,35 @@ class Saver:
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
 
+    def finish(self, *, kept: bool = True) -> None:
+        """Wait until what is being written is whole, and where it is to be ``kept`` until it is in the store."""
+        try:
+            self.settle()
+            if self.sender is not None and kept:
+                began = time.monotonic()
+                with _disk_faults():
+                    self.sender.settle()
+                self.blocked_s += time.monotonic() - began
+        finally:
+            if self.sender is not None:
+                self.sender.close()
+
+    def _sending(self, write: Callable[[], Path]) -> Callable[[], Path]:
+        def written() -> Path:
+            path = write()
+            if self.sender is not None:
+                self.sender.send()
+            return path
+
+        return written
+
 
 @contextmanager
 def _disk_faults() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if is_disk_fault(error):
+        if is_disk_fault(error) or isinstance(error, StoreError):
             raise DiskFault(f"a checkpoint cannot be written: {first_line(error)}") from error
         raise
 

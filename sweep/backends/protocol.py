@@ -16,6 +16,7 @@ from typing import Protocol
 from sweep.contract import Assignment, Devices, Facts
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
+from sweep.store.object_store import ObjectStore, stand_for
 
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
 
@@ -27,7 +28,7 @@ class Job:
     sweep: str
     trainable: str
     import_folders: tuple[Path, ...]
-    results_folder: Path
+    results_folder: Path  # as the driver sees it
     objective: str
     maximize: bool
     workers: int = 1  # processes of each trial
@@ -41,6 +42,8 @@ class Job:
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
     price: Price | None = None  # of a GPU for an hour
+    store: str | None = None  # URL of the sweep in an object store: then nodes share no folder
+    stand_in: str | None = None  # name of the folder, in each node's temporary one, that stands for the results folder
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
 
     @property
@@ -64,14 +67,24 @@ class Job:
         return None if self.shared is None else Path(tempfile.gettempdir()) / self.shared
 
     @property
+    def folder(self) -> Path:
+        """The results folder, or what stands for it on this machine."""
+        return self.results_folder if self.stand_in is None else Path(tempfile.gettempdir()) / self.stand_in
+
+    def prepare(self) -> None:
+        """Make the folder that stands for the results folder on this machine."""
+        if self.store is not None:
+            stand_for(self.folder, ObjectStore(self.store))
+
+    @property
     def stop_file(self) -> Path:
         """Its existence asks this session's workers to end their trials as interrupted after the present epoch."""
-        return self.results_folder / f"{STOP_FILE}{self.session}"
+        return self.folder / f"{STOP_FILE}{self.session}"
 
     @property
     def share_file(self) -> Path:
         """Running trials of this session that are to go on with another share of a GPU, by number, as JSON."""
-        return self.results_folder / f"{SHARE_FILE}{self.session}"
+        return self.folder / f"{SHARE_FILE}{self.session}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
 from msgspec import structs
 
 from sweep import prices, tracebacks
-from sweep.backends import checkpoints, memory
+from sweep.backends import checkpoints, memory, signals
+from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
 from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
@@ -28,6 +30,7 @@ from sweep.functions import FunctionTrainable
 from sweep.hyperparameters import Watched
 from sweep.loading import load
 from sweep.space.objectives import Objective
+from sweep.store.object_store import ObjectStore
 from sweep.store.records import encode
 
 STEP_S = 1.0
@@ -81,6 +84,8 @@ class Worker:
         make: Callable[[], Trainable] | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
+        job.prepare()
+        self._hearing = signals.hear(job)
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -102,8 +107,7 @@ class Worker:
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
-        if self._trial is not None:  # the driver has ended it
-            self._settle(self._trial)
+        self._let_go()  # the driver has ended it
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -112,9 +116,13 @@ class Worker:
         self._keeps = self._trainable is not None and not isinstance(self._trainable, FunctionTrainable)
 
     def close(self) -> None:
-        """Let go of the last trial."""
+        """Let go of the last trial, and of the driver."""
+        self._let_go()
+        self._hearing()
+
+    def _let_go(self) -> None:
         if self._trial is not None:
-            self._settle(self._trial)
+            self._settle(self._trial, kept=False)
 
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
@@ -127,7 +135,7 @@ class Worker:
         try:
             status, reason, error = self._advance_in_memory(trial, epochs)
             if status is not Status.RUNNING:
-                trial.saver.settle()
+                trial.saver.finish()
             facts = self._facts(trial, status)
         except Diverged as caught:
             status, reason, error = Status.DIVERGED, first_line(caught), None
@@ -181,12 +189,13 @@ class Worker:
         told, self._notices = tuple(self._notices), []
         return told
 
-    def _settle(self, trial: _Trial) -> None:
+    def _settle(self, trial: _Trial, *, kept: bool = True) -> None:
         """Let nothing be written any more for a trial that has ended, whatever came of it."""
         try:
-            trial.saver.settle()
+            trial.saver.finish(kept=kept)
         except Exception as error:  # what a trainable's own `save` raises
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
+        checkpoints.release(self._job.folder, trial.number)
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
@@ -269,8 +278,7 @@ class Worker:
         """Prepare the trial, from its newest checkpoint that is whole."""
         trial.saver.settle()
         trial.done, trial.again, trial.paused = 0, (), False
-        folder = self._job.results_folder
-        for path in checkpoints.newest_first(folder, trial.number):
+        for path in checkpoints.fetched(self._job.folder, trial.number):
             try:
                 manifest = checkpoints.verify(path)
             except checkpoints.Damaged as error:
@@ -360,8 +368,13 @@ class Worker:
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:
         """For a trial that begins, or goes on from the checkpoint of an epoch."""
         best = min(map(self._loss, reports), default=math.inf)
-        folder = checkpoints.of_trial(self._job.results_folder, trial)
-        return Saver(folder, self._job.checkpoint_every_s, self._job.checkpoint_keep, STEP_S, best, epoch)
+        job, folder = self._job, checkpoints.of_trial(self._job.folder, trial)
+        sender = None
+        if job.store is not None:
+            store = ObjectStore(job.store)
+            trim = partial(checkpoints.trim_in_store, store, trial, job.checkpoint_keep)
+            sender = Sender(store, folder, trial, trim)
+        return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, STEP_S, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
         value = epoch.metrics.get(self._job.objective, math.nan)
@@ -376,13 +389,13 @@ class Worker:
         if trial.accumulate > 1:
             facts = structs.replace(facts, accumulate=trial.accumulate)
         is_kept = status is Status.INTERRUPTED or (status is Status.COMPLETED and trial.saver.epoch == trial.done)
-        if is_kept and (newest := checkpoints.newest_first(self._job.results_folder, trial.number)):
-            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.results_folder)))
+        if is_kept and (newest := checkpoints.newest_first(self._job.folder, trial.number)):
+            facts = structs.replace(facts, checkpoint=str(newest[0].relative_to(self._job.folder)))
         encode(TrialEnded(trial=0, status=Status.COMPLETED, reason="", time=0.0, facts=facts))
         return facts
 
     def _assignment(self, trial: _Trial) -> Assignment:
-        profile = self._job.results_folder / "profile" if self._job.profile and trial.number == 0 else None
+        profile = self._job.folder / "profile" if self._job.profile and trial.number == 0 else None
         return dataclasses.replace(
             trial.order.assignment,
             params=self._unread.watched(trial.order.assignment.params),

@@ -12,12 +12,24 @@ import click
 if TYPE_CHECKING:
     from sweep.runner.session_options import Options
 
+
+class _Results(click.ParamType):  # type: ignore[type-arg]  # generic to its stubs alone
+    """A folder, or a place in an object store, for which a folder of this machine stands."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from sweep.store.remote import local
+
+        return local(value)
+
+
 results = click.option(
     "--results",
-    type=click.Path(file_okay=True, path_type=Path),
-    default=Path("results"),
+    type=_Results(),
+    default="results",
     show_default=True,
-    help="Folder that holds all results.",
+    help="Folder that holds all results, or a place in an object store such as s3://bucket/prefix.",
 )
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."

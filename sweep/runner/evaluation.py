@@ -55,7 +55,11 @@ def evaluate(
     count = 0
     if not trials or not _offers_test(folder, spec, given):
         return 0
-    with folder.lock(), debug_log.redirected(folder.debug_log) as terminal, Log(folder.log) as log:
+    with (
+        folder.lock(spec.checkpoint.sync_s) as copy,
+        debug_log.redirected(folder.debug_log) as terminal,
+        Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log,
+    ):
 
         def say(text: str) -> None:
             terminal.write(f"note: {printable(text)}\n")

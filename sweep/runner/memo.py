@@ -71,9 +71,10 @@ class _Entry:
         return end
 
     def checkpoint(self, end: TrialEnded) -> Path | None:
-        """Return the one that it ended with, if that is still there."""
+        """Return the one that it ended with, if that is still there, on this machine or in an object store."""
         kept = self.log.parent / (end.facts.checkpoint or "")
-        return kept if end.facts.checkpoint and kept.is_dir() else None
+        there = end.facts.checkpoint and kept.name in checkpoints.names(self.log.parent, self.trial)
+        return kept if there else None
 
 
 class Memo:
@@ -140,9 +141,11 @@ class Memo:
         if source is None:
             return None
         try:
-            for path in sorted({*source.parent.glob("epoch-*"), source}):
+            kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
+            for path in sorted({*kept, source}):
                 self._take_over(path, answer, trial)
-        except (OSError, checkpoints.Damaged) as error:
+            checkpoints.send(self._folder.path, trial)
+        except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")

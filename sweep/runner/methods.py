@@ -22,6 +22,7 @@ from sweep.spec import Spec
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.object_store import is_url
 from sweep.store.sweep_info import EarlierSweep
 
 Given = ParamSpec("Given")
@@ -85,7 +86,8 @@ def take_warm_start(sweeps: Iterable[str], results: Path) -> list[EarlierSweep]:
             if folder.log.exists():
                 for _, end in store_log.read_with_ends(folder.log):
                     log_bytes = end
-            taken.append({"path": str(folder.path.resolve()), "log_bytes": log_bytes})
+            place = str(folder.path.resolve()) if folder.store is None else folder.place
+            taken.append({"path": place, "log_bytes": log_bytes})
         except (InputError, StoreError) as error:
             found = error.problems if isinstance(error, InputError) else (Problem("", str(error)),)
             problems += (Problem(f"warm_start.{number}", f"{p.where}: {p.what}".strip(": "), p.hint) for p in found)
@@ -98,7 +100,7 @@ def learn_warm_start(searcher: Searcher, taken: Iterable[EarlierSweep], notice: 
     """Let a searcher learn from what was taken; call it before the first event. Raises StoreError."""
     for earlier in taken:
         path, log_bytes = earlier["path"], earlier["log_bytes"]
-        log = ResultsFolder(Path(path)).log
+        log = (ResultsFolder.open(Path(), path) if is_url(path) else ResultsFolder(Path(path))).log
         if log_bytes and not log.exists():
             raise StoreError(f"{log} is gone, which this sweep was started from (warm_start)")
         with ledger.naming(log):

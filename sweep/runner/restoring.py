@@ -76,7 +76,7 @@ def winner(folder: ResultsFolder) -> int:
     """Return the best of the best configuration's repeats that kept a checkpoint."""
     completed = best_configuration(folder)
     for one in completed:
-        if checkpoints.newest_first(folder.path, one.trial):
+        if checkpoints.names(folder.path, one.trial):
             return one.trial
     raise _no_checkpoint(folder, completed[0].trial)
 
@@ -110,7 +110,7 @@ def find(folder: ResultsFolder, trial: int, epoch: Which = "last") -> Kept:
     Raises `InputError` where there is none, or it is damaged.
     """
     state, reports = history(folder, trial)
-    kept = {_number(path): path for path in checkpoints.newest_first(folder.path, trial)}
+    kept = {_number(path): path for path in checkpoints.fetched(folder.path, trial)}
     if not kept:
         raise _no_checkpoint(folder, trial)
     number = _chosen(epoch, kept)
@@ -178,8 +178,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
 
 def with_checkpoints(folder: ResultsFolder) -> tuple[int, ...]:
     """Return the trials that kept a checkpoint."""
-    found = (path.parent.name for path in folder.checkpoints.glob("[0-9]*/epoch-*"))
-    return tuple(sorted({int(name) for name in found if name.isdecimal()}))
+    return tuple(sorted(checkpoints.trials(folder.path)))
 
 
 def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, EpochReported]]:

@@ -30,6 +30,8 @@ class CheckpointKeeper:
         self._folder, self._objective = folder, spec.objectives[0]
         self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
         self._kept: list[_Kept] = []  # best first
+        self._ended: set[int] = set()  # trials without checkpoints
+        self._past = checkpoints.trials(folder)  # those that had some before this session
         self._size = 0
         self._full = False
 
@@ -37,27 +39,41 @@ class CheckpointKeeper:
         """Return the objective that a trial must beat so that its checkpoint is kept; None: there is room."""
         return self._objective.of_loss(self._kept[-1].loss) if self._full else None
 
+    def recall(self, change: Change) -> None:
+        """See what is in the log: what a killed driver could not delete any more is deleted then."""
+        if isinstance(change, Ended) and change.trial.number in self._past:
+            self.on(change)
+
+    def close(self) -> None:
+        """Delete what workers have stored of trials after these had ended."""
+        for trial in checkpoints.trials(self._folder) & self._ended:
+            checkpoints.delete(self._folder, trial)
+
     def on(self, change: Change) -> None:
-        """See what befalls trials, also in the log: what a killed driver could not delete any more is deleted then."""
+        """See what befalls trials."""
         if not isinstance(change, Ended):
             return
         trial, number = change.trial, change.trial.number
         loss = self._objective.loss(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
-            checkpoints.delete(self._folder, number)
-        elif checkpoints.of_trial(self._folder, number).is_dir():  # else deleted before this was replayed
+            self._delete(number)
+        else:
             self._keep(loss, number)
 
+    def _delete(self, trial: int) -> None:
+        self._ended.add(trial)
+        checkpoints.delete(self._folder, trial)
+
     def _keep(self, loss: float, trial: int) -> None:
-        folder = checkpoints.of_trial(self._folder, trial)
-        checkpoints.trim(folder, keep=1)
-        kept = _Kept(loss, trial, checkpoints.size(folder))
+        kept = _Kept(loss, trial, checkpoints.keep_best(self._folder, trial))
+        if not kept.size:  # somebody has deleted it
+            return
         insort(self._kept, kept)
         self._size += kept.size
         while len(self._kept) > 1 and (len(self._kept) > self._trials or self._size > self._bytes):
             worst = self._kept.pop()
             self._size -= worst.size
-            checkpoints.delete(self._folder, worst.trial)
+            self._delete(worst.trial)
             self._full = True
         self._full = self._full or len(self._kept) >= self._trials

@@ -70,7 +70,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     origin: dict[str, object] = {
         "command": "retrain",
         "sweep": folder.name,
-        "folder": str(folder.path.absolute()),
+        "folder": str(folder.path.absolute()) if folder.store is None else folder.place,
         "trial": trial,
         "all_data": bool(spec.training.get("all_data")),
     }

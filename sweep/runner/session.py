@@ -5,7 +5,6 @@ At its beginning sweep.json is brought up to date, at its end ``configurations.p
 
 from __future__ import annotations
 
-import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from sweep.store import provenance, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
+from sweep.store.remote import Writer
 from sweep.store.sweep_info import Fields
 from sweep.store.tables import TableWriter
 
@@ -93,7 +93,7 @@ def run(
         except (InputError, Interrupted, KeyboardInterrupt, StoppedAtOnce):
             if not folder.log.exists() or not folder.log.stat().st_size:  # nothing was trained: the name is free again
                 with ending.making:
-                    shutil.rmtree(folder.path)
+                    folder.remove()
             raise
 
 
@@ -146,7 +146,7 @@ class Session:
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
-        with folder.lock(), debug_log.redirected(folder.debug_log) as terminal:
+        with folder.lock(self.spec.checkpoint.sync_s) as copy, debug_log.redirected(folder.debug_log) as terminal:
             stopping.clear_requests(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
@@ -160,7 +160,7 @@ class Session:
                     except SystemExit as error:  # of Ray's own handler of SIGTERM
                         raise Interrupted(self.before) from error
                     ending.check(self.before)
-                    return self._trained(job, view, trains, reporter)
+                    return self._trained(job, view, trains, reporter, copy)
             except Exception as error:
                 if ending.lost:  # and what follows from that
                     raise StoppedAtOnce(ending.lost) from error
@@ -189,6 +189,8 @@ class Session:
             unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
             price=spec.resources.price,
+            store=None if self.folder.store is None else self.folder.store.url,
+            stand_in=None if self.folder.store is None else f"{shared_data.name(self.folder.path)}-results",
             given=self.training.given,
         )
 
@@ -201,7 +203,9 @@ class Session:
             sweep_status=reporter,
         )
 
-    def _trained(self, job: Job, view: View, backend: Backend, reporter: StatusReporter | None) -> Outcome:
+    def _trained(
+        self, job: Job, view: View, backend: Backend, reporter: StatusReporter | None, copy: Writer | None
+    ) -> Outcome:
         """Train all trials, and tell what became of them."""
         spec, folder, options, ending = self.spec, self.folder, self.options, self.ending
         info = folder.read_info()
@@ -217,7 +221,7 @@ class Session:
                 reporter.on(change.event)
             answers.on(change)
 
-        with Log(folder.log) as log:
+        with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
             hooks = Hooks(
                 listen=listen,
                 stop=partial(stopping.touch, job.stop_file),
@@ -237,7 +241,7 @@ class Session:
                 """Yield what is in the log, event by event: a long sweep has millions."""
                 with naming(folder.log):
                     for event in store_log.read(folder.log):
-                        keeper.on(coordinator.recall(event))
+                        keeper.recall(coordinator.recall(event))
                         if reporter is not None:
                             reporter.on(event)
                         yield event
@@ -264,6 +268,7 @@ class Session:
                 coordinator.close()
             finally:
                 full = _closed(followers)
+                keeper.close()
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)

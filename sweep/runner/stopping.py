@@ -11,14 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import interruption
-from sweep.errors import InputError, StoppedAtOnce
+from sweep.errors import InputError, StoppedAtOnce, StoreError
 from sweep.runner.coordinator import UNWANTED, Coordinator
 from sweep.runner.session_options import View
+from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
 
-_LOOK_S, _AGAIN_S = 0.1, 2.0
+_LOOK_S, _LOOK_AFAR_S, _AGAIN_S = 0.1, 1.0, 2.0
 _LEAVING_S = 10.0  # more than a process takes to end, or to make a folder
 
 
@@ -163,7 +164,8 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
         if asked_at is None or time.monotonic() - asked_at > _AGAIN_S:
             leave_request(folder, request)
             asked_at = time.monotonic()
-        time.sleep(_LOOK_S)
+        time.sleep(_LOOK_S if folder.runs_here else _LOOK_AFAR_S)
+        folder.refresh()
 
     try:
         yield ask
@@ -201,7 +203,10 @@ class StopRequest:
 
 
 def leave_request(folder: ResultsFolder, request: StopRequest) -> None:
-    """Leave a request for the process that runs the sweep. Raises `StoreError`."""
+    """Leave a request for the process that runs the sweep, here or elsewhere. Raises `StoreError`."""
+    if (store := folder.store) is not None and not folder.runs_here:
+        remote.ask(store, request.file_name)
+        return
     with storing(folder.requests):
         folder.requests.mkdir(exist_ok=True)
         (folder.requests / request.file_name).touch()
@@ -211,6 +216,9 @@ def withdraw_request(folder: ResultsFolder, request: StopRequest) -> None:
     """Ask no more."""
     with suppress(OSError):
         (folder.requests / request.file_name).unlink()
+    if (store := folder.store) is not None:
+        with suppress(StoreError):
+            remote.withdraw_request(store, request.file_name)
 
 
 def take_requests(folder: ResultsFolder) -> list[StopRequest]:

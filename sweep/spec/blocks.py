@@ -257,6 +257,12 @@ class Checkpoint(Block):
         10.0,
         description="Gigabytes (1e9 bytes) for these; the worst trials' are deleted first, the best one's never.",
     )
+    sync_s: Annotated[float, Field(ge=0.1, le=60)] = Field(
+        2.0, description="With results in an object store: seconds until what was logged is there, at most."
+    )
+    durable: bool = Field(
+        False, description="With results in an object store: act on the end of a trial once it is logged there."
+    )
 
 
 class Confirm(Block):

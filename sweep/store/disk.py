@@ -11,6 +11,13 @@ from pathlib import Path
 
 from sweep.errors import StoreError
 
+try:
+    import fcntl
+except ImportError:  # Windows, where sweeps are looked at and not run
+    fcntl = None  # type: ignore[assignment]  # not on Windows
+
+HAS_LOCKS = fcntl is not None
+
 _PROCESS = secrets.token_hex(4)
 
 
@@ -42,6 +49,44 @@ def replacing(path: Path) -> Iterator[Path]:
         finally:
             with suppress(OSError):  # a leftover is harmless, and the first error is the one to hear of
                 aside.unlink(missing_ok=True)
+
+
+def lock(file: int, *, shared: bool = False) -> bool:
+    """Lock an open file for as long as it is open; whether nobody else has. Raises `StoreError` where none can."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StoreError(f"this file system keeps no locks: {error.strerror}") from error
+    return True
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a living process holds the lock of a file."""
+    if not HAS_LOCKS:
+        return False
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not lock(file, shared=True)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def waiting_for(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, once whoever has it is done."""
+    with storing(path):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        if HAS_LOCKS:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
 
 
 def settle(folder: Path) -> None:

@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep.errors import InputError, StoreError, did_you_mean
-from sweep.store import sweep_info
+from sweep.errors import InputError, did_you_mean
+from sweep.store import disk, remote, sweep_info
 from sweep.store.disk import process, replacing, storing
+from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
 from sweep.store.records import plain
 from sweep.store.sweep_info import Fields, Objectives, SweepInfo
-
-try:
-    import fcntl
-except ImportError:  # Windows, where sweeps are looked at and not run
-    fcntl = None  # type: ignore[assignment]  # not on Windows
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
 
@@ -42,7 +38,17 @@ class ResultsFolder:
     def address(self) -> str:
         """What to type after ``resume`` and its kin: the name, or the path where it is not in ``results/``."""
         plain = self.path.parent == Path("results")
-        return shlex.quote(self.name if plain else str(self.path))
+        return shlex.quote(self.name if plain else self.place)
+
+    @property
+    def place(self) -> str:
+        """Where the results are, for people: the path, or the URL in an object store."""
+        return str(self.path) if self.store is None else self.store.url
+
+    @property
+    def store(self) -> ObjectStore | None:
+        """The place in an object store of which this folder is the copy on this machine, if it is one."""
+        return store_of(self.path)
 
     @property
     def spec(self) -> Path:
@@ -96,6 +102,10 @@ class ResultsFolder:
         """
         _check_name(name)
         folder = cls(results_dir / name)
+        root = store_of(results_dir)
+        store = None if root is None else root.below(name)
+        if store is not None:
+            remote.pull(folder.path, store)
         aside = cls(results_dir / f".{name}.{process()}")
         try:
             results_dir.mkdir(parents=True, exist_ok=True)
@@ -110,6 +120,11 @@ class ResultsFolder:
                 aside.checkpoints.mkdir()
                 aside.spec.write_text(spec_text, encoding="utf-8", newline="")
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
+                if store is not None:
+                    stand_for(aside.path, store)
+                    if not remote.claim(aside.path, store):
+                        remote.pull(folder.path, store)
+                        _check_free(folder)
                 aside.path.rename(folder.path)
         except BaseException:
             shutil.rmtree(aside.path, ignore_errors=True)
@@ -119,8 +134,22 @@ class ResultsFolder:
 
     @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
-        """Return the folder of an existing sweep, by its name or its path. Raises `InputError` if there is none."""
+        """Return the folder of an existing sweep, by its name, its path or its URL in an object store.
+
+        With a store it is the copy on this machine, brought up to date. Raises `InputError` if there is none.
+        """
+        if is_url(name_or_path):
+            root, _, name_or_path = str(name_or_path).rstrip("/").rpartition("/")
+            results_dir = remote.local(root, "SWEEP")
         given = Path(name_or_path)
+        if (store := store_of(results_dir)) is not None and len(given.parts) == 1:
+            if remote.pull(results_dir / given, store.below(given.name)):
+                return cls(results_dir / given)
+            siblings, _ = store.folder()
+            hint = did_you_mean(given.name, siblings) or "start one: python -m sweep run FILE"
+            raise InputError.one(str(given), f"no such sweep in {store.url}", hint)
+        if (store := store_of(given)) is not None:
+            remote.pull(given, store)
         for path in (results_dir / given, given) if len(given.parts) == 1 else (given,):
             if (path / "sweep.json").is_file():
                 return cls(path)
@@ -143,23 +172,37 @@ class ResultsFolder:
             file.write(text + "\n")
             file.flush()
             os.fsync(file.fileno())
+        if (store := self.store) is not None:
+            remote.send_file(self.info, store)
+
+    def remove(self) -> None:
+        """Delete a sweep of which nothing was trained, so that its name is free again."""
+        if (store := self.store) is not None:
+            remote.withdraw(store)
+        shutil.rmtree(self.path)
+
+    def refresh(self) -> None:
+        """Bring the copy of a sweep in an object store up to date, as `open` does; of any other nothing."""
+        if (store := self.store) is not None:
+            remote.pull(self.path, store)
 
     def objectives(self) -> Objectives:
         """Return (metric, "maximize" or "minimize") of each objective, out of sweep.json. Raises `StoreError`."""
         return self.read_info().objectives
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, sync_s: float = 2.0) -> Iterator[remote.Writer | None]:
         """Be the only process that runs this sweep; the lock ends with its owner, however that ends.
 
-        Raises `InputError` that names the process which holds it, or on a system without such locks.
+        With an object store, yield what sends the log there, at most ``sync_s`` behind. Raises `InputError` that names
+        the process which holds the lock, or on a system without such locks.
         """
         require_locks()
         with storing(self.path / "lock"):
             file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             for attempt in range(LOCK_ATTEMPTS):
-                if _locked(file, fcntl.LOCK_EX):
+                if disk.lock(file):
                     break
                 if attempt + 1 == LOCK_ATTEMPTS:
                     raise InputError.one(
@@ -169,22 +212,22 @@ class ResultsFolder:
             with storing(self.path / "lock"):
                 os.ftruncate(file, 0)
                 os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
-            yield
+            if (store := self.store) is None:
+                yield None
+            else:
+                with remote.Writer(self.path, store, sync_s).open() as writer:
+                    yield writer
         finally:
             os.close(file)
 
     def is_running(self) -> bool:
-        """Return whether a living process holds the lock."""
-        if fcntl is None:
-            return False
-        try:
-            file = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            return not _locked(file, fcntl.LOCK_SH)
-        finally:
-            os.close(file)
+        """Return whether a living process runs the sweep, of this machine or, with a store, of any."""
+        return self.runs_here or (self.store is not None and remote.holder(self.store) is not None)
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether a living process of this machine runs the sweep."""
+        return disk.is_locked(self.path / "lock")
 
     def _owner(self) -> str:
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
@@ -192,27 +235,22 @@ class ResultsFolder:
 
 def require_locks() -> None:
     """Raise `InputError` on a system on which sweeps cannot be run."""
-    if fcntl is None:
+    if not disk.HAS_LOCKS:
         raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
 
 
 def folders(results_dir: Path) -> list[ResultsFolder]:
-    """Everything in ``results_dir`` that is or was meant to be a sweep, by name; none if it is absent."""
+    """Everything in ``results_dir`` that is or was meant to be a sweep, by name; none if it is absent.
+
+    Where it stands for an object store, what is in that, brought up to date.
+    """
     if not results_dir.is_dir():
         return []
+    if (store := store_of(results_dir)) is not None:
+        remote.pull_all(results_dir, store)
     with storing(results_dir):
         found = [ResultsFolder(path) for path in sorted(results_dir.iterdir()) if path.name[0] != "."]
         return [item for item in found if item.info.exists() or item.log.exists() or item.trials.exists()]
-
-
-def _locked(file: int, kind: int) -> bool:
-    try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise StoreError(f"this file system keeps no locks: {error.strerror}") from error
-    return True
 
 
 def _check_name(name: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.errors import StoreError
+from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event
 from sweep.store.disk import replacing, storing
 from sweep.store.folder import ResultsFolder
@@ -37,6 +37,9 @@ def repair(folder: ResultsFolder) -> Repaired:
     Raises `InputError` while the sweep runs, `StoreError` where the log cannot be read at all or is no log of this
     version.
     """
+    if folder.store is not None:
+        what = "is in an object store, where what is stored is whole"
+        raise InputError.one(folder.place, what, "what it lacks is on the machine that ran it; go on from there")
     with folder.lock():
         with storing(folder.log):
             content = folder.log.read_bytes()

@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import ray
 from ray.job_config import JobConfig
 
+from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage
 from sweep.backends.ray_tune.nodes import Node
@@ -132,9 +132,11 @@ class Cluster:
 
         return of
 
-    def shared(self, results_folder: Path, devices: Devices) -> AbstractContextManager[None]:
-        """Use a results folder on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
-        return nullcontext() if self.local else nodes.shared(results_folder, devices)
+    def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
+        """Use the results folder of a job on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
+        if self.local:
+            return nullcontext()
+        return nodes.shared(job.results_folder, devices, seen_by_all=job.store is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

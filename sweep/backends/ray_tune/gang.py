@@ -98,7 +98,7 @@ class Gang:
         return self._here.save(folder)
 
     def restore(self, folder: Path) -> int:
-        """Go on from a checkpoint on all ranks, which see the same results folder."""
+        """Go on from a checkpoint on all ranks, which see the same results folder or fetch it."""
         mine, *theirs = self._together("restore", (folder,), lambda: self._here.restore(folder), BEGIN_S)
         if any(other != mine for other in theirs):
             raise ValueError(f"ranks restored the epochs {[mine, *theirs]}, expected the same")

@@ -60,13 +60,14 @@ def promised() -> tuple[tuple[Node, int], ...]:
 
 
 @contextmanager
-def shared(results_folder: Path, devices: Devices) -> Iterator[None]:
+def shared(results_folder: Path, devices: Devices, *, seen_by_all: bool) -> Iterator[None]:
     """Use a results folder on all machines on which trials fit; what their workers shared is gone afterwards.
 
-    Raises InputError that names each of them that does not see the folder.
+    Raises InputError that names each of them that does not see the folder, where it is to be ``seen_by_all``.
     """
     used = tuple(node for node in alive() if node.fits(devices))
-    _require_shared(results_folder.resolve(), used)
+    if seen_by_all:
+        _require_shared(results_folder.resolve(), used)
     prefix = shared_data.prefix(results_folder)
     _on_each(used, shared_data.remove, prefix)  # what a killed session has left
     try:
@@ -83,6 +84,7 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
     try:
         answers = _on_each(nodes, _answer, str(probe), text)
         problems = []
+        hint = "share the results folder, or keep results in an object store: --results s3://bucket/prefix"
         for node, answer in answers:
             reply = probe.with_name(f"{probe.name}-{node.id}")
             if answer is None and not reply.exists():
@@ -90,7 +92,11 @@ def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:
             reply.unlink(missing_ok=True)
             if answer is not None:
                 problems.append(
-                    Problem(f"--address: node {node.address}", answer, "share the results folder, --results")
+                    Problem(
+                        f"--address: node {node.address}",
+                        answer,
+                        hint,
+                    )
                 )
     finally:
         probe.unlink(missing_ok=True)

@@ -16,7 +16,7 @@ from typing import Any
 import ray
 
 from sweep import tracebacks
-from sweep.backends import memory
+from sweep.backends import checkpoints, memory
 from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
@@ -98,6 +98,7 @@ class TrialRank:
         if not devices.gpus or devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._rank, self._first = job, rank, first
+        job.prepare()
         self._began = worker_exits.record(job)
         self._calls = 0
 
@@ -148,7 +149,12 @@ class TrialRank:
 
     def restore(self, folder: Path) -> Told:
         """Go on from rank 0's checkpoint; nobody waits for anybody in it."""
-        return told(lambda: self._trainable.restore(folder))[0]
+
+        def restore() -> int:
+            checkpoints.bring(self._job.folder, folder)
+            return self._trainable.restore(folder)
+
+        return told(restore)[0]
 
     def epoch(self) -> Told:
         """Train one more epoch; its number and loss, None where there is none to train."""

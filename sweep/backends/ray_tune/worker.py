@@ -56,6 +56,7 @@ class TrialWorker(tune.Trainable):
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
         self._job, self._trial = job, order.assignment.trial
+        job.prepare()
         self._began = worker_exits.record(job)
         node = _here()
         room = config["room"] * (job.workers + job.aside)
@@ -90,7 +91,7 @@ class TrialWorker(tune.Trainable):
             self._gang.close()
 
     def _without_results(self) -> Progress:
-        folder = self._job.results_folder
+        folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
         end = TrialEnded(trial=self._trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
         return Progress(end=end, fault=fault)
@@ -105,7 +106,7 @@ class TrialWorker(tune.Trainable):
         if self._spoilt:
             # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
             raise RuntimeError("this worker is replaced")
-        if not self._job.results_folder.is_dir():  # a node that has joined since the sweep began
+        if not self._job.folder.is_dir():  # a node that has joined since the sweep began
             return {"progress": self._without_results()}
         progress = self._worker.step()
         self._spoilt = progress.spoilt is not None

@@ -36,7 +36,7 @@ _files: list[int] = []  # that of this process
 
 def folder(job: Job) -> Path:
     """Return where the workers of a sweep leave them."""
-    return job.results_folder / "workers"
+    return job.folder / "workers"
 
 
 @contextmanager

@@ -1,0 +1,155 @@
+"""Checkpoints in an object store: sent from where they are written, beside the training, and fetched from there.
+
+A checkpoint is whole in the store once its manifest is there, which is sent last. Where results are in a folder that
+all machines see, none of this is done.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sweep.errors import StoreError
+from sweep.store.disk import process
+from sweep.store.object_store import Entry, ObjectStore, StoreAway
+from sweep.store.remote import AWAY_S
+
+MANIFEST = "sweep_manifest.json"
+_ALL = "checkpoints"
+
+
+def trial_key(trial: int) -> str:
+    """Return where a trial's checkpoints are, in a results folder and in a store."""
+    return f"{_ALL}/{trial:05d}"
+
+
+def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
+    """Return the files of each whole checkpoint of a trial, by its name, newest first."""
+    found: dict[str, list[Entry]] = defaultdict(list)
+    for entry in store.entries(trial_key(trial)):
+        _, _, name, *rest = entry.key.split("/")
+        if rest:
+            found[name].append(entry)
+    whole = {name for name, files in found.items() if any(file.key.endswith(f"/{name}/{MANIFEST}") for file in files)}
+    return {name: found[name] for name in sorted(whole, reverse=True)}
+
+
+def trials(store: ObjectStore) -> set[int]:
+    """Return the trials that have something there."""
+    names, _ = store.folder(_ALL)
+    return {int(name) for name in names if name.isdecimal()}
+
+
+def sizes(store: ObjectStore) -> dict[int, int]:
+    """Return the bytes of each trial's checkpoints."""
+    found: dict[int, int] = defaultdict(int)
+    for entry in store.entries(_ALL):
+        found[int(entry.key.split("/")[1])] += entry.size
+    return found
+
+
+def fetch(store: ObjectStore, folder: Path, trial: int) -> Iterator[Path]:
+    """Yield a trial's checkpoints, newest first, each once it has been copied into this results folder."""
+    here = folder / trial_key(trial)
+    for name, files in listed(store, trial).items():
+        final, aside = here / name, here / f"fetching-{process()}"
+        if not _is_same(store, trial, final):
+            shutil.rmtree(aside, ignore_errors=True)
+            prefix = f"{trial_key(trial)}/{name}/"
+            try:
+                store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
+            except FileNotFoundError:  # deleted meanwhile
+                continue
+            shutil.rmtree(final, ignore_errors=True)
+            aside.rename(final)
+        yield final
+
+
+def delete(store: ObjectStore, trial: int) -> None:
+    """Delete all that a trial has in the store."""
+    store.delete(entry.key for entry in store.entries(trial_key(trial)))
+
+
+def delete_epochs(store: ObjectStore, trial: int, names: Iterable[str]) -> None:
+    """Delete some checkpoints of a trial; each is whole until it is gone."""
+    for name in names:
+        keys = [entry.key for entry in store.entries(f"{trial_key(trial)}/{name}")]
+        store.delete(key for key in keys if key.endswith(f"/{MANIFEST}"))
+        store.delete(key for key in keys if not key.endswith(f"/{MANIFEST}"))
+
+
+def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
+    """Return whether a checkpoint lies here as it lies in the store."""
+    try:
+        mine = (path / MANIFEST).read_bytes()
+    except OSError:
+        return False
+    theirs = store.get(f"{trial_key(trial)}/{path.name}/{MANIFEST}")
+    return theirs is not None and theirs[0] == mine
+
+
+@dataclass(slots=True)
+class Sender:
+    """Copies a trial's checkpoints to the store, in a thread of its own."""
+
+    store: ObjectStore
+    folder: Path  # of the trial, here
+    trial: int
+    trim: Callable[[], object]  # deletes in the store what is not to be kept
+    _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "checkpoint-sender"))
+    _turns: list[Future[None]] = field(default_factory=list)
+    _sent: set[str] = field(default_factory=set)
+    _given_up: threading.Event = field(default_factory=threading.Event)
+
+    def send(self) -> None:
+        """Begin to send what is here now. Raises `StoreError` where what was begun before has failed."""
+        done, self._turns = [turn for turn in self._turns if turn.done()], [t for t in self._turns if not t.done()]
+        for turn in done:
+            turn.result()
+        self._turns.append(self._pool.submit(self._turn))
+
+    def settle(self) -> None:
+        """Wait until all of it is there. Raises `StoreError` where it cannot be."""
+        turns, self._turns = self._turns, []
+        for turn in turns:
+            turn.result()
+
+    def close(self) -> None:
+        """Send no more than is under way."""
+        self._given_up.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _turn(self) -> None:
+        began = time.monotonic()
+        while not self._given_up.is_set():
+            try:
+                self._copy()
+                return
+            except StoreAway as error:
+                if time.monotonic() - began > AWAY_S:
+                    raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
+                self._given_up.wait(1.0)
+
+    def _copy(self) -> None:
+        here = {path.name: path for path in self.folder.glob("epoch-*")}
+        there = listed(self.store, self.trial)
+        for name, path in sorted(here.items()):
+            if name in self._sent or (name in there and _is_same(self.store, self.trial, path)):
+                continue
+            files = [file for file in path.rglob("*") if file.is_file() and file != path / MANIFEST]
+            prefix = f"{trial_key(self.trial)}/{name}"
+            try:
+                self.store.upload((file, f"{prefix}/{file.relative_to(path).as_posix()}") for file in files)
+                self.store.upload([(path / MANIFEST, f"{prefix}/{MANIFEST}")])
+            except FileNotFoundError:  # trimmed meanwhile: without its manifest it is none
+                continue
+            self._sent.add(name)
+            if self._given_up.is_set():
+                return
+        self.trim()

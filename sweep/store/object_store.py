@@ -1,0 +1,250 @@
+"""Object stores (S3, Azure, Google Cloud) as places of bytes by key; the one owner of obstore.
+
+There is no append and no rename in them, but two conditions on a write that all promise: only if the key is new, and
+only if it still holds what was read. Credentials come from the environment or the machine's role, as the provider's own
+tools find them; a store travels between processes as its URL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweep.errors import InputError, StoreError, first_line
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Backend
+
+SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
+STAND_IN = ".store"  # a file in a folder that stands for a place in a store: its URL
+
+_THREADS = 16
+_RETRIES = 3
+_RETRY_S = 10.0
+_CONNECT_S, _ANSWER_S = 5.0, 60.0
+_BLOCK = 4 << 20
+_URL = re.compile(r"([a-z0-9+]+)://", re.IGNORECASE)
+
+
+class StoreAway(StoreError):
+    """An object store does not answer, or refuses to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a listing tells of an object."""
+
+    key: str
+    size: int  # bytes
+    tag: str  # another one whenever the content is another one
+    modified: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectStore:
+    """The objects of a store whose keys begin with the path of ``url``. All methods raise `StoreAway`."""
+
+    url: str  # "s3://bucket/prefix"
+    backend: Backend | None = None  # instead of the one of that bucket
+
+    def below(self, name: str) -> ObjectStore:
+        """Return the place of everything whose key begins with ``name/``."""
+        return ObjectStore(f"{self.url}/{name}", self.backend)
+
+    def get(self, key: str) -> tuple[bytes, str] | None:
+        """Return an object and its tag; None where there is none."""
+        import obstore
+
+        with self._talking(key):
+            try:
+                found = obstore.get(self._opened, self._full(key))
+                return bytes(found.bytes()), found.meta["e_tag"] or ""
+            except FileNotFoundError:
+                return None
+
+    def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
+        """Return several objects at once."""
+
+        def one(key: str) -> bytes | None:
+            found = self.get(key)
+            return None if found is None else found[0]
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            return list(pool.map(one, keys))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write an object, whole, in place of any before it."""
+        import obstore
+
+        with self._talking(key):
+            obstore.put(self._opened, self._full(key), data)
+
+    def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
+        """Write an object in place of the one with this tag, or with None of none; its tag, None if it is not so.
+
+        ``data`` must be unlike all that others write: what comes back as a refusal may be our own earlier attempt.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._talking(key):
+            try:
+                mode: Any = "create" if tag is None else {"e_tag": tag}
+                return obstore.put(self._opened, self._full(key), data, mode=mode)["e_tag"] or ""
+            except (AlreadyExistsError, PreconditionError, FileNotFoundError):
+                pass
+        there = self.get(key)
+        return there[1] if there is not None and there[0] == data else None
+
+    def entries(self, prefix: str = "") -> list[Entry]:
+        """Return all objects whose key begins with ``prefix/``, by key."""
+        import obstore
+
+        with self._talking(prefix):
+            pages = obstore.list(self._opened, self._full(prefix) or None)
+            return sorted((self._entry(one) for page in pages for one in page), key=lambda entry: entry.key)
+
+    def folder(self, prefix: str = "") -> tuple[list[str], list[Entry]]:
+        """Return the names of the folders in one, and its objects."""
+        import obstore
+
+        with self._talking(prefix):
+            found = obstore.list_with_delimiter(self._opened, self._full(prefix) or None)
+        return [key.rstrip("/").rpartition("/")[2] for key in found["common_prefixes"]], [
+            *map(self._entry, found["objects"])
+        ]
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects; one that is not there is no error."""
+        import obstore
+
+        doomed = [*keys]
+        if doomed:
+            with self._talking(doomed[0]):
+                obstore.delete(self._opened, [*map(self._full, doomed)])
+
+    def upload(self, files: Iterable[tuple[Path, str]]) -> None:
+        """Copy files to objects."""
+        import obstore
+
+        def one(given: tuple[Path, str]) -> None:
+            path, key = given
+            with self._talking(key):
+                obstore.put(self._opened, self._full(key), path)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(one, files))
+
+    def download(self, keys: Iterable[tuple[str, Path]]) -> None:
+        """Copy objects to files. Raises FileNotFoundError for one that is not there."""
+        import obstore
+
+        def one(given: tuple[str, Path]) -> None:
+            key, path = given
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with self._talking(key), path.open("wb") as file:
+                for block in obstore.get(self._opened, self._full(key)).stream(min_chunk_size=_BLOCK):
+                    file.write(block)
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            list(pool.map(one, keys))
+
+    @property
+    def _opened(self) -> Backend:
+        return self.backend or _opened("/".join(self.url.split("/")[:3]))
+
+    def _full(self, key: str) -> str:
+        return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
+
+    def _entry(self, found: Any) -> Entry:
+        key = found["path"][len(self._full("-")) - 1 :]
+        return Entry(key, found["size"], found["e_tag"] or "", found["last_modified"])
+
+    @contextmanager
+    def _talking(self, key: str) -> Iterator[None]:
+        from obstore.exceptions import BaseError
+
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the file here
+                raise
+            raise StoreAway(f"{self.url}: {_reason(error)}") from error
+
+
+def is_url(text: object) -> bool:
+    """Return whether a text names a place in a store and no folder."""
+    return _URL.match(str(text)) is not None
+
+
+def check_url(where: str, url: str) -> str:
+    """Return the URL as all of sweep writes it. Raises `InputError` for one of no known store."""
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() not in SCHEMES:
+        known = ", ".join(f"{name}://" for name in SCHEMES)
+        raise InputError.one(where, f"{url} is in no store that is known", f"known are {known}; or give a folder")
+    bucket, _, prefix = rest.partition("/")
+    names = [name for name in prefix.split("/") if name]
+    if not bucket or {".", ".."} & {bucket, *names} or not url.isprintable() or set(url) & set("?#@\\ "):
+        raise InputError.one(where, f"{url} names no place in a store", "write it as in s3://bucket/prefix")
+    return "/".join([f"{scheme.lower()}://{bucket}", *names])
+
+
+def store_of(folder: Path) -> ObjectStore | None:
+    """Return the place in a store for which a folder stands; None for one that is itself the place."""
+    try:
+        return ObjectStore((folder / STAND_IN).read_text(encoding="utf-8").strip())
+    except OSError:
+        return None
+
+
+def stand_for(folder: Path, store: ObjectStore) -> None:
+    """Let a folder of this machine stand for a place in a store."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STAND_IN).write_text(store.url, encoding="utf-8")
+
+
+@lru_cache(maxsize=64)
+def _opened(url: str) -> Backend:
+    from obstore.exceptions import BaseError
+    from obstore.store import from_url
+
+    # An endpoint of one's own is written out by whoever wants it, also where that is not encrypted.
+    plain = any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINTS)
+    options: Any = {"timeout": f"{_ANSWER_S:g}s", "connect_timeout": f"{_CONNECT_S:g}s"}
+    if plain or os.environ.get("AZURE_STORAGE_USE_EMULATOR", "").lower() == "true":
+        options["allow_http"] = True
+    retries: Any = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_S)}
+    try:
+        return from_url(url, client_options=options, retry_config=retries)
+    except (BaseError, ValueError) as error:
+        raise StoreAway(f"{url}: {_reason(error)}") from error
+
+
+_ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+
+
+def _reason(error: BaseException) -> str:
+    """Return what is wrong in a few words: what obstore says names each of its retries."""
+    kind, text = type(error).__name__, first_line(error)
+    status = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", str(error))
+    known = {"UnauthenticatedError": "the credentials are refused", "PermissionDeniedError": "access is denied"}
+    if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+        return "there is no such bucket"
+    if kind in known or "403" in text or "401" in text:
+        return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
+    if "instance metadata" in str(error) or "169.254.169.254" in str(error):
+        return "no credentials were found in the environment, and the machine has no role"
+    if "error sending request" in text or "connect" in text.lower():
+        return "cannot be reached"
+    return (status[1] or status[2]) if status else text

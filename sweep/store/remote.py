@@ -1,0 +1,481 @@
+"""A sweep whose results are in an object store: the copy of it on this machine, which commands read and write.
+
+In the store lie, below the sweep's name, its files and ``log/``: the log in segments, each written once, numbered, with
+a line in front that says at which byte of the log it begins. Now and then a part takes the place of many segments. One
+process at a time writes them: it holds a lease, an object that it replaces every few seconds if nobody else has. A
+segment is created only where there is none of its number, so that of two writers who both believe to hold the lease
+one is refused before anybody acts on what it wrote.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from sweep.errors import InputError, StoreError
+from sweep.store.disk import is_locked, replacing, storing, waiting_for
+from sweep.store.object_store import (
+    Entry,
+    ObjectStore,
+    StoreAway,
+    check_url,
+    is_url,
+    stand_for,
+)
+
+LEASE_S = 20.0
+"""A lease that was not renewed for so long is nobody's."""
+
+AWAY_S = 300.0
+"""A store that has not answered for so long ends the session; until then training goes on."""
+
+_RENEW_S = 5.0
+_CLOSE_S = 60.0
+_SYNC_S = 2.0
+_PART = 64  # segments that one part replaces
+_AT_ONCE = 64  # objects that are read at once
+_SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
+_FIRST = "log/00000000"
+_LOG, _LEASE, _KNOWN = "log.jsonl", "lease", ".known.json"
+_HERE = frozenset({_LOG, "lock"})  # files of a results folder that stay on this machine
+_FOLDERS = ("tensorboard", "profile")  # that are sent along
+
+
+def local(results: str | Path, where: str = "--results") -> Path:
+    """Return the folder of this machine that holds all results, or stands for the place in a store that does.
+
+    Raises `InputError` for a URL of no known store.
+    """
+    if not is_url(results):
+        return Path(results)
+    url = check_url(where, str(results))
+    name = f"{re.sub(r'[^a-zA-Z0-9.]+', '-', url)[:100]}-{hashlib.sha256(url.encode()).hexdigest()[:8]}"
+    folder = _cache() / name
+    with storing(folder):
+        stand_for(folder, ObjectStore(url))
+    return folder
+
+
+def _cache() -> Path:
+    given = os.environ.get("SWEEP_CACHE")
+    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sweep"
+
+
+@dataclass(slots=True)
+class _Known:
+    """How far the copy on this machine is one."""
+
+    first: str | None = None  # tag of the log's first segment: another sweep of the same name has another one
+    segments: int = 0  # that are in the copy, and the number of the next one
+    bytes: int = 0  # of the log, in the store
+    files: dict[str, str] = field(default_factory=dict)  # tags by name
+
+    @classmethod
+    def read(cls, folder: Path) -> _Known:
+        try:
+            return cls(**json.loads((folder / _KNOWN).read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return cls()
+
+    def write(self, folder: Path) -> None:
+        with replacing(folder / _KNOWN) as path:
+            path.write_text(json.dumps(asdict(self)))
+
+
+def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
+    """Bring the copy of a sweep up to date; whether there is such a sweep in the store.
+
+    A sweep that is run by another process of this machine is there as it is. ``mine``: by this one, which has not begun
+    yet. Raises `StoreError`.
+    """
+    with waiting_for(folder.with_name(f".{folder.name}.pull")):  # one at a time on this machine
+        if not mine and is_locked(folder / "lock"):
+            return True
+        while True:
+            _, files = store.folder()
+            if not any(entry.key == "sweep.json" for entry in files):
+                return False
+            try:
+                _bring(folder, store, files, store.entries("log"))
+            except FileNotFoundError:  # what was listed has been replaced meanwhile
+                continue
+            return True
+
+
+def pull_all(results: Path, store: ObjectStore) -> None:
+    """Bring the copies of all sweeps of a place up to date."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    names, _ = store.folder()
+    with ThreadPoolExecutor(8) as pool:
+        there = list(pool.map(lambda name: pull(results / name, store.below(name)), names))
+    present = {name for name, found in zip(names, there, strict=True) if found}
+    for path in results.iterdir():  # copies of what is in the store no more
+        if path.is_dir() and path.name[0] != "." and path.name not in present and not is_locked(path / "lock"):
+            _set_aside(path)
+
+
+def _bring(folder: Path, store: ObjectStore, files: Sequence[Entry], log: Sequence[Entry]) -> None:
+    known = _Known.read(folder)
+    first = next((entry.tag for entry in log if entry.key == _FIRST), None)
+    if known.first is not None and known.first != first:
+        _set_aside(folder)
+        known = _Known()
+    known.first = first
+    stand_for(folder, store)
+    (folder / "checkpoints").mkdir(exist_ok=True)
+    changed = [entry for entry in files if entry.key != _LEASE and known.files.get(entry.key) != entry.tag]
+    with ExitStack() as stack:
+        places = [(entry.key, stack.enter_context(replacing(folder / entry.key))) for entry in changed]
+        store.download(places)
+    known.files |= {entry.key: entry.tag for entry in changed}
+    _bring_log(folder / _LOG, store, log, known)
+    known.write(folder)
+
+
+def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: _Known) -> None:
+    segments = sorted(
+        (int(found[1]), int(found[2] or found[1]), entry.key)
+        for entry in entries
+        if (found := _SEGMENT.fullmatch(entry.key))
+    )
+    size = path.stat().st_size if path.exists() else 0
+    if size < known.bytes:
+        known.segments = known.bytes = 0
+    new = [key for _, last, key in segments if last >= known.segments]
+    if not new:  # a driver that died here may have written more than it had sent: nobody has gone on without it
+        return
+    with storing(path), path.open("ab") as file:
+        file.truncate(known.bytes)
+        for start in range(0, len(new), _AT_ONCE):
+            for data in store.get_all(new[start : start + _AT_ONCE]):
+                if data is None:
+                    raise FileNotFoundError
+                head, _, content = data.partition(b"\n")
+                at = json.loads(head)["at"]
+                if at > known.bytes:
+                    raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
+                file.write(content[known.bytes - at :])
+                known.bytes = max(known.bytes, at + len(content))
+    known.segments = max(last for _, last, _ in segments) + 1
+
+
+def _set_aside(folder: Path) -> None:
+    """Take a copy away of which the original is gone; what it may have that was never sent is not lost."""
+    if (folder / _KNOWN).exists():
+        folder.rename(folder.with_name(f".gone-{folder.name}-{secrets.token_hex(4)}"))
+
+
+def claim(folder: Path, store: ObjectStore) -> bool:
+    """Put a new sweep into the store, whole; whether its name was free."""
+    known = _Known()
+    info = (folder / "sweep.json").read_bytes()
+    tag = store.swap("sweep.json", info, None)
+    if tag is None:
+        return False
+    store.put("spec.yaml", (folder / "spec.yaml").read_bytes())
+    known.files["sweep.json"] = tag
+    known.write(folder)
+    return True
+
+
+def withdraw(store: ObjectStore) -> None:
+    """Take a sweep out of the store of which nothing was trained."""
+    store.delete(entry.key for entry in store.entries())
+
+
+def send_file(path: Path, store: ObjectStore) -> None:
+    """Replace a file of the sweep in the store."""
+    store.put(path.name, path.read_bytes())
+
+
+def ask(store: ObjectStore, request: str) -> None:
+    """Leave a request for the process that runs the sweep, wherever it is."""
+    store.put(f"requests/{request}", b"")
+
+
+def withdraw_request(store: ObjectStore, request: str) -> None:
+    """Ask no more."""
+    store.delete([f"requests/{request}"])
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who writes into a sweep."""
+
+    host: str
+    process: int
+    space: str  # of processes, in which the id means something
+    token: str
+    renewed: float  # seconds since 1970, by the clock of the holder
+    released: bool = False
+    once: str = ""  # so that no two leases are the same bytes
+
+    @classmethod
+    def own(cls, token: str, *, released: bool = False) -> Lease:
+        return cls(socket.gethostname(), os.getpid(), _space(), token, time.time(), released, secrets.token_hex(4))
+
+    @classmethod
+    def parse(cls, data: bytes, store: ObjectStore) -> Lease:
+        try:
+            return cls(**json.loads(data))
+        except (ValueError, TypeError) as error:
+            raise StoreError(f"{store.url}/{_LEASE}: unreadable ({error})") from error
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @property
+    def holder(self) -> str:
+        return f"process {self.process} on {self.host}"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody holds it, as far as this machine can tell."""
+        if self.released:
+            return True
+        return self.space == _space() and self.token != _TOKEN and not _is_alive(self.process)
+
+
+def holder(store: ObjectStore) -> Lease | None:
+    """Return who runs a sweep, anywhere; None where nobody seems to."""
+    found = store.get(_LEASE)
+    lease = None if found is None else Lease.parse(found[0], store)
+    if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:  # clocks differ
+        return None
+    return lease
+
+
+_TOKEN = secrets.token_hex(8)
+
+
+def _space() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class Writer:
+    """Sends what the one driver of a sweep writes, from a thread of its own, and holds the lease meanwhile."""
+
+    def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
+        self._folder, self._store, self._sync_s = folder, store, sync_s
+        self._token = _TOKEN
+        self._lease_tag = ""
+        self._renewed = 0.0
+        self._known = _Known()
+        self._end = 0  # of what is to be sent, in bytes
+        self._loose = 0  # the first segment that is in no part, and where it begins
+        self._loose_at = 0
+        self._away_since: float | None = None
+        self._fault: str | None = None
+        self._told = False  # the driver has heard of it
+        self._busy = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="object store", daemon=True)
+
+    @contextmanager
+    def open(self) -> Iterator[Writer]:
+        """Be the one writer. Raises `InputError` that names the process that is, `StoreError` without an answer."""
+        self._take()
+        try:
+            self._fence()
+            self._thread.start()
+            try:
+                yield self
+            except BaseException:  # it is the one to hear of
+                with suppress(StoreError):
+                    self._close()
+                raise
+            self._close()
+        finally:
+            self._release()
+
+    def check(self) -> None:
+        """Raise `StoreError` where nothing more may be written."""
+        if self._fault:
+            self._told = True
+            raise StoreError(self._fault)
+
+    def appended(self, end: int, *, wait: bool) -> None:
+        """Hear that the log is whole up to this byte; ``wait`` until that is in the store. Raises `StoreError`."""
+        self._end = end
+        if wait:
+            self._send_surely()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._sync_s):
+            self._turn()
+
+    def _turn(self) -> None:
+        try:
+            with self._busy:
+                self._renew()
+                self._send()
+            self._hear_requests()
+            self._away_since = None
+        except StoreAway as error:
+            since = self._away_since = self._away_since or time.monotonic()
+            if time.monotonic() - since > AWAY_S:
+                self._fault = f"{error}; nothing could be stored for {AWAY_S / 60:g} minutes"
+        except (StoreError, OSError) as error:
+            self._fault = str(error)
+
+    def _send_surely(self, most_s: float = AWAY_S) -> None:
+        """Send all there is, though the store may be away for a while."""
+        began = time.monotonic()
+        while True:
+            self.check()
+            try:
+                with self._busy:
+                    self._renew()
+                    self._send()
+                return
+            except StoreAway:
+                if time.monotonic() - began > most_s:
+                    raise
+                time.sleep(1.0)
+
+    def _send(self) -> None:
+        end = self._end
+        if end > self._known.bytes:
+            with (self._folder / _LOG).open("rb") as file:
+                file.seek(self._known.bytes)
+                content = file.read(end - self._known.bytes)
+            self._create(content)
+            self._known.write(self._folder)
+            if self._known.segments - self._loose >= _PART:
+                self._join()
+
+    def _create(self, content: bytes) -> None:
+        """Write the next segment. Raises `StoreError` where another process has."""
+        known = self._known
+        head = json.dumps({"at": known.bytes, "by": self._token})
+        tag = self._store.swap(f"log/{known.segments:08d}", head.encode() + b"\n" + content, None)
+        if tag is None:
+            raise StoreError(f"{self._store.url}: another process has taken the sweep over, nothing more is written")
+        if not known.segments:
+            known.first = tag
+        known.segments += 1
+        known.bytes += len(content)
+
+    def _join(self) -> None:
+        """Let one part take the place of the segments that this session has written since the last one."""
+        known, first = self._known, max(self._loose, 1)  # the first segment of all stays: it tells sweeps apart
+        last = known.segments - 1
+        if last <= first:
+            return
+        with (self._folder / _LOG).open("rb") as file:
+            file.seek(self._loose_at)
+            content = file.read(known.bytes - self._loose_at)
+        head = json.dumps({"at": self._loose_at, "by": self._token})
+        if self._store.swap(f"log/{first:08d}-{last:08d}", head.encode() + b"\n" + content, None) is not None:
+            self._store.delete(f"log/{number:08d}" for number in range(first, last + 1))
+        self._loose, self._loose_at = known.segments, known.bytes
+
+    def _fence(self) -> None:
+        """Take the next number of a segment, so that whoever held the lease before is refused from now on."""
+        while True:
+            pull(self._folder, self._store, mine=True)
+            self._known = _Known.read(self._folder)
+            self._loose, self._loose_at = self._known.segments, self._known.bytes
+            try:
+                self._create(b"")
+            except StoreAway:
+                raise
+            except StoreError:  # its last words came between
+                continue
+            break
+        self._known.write(self._folder)
+        path = self._folder / _LOG
+        self._end = path.stat().st_size if path.exists() else 0
+
+    def _take(self) -> None:
+        seen, since = "", time.monotonic()
+        while True:
+            found = self._store.get(_LEASE)
+            tag: str | None = None
+            if found is not None:
+                lease, tag = Lease.parse(found[0], self._store), found[1]
+                if not lease.is_over and lease.token != self._token:
+                    if seen and seen != tag:
+                        what = f"the sweep is being run by {lease.holder}"
+                        raise InputError.one(self._store.url, what, "stop that one first")
+                    if not seen:
+                        seen, since = tag, time.monotonic()
+                    if time.monotonic() - since < LEASE_S:
+                        time.sleep(1.0)
+                        continue
+            if self._claimed(tag):
+                return
+
+    def _renew(self) -> None:
+        if time.monotonic() - self._renewed >= _RENEW_S and not self._claimed(self._lease_tag):
+            found = self._store.get(_LEASE)
+            by = "another process" if found is None else Lease.parse(found[0], self._store).holder
+            raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
+
+    def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
+        new = self._store.swap(_LEASE, Lease.own(self._token, released=released).encode(), tag)
+        if new is None:
+            return False
+        self._lease_tag, self._renewed = new, time.monotonic()
+        return True
+
+    def _hear_requests(self) -> None:
+        for entry in self._store.entries("requests"):
+            requests = self._folder / "requests"
+            requests.mkdir(exist_ok=True)
+            (requests / entry.key.rpartition("/")[2]).touch()
+            self._store.delete([entry.key])
+
+    def _close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+        if self._told:
+            return
+        try:
+            self._send_surely(_CLOSE_S)
+            self._join()
+            self._send_files()
+        except (StoreError, OSError) as error:
+            raise StoreError(f"{error}; what it lacks is in {self._folder}: go on from this machine") from error
+        finally:
+            with suppress(StoreError, OSError):
+                self._known.write(self._folder)
+
+    def _send_files(self) -> None:
+        """Send the tables and what else lies in the folder."""
+        top = [path for path in self._folder.iterdir() if path.is_file() and path.name[0] != "."]
+        below = [path for name in _FOLDERS for path in (self._folder / name).rglob("*") if path.is_file()]
+        sent = [path for path in (*top, *below) if path.name not in _HERE]
+        self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
+        _, entries = self._store.folder()
+        self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != _LEASE}
+
+    def _release(self) -> None:
+        with suppress(StoreError):  # then it runs out
+            if self._lease_tag:
+                self._claimed(self._lease_tag, released=True)
