@@ -48,7 +48,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if pyfuncitem.get_closest_marker("alone") is None or "SWEEP_TEST_ALONE" in os.environ:
         return None
     seeds = [f"--{name}-seed={pyfuncitem.config.getoption(f'{name}_seed')}" for name in ("randomly", "hypothesis")]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *seeds]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *seeds]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"SWEEP_TEST_ALONE": "1"}
     ran = subprocess.run(
         [*command, pyfuncitem.nodeid], cwd=pyfuncitem.config.rootpath, env=environment, capture_output=True, text=True

@@ -15,6 +15,10 @@ from sweep.store.object_store import ObjectStore, StoreAway
 
 KEY, SECRET = "AKTEST123456", "secret1234567890"
 PATIENCE_S = 60.0
+PORTS = (
+    *("s3.port", "master.port", "volume.port", "filer.port", "admin.port"),
+    *("s3.port.grpc", "master.port.grpc", "volume.port.grpc", "filer.port.grpc"),
+)
 
 
 def free_port() -> int:
@@ -28,12 +32,7 @@ class S3:
     """The server of a folder; its address stays the same."""
 
     folder: Path
-    ports: dict[str, int] = field(
-        default_factory=lambda: {
-            name: free_port()
-            for name in ("s3", "master", "volume", "filer", "admin", "s3.grpc", "master.grpc", "volume.grpc", "filer.grpc")
-        }
-    )
+    ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in PORTS})
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -42,15 +41,14 @@ class S3:
         return {
             "AWS_ACCESS_KEY_ID": KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET,
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.ports['s3']}",
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.ports['s3.port']}",
             "AWS_REGION": "us-east-1",
         }
 
     def start(self) -> None:
         """Start it, and wait until it answers; in this process ``environment`` must be set."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        named = [f"-{name if 'grpc' not in name else name.replace('.', '.port.')}" for name in self.ports]
-        ports = [f"{name}{'' if 'grpc' in name else '.port'}={port}" for name, port in zip(named, self.ports.values(), strict=True)]
+        ports = [f"-{name}={port}" for name, port in self.ports.items()]
         command = [
             str(Path(sys.executable).with_name("weed")),
             *("mini", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self.folder}", *ports),

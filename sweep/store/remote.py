@@ -357,6 +357,9 @@ class Writer:
                 if time.monotonic() - began > most_s:
                     raise
                 time.sleep(1.0)
+            except StoreError as error:
+                self._fault = str(error)
+                raise
 
     def _send(self) -> None:
         end = self._end
@@ -383,7 +386,7 @@ class Writer:
 
     def _join(self) -> None:
         """Let one part take the place of the segments that this session has written since the last one."""
-        known, first = self._known, max(self._loose, 1)  # the first segment of all stays: it tells sweeps apart
+        known, first = self._known, self._loose
         last = known.segments - 1
         if last <= first:
             return
@@ -396,11 +399,13 @@ class Writer:
         self._loose, self._loose_at = known.segments, known.bytes
 
     def _fence(self) -> None:
-        """Take the next number of a segment, so that whoever held the lease before is refused from now on."""
+        """Take the next number of a segment, so that whoever held the lease before is refused from now on.
+
+        No part ever replaces that segment: its number stays taken.
+        """
         while True:
             pull(self._folder, self._store, mine=True)
             self._known = _Known.read(self._folder)
-            self._loose, self._loose_at = self._known.segments, self._known.bytes
             try:
                 self._create(b"")
             except StoreAway:
@@ -409,6 +414,7 @@ class Writer:
                 continue
             break
         self._known.write(self._folder)
+        self._loose, self._loose_at = self._known.segments, self._known.bytes
         path = self._folder / _LOG
         self._end = path.stat().st_size if path.exists() else 0
 

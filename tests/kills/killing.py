@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import processes
+from object_stores import S3
 
 import sweep
 from sweep.events import EpochReported, SessionStarted, TrialEnded
 from sweep.store import log as store_log
+from sweep.store import remote
 from sweep.store.folder import ResultsFolder
 
 ROOT = Path(__file__).parents[2]
@@ -110,24 +112,40 @@ class Project:
 
     path: Path
     name: str
+    store: S3 | None = None  # where the results are, instead of in the folder
+    machines: int = 1  # that have run it so far, one after the other
 
     @classmethod
-    def make(cls, path: Path, name: str) -> Project:
+    def make(cls, path: Path, name: str, store: S3 | None = None) -> Project:
         path.mkdir(parents=True, exist_ok=True)
         shutil.copy(WALK, path / "walk.py")
         (path / f"{name}.yaml").write_text(SWEEPS[name])
-        return cls(path, name)
+        return cls(path, name, store)
+
+    @property
+    def results(self) -> str:
+        return "results" if self.store is None else f"s3://kills/{self.path.name}"
+
+    @property
+    def cache(self) -> Path:
+        """What the present machine has of what is in the store."""
+        return self.path / f"machine-{self.machines}"
 
     @property
     def folder(self) -> ResultsFolder:
-        return ResultsFolder(self.path / "results" / self.name)
+        if self.store is None:
+            return ResultsFolder(self.path / "results" / self.name)
+        os.environ["SWEEP_CACHE"] = str(self.cache)
+        return ResultsFolder(remote.local(self.results) / self.name)
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
         """The command line in a process group of its own; what it says goes to a file."""
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        if self.store is not None:
+            environment |= {**self.store.environment, "SWEEP_CACHE": str(self.cache)}
         with (self.path / "said.txt").open("ab") as said:
             return subprocess.Popen(
-                [sys.executable, "-m", "sweep", *arguments],
+                [sys.executable, "-m", "sweep", *arguments, "--results", self.results],
                 cwd=self.path,
                 env=environment,
                 stdout=said,
@@ -139,7 +157,8 @@ class Project:
         return self.start("run", f"{self.name}.yaml", "--no-memo", "-q")
 
     def resume(self) -> subprocess.Popen[bytes]:
-        return self.start("resume", self.name, "--no-memo", "-q") if self.folder.info.exists() else self.run()
+        there = self.folder.info.exists() or (self.store is not None and self.machines > 1)
+        return self.start("resume", self.name, "--no-memo", "-q") if there else self.run()
 
     def epochs(self) -> int:
         """How many epochs are in the log, cheaply."""
@@ -156,8 +175,10 @@ def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
     raise RuntimeError(f"the undisturbed run ended with {code}: {(project.path / 'said.txt').read_text()[-1000:]}")
 
 
-def some_victims(count: int, rng: random.Random, *, ranks: bool = False) -> list[str]:
+def some_victims(count: int, rng: random.Random, *, ranks: bool = False, store: bool = False) -> list[str]:
     """What to kill, one after the other; ``ranks``: trials have some, and so most of it is of these."""
+    if store:
+        return rng.choices(("driver", "worker", "everything", "machine", "store"), weights=(2, 2, 1, 3, 4), k=count)
     if ranks:
         return rng.choices((*VICTIMS, "rank"), weights=(2, 3, 1, 1, 1, 6), k=count)
     return rng.choices(VICTIMS, weights=(4, 3, 1, 2, 2), k=count)
@@ -170,9 +191,10 @@ def disturbed(
     rng: random.Random,
     tally: Tally,
     tell: Callable[[str], None] = lambda text: None,
+    store: S3 | None = None,
 ) -> Project:
     """A run whose processes are killed at random moments, and which is resumed until it finishes."""
-    project = Project.make(path, name)
+    project = Project.make(path, name, store)
     driver = project.run()
     killed_before = False
     watches: list[threading.Thread] = []
@@ -184,6 +206,11 @@ def disturbed(
         tell(f"{name}: killed {victim} at epoch {project.epochs()}")
         if victim in ("worker", "rank"):
             continue  # the driver starts another
+        if victim == "store" and store is not None:
+            time.sleep(rng.uniform(0, 12))
+            store.start()
+            continue  # nobody has noticed
+        project.machines += victim == "machine"
         if victim in ("ray", "raylet"):
             _end(driver, project, tally, tell)
         driver.wait(30)
@@ -249,6 +276,9 @@ def _strike(
     """Kill it at a random moment at which it is there; the driver's processes then, none if the sweep ended before."""
     while _reach_a_moment(project, driver, rng):
         family, began = processes.below(driver.pid), time.monotonic()
+        if victim == "store" and project.store is not None:
+            project.store.kill()
+            return family, began
         if _kill(victim, driver, family, rng):
             return family or [processes.Process(driver.pid, 0, "", "")], began
     return [], 0.0
@@ -292,7 +322,7 @@ def _kill(victim: str, driver: subprocess.Popen[bytes], family: list[processes.P
                 return False
             for process in sorted(family, key=lambda process: "gcs_server" not in process.title):
                 process.kill()
-        case "everything":
+        case "everything" | "machine":
             driver.send_signal(signal.SIGKILL)
             for process in family:
                 process.kill()

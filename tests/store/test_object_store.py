@@ -1,0 +1,137 @@
+"""The places of object stores: conditional writes, listings, URLs, and what a store that is away says."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from object_stores import S3, SECRET
+from obstore.store import MemoryStore
+
+from sweep.errors import InputError
+from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, stand_for, store_of
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 server; the environment has its credentials."""
+    found = S3(tmp_path_factory.mktemp("s3") / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.environment.items():
+            patch.setenv(name, value)
+        found.start()
+        yield found
+        found.kill()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "memory":
+        return ObjectStore(f"memory://bucket/{tmp_path.name}", MemoryStore())
+    request.getfixturevalue("server")
+    empty = ObjectStore(f"s3://bucket/{tmp_path.name}")
+    empty.put("made", b"")
+    empty.delete(["made"])
+    return empty
+
+
+def test_what_is_put_is_got_listed_and_deleted(store: ObjectStore) -> None:
+    assert store.get("a/b") is None
+    store.put("a/b", b"one")
+    store.put("a/c", b"two")
+    store.put("z", b"three")
+    assert store.get("a/b") is not None
+    assert store.get_all(["a/b", "nothing", "z"]) == [b"one", None, b"three"]
+    assert [(entry.key, entry.size) for entry in store.entries()] == [("a/b", 3), ("a/c", 3), ("z", 5)]
+    names, entries = store.folder()
+    assert (names, [entry.key for entry in entries]) == (["a"], ["z"])
+    below = store.below("a")
+    assert [entry.key for entry in below.entries()] == ["b", "c"]
+    below.put("b", b"other")
+    found = store.get("a/b")
+    assert found is not None
+    assert found[0] == b"other"
+    store.delete(["a/b", "not there", "z"])
+    assert [entry.key for entry in store.entries()] == ["a/c"]
+
+
+def test_a_swap_needs_what_was_read(store: ObjectStore) -> None:
+    first = store.swap("lease", b"mine", None)
+    assert first
+    assert store.swap("lease", b"theirs", None) is None
+    assert store.swap("lease", b"mine", None) == first  # an attempt whose answer was lost
+    second = store.swap("lease", b"mine again", first)
+    assert second not in (None, first)
+    assert store.swap("lease", b"theirs", first) is None
+    assert store.get("lease") == (b"mine again", second)
+
+
+def test_of_many_who_create_one_wins(server: S3) -> None:
+    store = ObjectStore("s3://bucket/race")
+    store.put("made", b"")
+    with ThreadPoolExecutor(16) as pool:
+        for turn in range(5):
+            won = list(pool.map(lambda n, turn=turn: store.swap(f"one/{turn}", b"%d" % n, None), range(16)))
+            assert sum(tag is not None for tag in won) == 1
+
+
+def test_files_go_there_and_back(store: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    contents = {"a": b"x" * 5_000_000, "b": b""}
+    for name, content in contents.items():
+        (tmp_path / "here" / name).write_bytes(content)
+    store.upload((tmp_path / "here" / name, f"deep/{name}") for name in contents)
+    store.download((f"deep/{name}", tmp_path / "there" / "new" / name) for name in contents)
+    assert {name: (tmp_path / "there" / "new" / name).read_bytes() for name in contents} == contents
+    with pytest.raises(FileNotFoundError):
+        store.download([("deep/c", tmp_path / "c")])
+
+
+def test_a_store_travels_without_its_secret(server: S3) -> None:
+    store = ObjectStore("s3://bucket/x")
+    store.put("y", b"z")
+    data = pickle.dumps(store)
+    assert SECRET.encode() not in data
+    assert SECRET not in repr(store)
+    assert pickle.loads(data).get("y") is not None
+
+
+def test_what_is_wrong_with_a_store_is_one_line(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoreAway, match=r"^s3://no-bucket-here/x: there is no such bucket$"):
+        ObjectStore("s3://no-bucket-here/x").entries()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    with pytest.raises(StoreAway, match=r"^s3://other/x: .* \(credentials come from the environment"):
+        ObjectStore("s3://other/x").get("y")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(StoreAway, match=r"^s3://gone/x: cannot be reached$"):
+        ObjectStore("s3://gone/x").get("y")
+
+
+@pytest.mark.parametrize(
+    ("url", "known"),
+    [
+        ("s3://bucket", "s3://bucket"),
+        ("S3://bucket//a/b/", "s3://bucket/a/b"),
+        ("az://container/x", "az://container/x"),
+        ("gs://bucket/x", "gs://bucket/x"),
+    ],
+)
+def test_urls_are_written_one_way(url: str, known: str) -> None:
+    assert is_url(url)
+    assert check_url("--results", url) == known
+
+
+@pytest.mark.parametrize("url", ["ftp://host/x", "s3://", "s3:///x", "s3://b/../c", "s3://b/x?y=1", "file:///tmp/x"])
+def test_other_urls_are_mistakes(url: str) -> None:
+    with pytest.raises(InputError, match="--results: "):
+        check_url("--results", url)
+
+
+def test_a_folder_stands_for_a_place(tmp_path: Path) -> None:
+    assert store_of(tmp_path) is None
+    assert not is_url(tmp_path)
+    stand_for(tmp_path / "copy", ObjectStore("s3://bucket/x"))
+    assert store_of(tmp_path / "copy") == ObjectStore("s3://bucket/x")
