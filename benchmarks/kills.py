@@ -2,7 +2,7 @@
 
     python benchmarks/kills.py --kills 50
     python benchmarks/kills.py --kills 30 --ranks     # of trials in two processes, with these as victims too
-    python benchmarks/kills.py --kills 20 --store     # results in an S3 server: it is killed as well, and machines change
+    python benchmarks/kills.py --kills 20 --store     # in an S3 server: it is killed as well, and machines change
 
 Prints one line per kill and a summary; the exit code is 1 if anything was lost, repeated or changed.
 """
