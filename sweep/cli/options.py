@@ -31,6 +31,11 @@ results = click.option(
     show_default=True,
     help="Folder that holds all results, or a place in an object store such as s3://bucket/prefix.",
 )
+dashboard = click.option(
+    "--address",
+    metavar="http://HEAD:8265",
+    help="Of a cluster to which it was submitted: ask that, by the sweep's name.",
+)
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."
 )

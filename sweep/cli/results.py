@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli import options
+from sweep.cli import options, submitting
 from sweep.errors import InputError, Problem, printable
 
 if TYPE_CHECKING:
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
 @click.command("list")
 @options.results
+@options.dashboard
 @options.as_json
-def list_sweeps(results: Path, as_json: bool) -> None:
-    """List the sweeps of the results folder."""
+def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
+    """List the sweeps of the results folder, or those that were submitted to a cluster."""
+    if address is not None:
+        submitting.show_all(address, as_json=as_json)
+        return
     from sweep.analysis import listing
     from sweep.render.formatting import console, document
     from sweep.render.tables import show, sweeps_grid

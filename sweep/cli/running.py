@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from sweep.cli import options
+from sweep.cli import options, submitting
 from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import printable
-from sweep.store.folder import require_locks
+from sweep.store.folder import ResultsFolder, require_locks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sweep.runner.resuming import Reopened
     from sweep.runner.session_options import Options, Outcome, View
     from sweep.spec import Spec
-    from sweep.store.folder import ResultsFolder
 
 
 INTERRUPTED = 130
@@ -36,15 +35,19 @@ INTERRUPTED = 130
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
 @click.option("--eager", is_flag=True, help="Train op by op: breakpoints and prints see values. With --inline.")
 @click.option("--profile", is_flag=True, help="Keep a TensorBoard profile of a few steps of the first trial.")
+@click.option("--or-resume", is_flag=True, help="Go on with the sweep if it exists already.")
 @options.session
 @options.changes
-def run(file: Path, results: Path, changes: Sequence[str], how: Options) -> None:
+def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resume: bool) -> None:
     """Run a sweep file into a new results folder."""
     require_locks()
     from sweep import spec as specs
-    from sweep.runner import planning, session
+    from sweep.runner import planning, resuming, session
 
     spec, text = specs.load_with_text(file, changes)
+    if or_resume and ResultsFolder.exists(results, spec.name):
+        go_on(resuming.reopen(results, spec.name), how)
+        return
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
     note_ignored(spec)
@@ -69,6 +72,9 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options) -> None
 @options.changes
 def resume(sweep: str, results: Path, changes: Sequence[str], how: Options) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
+    if how.address is not None and submitting.is_dashboard(how.address):
+        submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
+        return
     require_locks()
     from sweep.runner import resuming
 

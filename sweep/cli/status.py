@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sweep.cli import options
+from sweep.cli import options, submitting
 from sweep.errors import InputError, plural, printable
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("sweep")
 @options.results
+@options.dashboard
 @options.as_json
 @click.option("--watch", is_flag=True, help="Show it as `run` does, until the sweep ends; Ctrl-C leaves it running.")
 @click.option(
@@ -32,9 +33,11 @@ if TYPE_CHECKING:
     metavar="S",
     help="With --watch: seconds between updates, 1 by default.",
 )
-def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: float | None) -> None:
+def status(sweep: str, results: Path, address: str | None, as_json: bool, watch: bool, interval: float | None) -> None:
     """Show whether a sweep runs, what became of its trials, and the best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
+    if address is not None:
+        results = submitting.results_of(sweep, address, as_json=as_json)
     from sweep.analysis import listing
     from sweep.render import formatting
     from sweep.render.formatting import document
@@ -72,10 +75,16 @@ def status(sweep: str, results: Path, as_json: bool, watch: bool, interval: floa
 @click.command()
 @click.argument("sweep")
 @options.results
+@options.dashboard
 @click.option("--trial", type=click.IntRange(min=0), metavar="N", help="Stop this trial alone, for good.")
 @click.option("--now", is_flag=True, help="Do not wait for the end of the running epochs.")
-def stop(sweep: str, results: Path, trial: int | None, now: bool) -> None:
+def stop(sweep: str, results: Path, address: str | None, trial: int | None, now: bool) -> None:
     """Stop a running sweep, to be resumed later, or one of its trials for good."""
+    if address is not None and trial is None and not now:
+        click.echo(submitting.stop(sweep, address))
+        return
+    if address is not None:
+        results = submitting.results_of(sweep, address, as_json=True)
     from sweep.runner import stopping
 
     click.echo(stopping.stop(results, sweep, trial, now=now))

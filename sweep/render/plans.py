@@ -124,6 +124,12 @@ def show_plan(plan: Plan, target: Console) -> None:
             target.print(line, soft_wrap=True)
 
 
+def price_line(plan: Plan) -> str:
+    """Return what a sweep trains, takes and costs, as far as that is known, in a line."""
+    parts = [f"trials {_trials(plan)}", f"epochs {_epochs(plan)}", _hours(plan) if plan.timing else "", _cost(plan)]
+    return "; ".join(part for part in parts if part)
+
+
 def as_dict(plan: Plan) -> dict[str, Value]:
     """Return the plan as plain data."""
     timing = plan.timing

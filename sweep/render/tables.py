@@ -145,6 +145,13 @@ def sweeps_grid(listed: Iterable[Listed]) -> Grid:
     )
 
 
+def jobs_grid(jobs: Iterable[tuple[str, str, str, float | None, str]]) -> Grid:
+    """Return the jobs of sweeps: name, state, id, start and results of each."""
+    names = ("sweep", "job is", "job", "started", "results")
+    rows = [(sweep, state, job, "" if at is None else moment(at), results) for sweep, state, job, at, results in jobs]
+    return Grid(names, tuple(rows))
+
+
 def configurations_grid(configurations: Sequence[Params]) -> Grid:
     """Configurations of a plan, by number; only what is not the same in all of them."""
     columns = {"trial": [str(number) for number in range(len(configurations))]}

@@ -42,7 +42,8 @@ def reopen(results: Path, sweep: str, assignments: Sequence[str] = ()) -> Reopen
     if not info.spec or info.import_folders is None:
         raise StoreError(f"{folder.info}: lacks spec or import_folders, which `run` writes")
     spec = parse(info.spec_text, str(folder.info), [re.sub(r"^metric\.", "metrics.0.", one) for one in assignments])
-    return Reopened(folder, spec, info.import_folders, info.simulated_gpus, info.memo)
+    there = tuple(path for path in info.import_folders if path.is_dir())
+    return Reopened(folder, spec, there or (Path.cwd(),), info.simulated_gpus, info.memo)  # another machine's code
 
 
 def reopen_to_confirm(

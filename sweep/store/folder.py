@@ -133,6 +133,13 @@ class ResultsFolder:
         return folder
 
     @classmethod
+    def exists(cls, results_dir: Path, name: str) -> bool:
+        """Return whether there is a sweep of this name, here or in the object store for which the folder stands."""
+        root = store_of(results_dir)
+        there = root is not None and remote.pull(results_dir / name, root.below(name))
+        return there or cls(results_dir / name).info.is_file()
+
+    @classmethod
     def open(cls, results_dir: Path, name_or_path: str | Path) -> ResultsFolder:
         """Return the folder of an existing sweep, by its name, its path or its URL in an object store.
 

@@ -1,0 +1,158 @@
+"""Sweeps as jobs of a Ray cluster: submitted over its dashboard's address, followed, stopped, found again by name."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sweep.errors import InputError, StoreError, first_line
+
+STOP_S = 300
+"""How long a driver that is stopped may take to save its trials, before Ray kills it."""
+
+_WHERE = "--address"
+_POLL_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SweepJob:
+    """A job that runs, or has run, a session of a sweep."""
+
+    id: str
+    sweep: str
+    results: str  # folder or URL
+    file: str  # the sweep file, relative to the package
+    state: str  # "PENDING", "RUNNING", "SUCCEEDED", "FAILED" or "STOPPED"
+    message: str
+    started: float | None  # seconds since 1970
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("SUCCEEDED", "FAILED", "STOPPED")
+
+
+class Jobs:
+    """The jobs of the cluster at an address. All methods raise `InputError` where it does not answer or refuses to."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        logging.getLogger("ray").setLevel(logging.WARNING)  # else it tells of each upload in its own way
+        with self._asking():
+            from ray.job_submission import JobSubmissionClient
+
+            self._client: Any = JobSubmissionClient(address)
+
+    def sweeps(self) -> list[SweepJob]:
+        """Return all jobs of sweeps, the latest last."""
+        with self._asking():
+            found = [one for one in self._client.list_jobs() if "sweep" in (one.metadata or {})]
+        return sorted((_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
+
+    def find(self, sweep: str) -> SweepJob:
+        """Return the latest job of a sweep. Raises `InputError` where there is none."""
+        all_of_them = self.sweeps()
+        found = [job for job in all_of_them if job.sweep == sweep]
+        if not found:
+            names = ", ".join(dict.fromkeys(job.sweep for job in all_of_them)) or "none"
+            raise InputError.one(sweep, f"no such sweep was submitted to {self._address}", f"submitted are: {names}")
+        return found[-1]
+
+    def submit(
+        self,
+        entrypoint: str,
+        package: Path,
+        about: Mapping[str, str],
+        requirements: Sequence[str],
+        env: Mapping[str, str],
+    ) -> str:
+        """Submit a job that begins with this command line; its id.
+
+        ``about`` has the keys sweep, results and file. Raises `InputError` where a job of that sweep runs.
+        """
+        earlier = [job for job in self.sweeps() if job.sweep == about["sweep"]]
+        if earlier and not earlier[-1].is_over:
+            what = f"is being run by job {earlier[-1].id} of {self._address}"
+            raise InputError.one(about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}")
+        environment: dict[str, Any] = {
+            "working_dir": str(package),
+            "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S), **env},
+        }
+        if requirements:
+            environment["pip"] = [*requirements]
+        with self._asking():
+            return str(
+                self._client.submit_job(
+                    entrypoint=entrypoint,
+                    submission_id=f"sweep-{about['sweep']}-{len(earlier) + 1}",
+                    runtime_env=environment,
+                    metadata=dict(about),
+                )
+            )
+
+    def logs(self, job: str) -> str:
+        """Return what a job has said so far."""
+        with self._asking():
+            return str(self._client.get_job_logs(job))
+
+    def follow(self, job: str) -> Iterator[str]:
+        """Yield what a job says, from the beginning to its end."""
+        loop, lines = asyncio.new_event_loop(), self._client.tail_job_logs(job)
+        try:
+            while True:
+                with self._asking():
+                    try:
+                        text = loop.run_until_complete(anext(lines))
+                    except StopAsyncIteration:
+                        return
+                yield text
+        finally:
+            loop.run_until_complete(lines.aclose())
+            loop.close()
+
+    def wait(self, job: str) -> SweepJob:
+        """Return a job once it is over."""
+        while True:
+            with self._asking():
+                found = _job(self._client.get_job_info(job))
+            if found.is_over:
+                return found
+            time.sleep(_POLL_S)
+
+    def stop(self, job: str) -> SweepJob:
+        """Ask a job to end, and return it once it has."""
+        with self._asking():
+            self._client.stop_job(job)
+        return self.wait(job)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        import requests
+        from ray.exceptions import AuthenticationError
+
+        try:
+            yield
+        except (InputError, StoreError):
+            raise
+        except AuthenticationError as error:
+            what = "refuses this token, or wants one"
+            hint = "set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's own"
+            raise InputError.one(f"{_WHERE} {self._address}", what, hint) from error
+        except (ConnectionError, requests.exceptions.RequestException) as error:
+            hint = "expected the address of a Ray dashboard, such as http://head:8265"
+            raise InputError.one(f"{_WHERE} {self._address}", "does not answer", hint) from error
+        except (RuntimeError, ValueError) as error:
+            raise InputError.one(f"{_WHERE} {self._address}", first_line(error)) from error
+
+
+def _job(found: Any) -> SweepJob:
+    about = found.metadata or {}
+    started = None if found.start_time is None else found.start_time / 1000
+    state = str(getattr(found.status, "value", found.status))
+    sweep, results, file = (str(about.get(key, "")) for key in ("sweep", "results", "file"))
+    return SweepJob(found.submission_id or "", sweep, results, file, state, found.message or "", started)

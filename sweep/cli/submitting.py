@@ -1,0 +1,247 @@
+"""``submit`` and ``logs``, and what other commands do for a sweep that was submitted."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from sweep.cli import options
+from sweep.cli.planning import note_ignored, note_unseen
+from sweep.errors import InputError, first_line, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sweep.backends.ray_tune.jobs import Jobs
+
+FAILED = 1
+LEFT = 130
+CODES = {"SUCCEEDED": 0, "FAILED": FAILED, "STOPPED": LEFT}
+
+DRIVER = (
+    "trap : TERM; n=0; while :; do {command}; code=$?; "
+    "[ $n -lt {retries} ] || exit $code; case $code in 134|135|137|139) n=$((n+1));; *) exit $code;; esac; done"
+)
+"""Runs the driver, and once more where it was killed, for the log tells how to go on; it stops as the driver does."""
+
+address = click.option(
+    "--address",
+    envvar="RAY_API_SERVER_ADDRESS",
+    show_envvar=True,
+    required=True,
+    metavar="http://HEAD:8265",
+    help="The dashboard of the cluster.",
+)
+include = click.option(
+    "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore leaves it out; repeatable."
+)
+requirements = click.option(
+    "--requirements", type=click.Path(path_type=Path, dir_okay=False), help="A file of packages that all nodes install."
+)
+retries = click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Go on up to N times after a kill.",
+)
+wait = click.option("--wait", is_flag=True, help="Follow it to its end; Ctrl-C leaves it running.")
+
+
+def is_dashboard(address: str | None) -> bool:
+    """Return whether an address is that of a dashboard, over which jobs are submitted, and not of Ray itself."""
+    return address is not None and address.startswith(("http://", "https://"))
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@address
+@click.option(
+    "--results",
+    required=True,
+    metavar="PATH",
+    help="A folder that all nodes share, by its whole path, or a place in an object store such as s3://bucket/prefix.",
+)
+@click.option("--name", help="Name of the sweep, instead of the file's.")
+@options.assignments
+@click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
+@click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time.")
+@include
+@requirements
+@retries
+@wait
+@options.changes
+def submit(
+    file: Path,
+    address: str,
+    results: str,
+    changes: Sequence[str],
+    max_concurrent: int | None,
+    include: tuple[str, ...],
+    requirements: Path | None,
+    retries: int,
+    wait: bool,
+) -> None:
+    """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
+    from sweep import spec as specs
+    from sweep.backends.ray_tune.jobs import Jobs
+    from sweep.render.plans import price_line
+    from sweep.runner import planning
+
+    spec, _ = specs.load_with_text(file, changes)
+    folders = planning.import_folders(file)
+    source = planning.check(spec, str(file), folders, here=False)
+    note_ignored(spec)
+    note_unseen(planning.not_seen_read(spec, source))
+    place = _place(results)
+    root = _root(file)
+    command = ["run", file.resolve().relative_to(root).as_posix(), "--or-resume", "--results", place]
+    command += [part for one in changes for part in ("--set", one)]
+    command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
+    click.echo(f"sweep    {spec.name}")
+    click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders))))
+    about = {"sweep": spec.name, "results": place, "file": command[1]}
+    _send(Jobs(address), command, root, about, include=include, requirements=requirements, retries=retries, wait=wait)
+
+
+@click.command()
+@click.argument("sweep")
+@address
+@click.option("--follow", is_flag=True, help="Wait for more, to its end; Ctrl-C leaves it running.")
+def logs(sweep: str, address: str, follow: bool) -> None:
+    """Show what the driver of a submitted sweep has said."""
+    from sweep.backends.ray_tune.jobs import Jobs
+
+    jobs = Jobs(address)
+    job = jobs.find(sweep)
+    if follow:
+        _follow(jobs, job.id)
+        return
+    click.echo(printable(jobs.logs(job.id)), nl=False)
+
+
+def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bool, max_concurrent: int | None) -> None:
+    """Let a cluster go on with a sweep that was submitted to it, with the code of the current folder."""
+    from sweep.backends.ray_tune.jobs import Jobs
+
+    jobs = Jobs(address)
+    job = jobs.find(sweep)
+    command = ["resume", sweep, "--results", job.results, *(part for one in changes for part in ("--set", one))]
+    command += ["--retry-failed"] if retry_failed else []
+    command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
+    about = {"sweep": sweep, "results": job.results, "file": job.file}
+    _send(jobs, command, Path.cwd(), about)
+
+
+def stop(sweep: str, address: str) -> str:
+    """Stop a submitted sweep, to be resumed later, and wait until it is; what became of it."""
+    from sweep.backends.ray_tune.jobs import Jobs
+
+    jobs = Jobs(address)
+    job = jobs.find(sweep)
+    if job.is_over:
+        raise InputError.one(sweep, f"job {job.id} is not running ({job.state.lower()})", "there is nothing to stop")
+    ended = jobs.stop(job.id)
+    return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
+
+
+def results_of(sweep: str, address: str, *, as_json: bool) -> Path:
+    """Say what became of a submitted sweep's job, and return where its results are. Raises `InputError` if not here."""
+    from sweep.backends.ray_tune.jobs import Jobs
+    from sweep.store.remote import local
+
+    job = Jobs(address).find(sweep)
+    if not as_json:
+        reason = first_line(Exception(job.message)) if job.state == "FAILED" else ""
+        click.echo(f"job      {job.id}, {job.state.lower()}{f': {reason}' if reason else ''}")
+    found = local(job.results)
+    if not found.is_dir():
+        hint = f"see python -m sweep logs {sweep} --address {address}"
+        raise InputError.one(sweep, f"its results are in {job.results}, which this machine does not see", hint)
+    return found
+
+
+def show_all(address: str, *, as_json: bool) -> None:
+    """List the sweeps that were submitted to a cluster, each by its latest job."""
+    from sweep.backends.ray_tune.jobs import Jobs
+    from sweep.render.formatting import console, document
+    from sweep.render.tables import jobs_grid, show
+
+    found = [*{job.sweep: job for job in Jobs(address).sweeps()}.values()]
+    if as_json:
+        click.echo(document(found))
+    elif found:
+        show(jobs_grid([(job.sweep, job.state.lower(), job.id, job.started, job.results) for job in found]), console())
+    else:
+        click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
+
+
+def _send(
+    jobs: Jobs,
+    command: Sequence[str],
+    root: Path,
+    about: dict[str, str],
+    *,
+    include: Sequence[str] = (),
+    requirements: Path | None = None,
+    retries: int = 0,
+    wait: bool = False,
+) -> None:
+    from sweep.runner.code_package import CodePackage
+
+    package = CodePackage.of(root, include)
+    entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=retries)
+    with TemporaryDirectory() as folder:
+        archive = Path(folder) / "package.zip"
+        package.write(archive)
+        job = jobs.submit(entrypoint, archive, about, _lines(requirements), {"PYTHONUNBUFFERED": "1"})
+    click.echo(f"sent     {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
+    if package.left_out:
+        click.echo(f"left out {printable(', '.join(package.left_out))}")
+    click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
+    if wait:
+        _follow(jobs, job)
+
+
+def _follow(jobs: Jobs, job: str) -> None:
+    """Show what a job says until it is over, and leave with what its driver left with."""
+    try:
+        for text in jobs.follow(job):
+            click.echo(printable(text), nl=False)
+        ended = jobs.wait(job)
+    except KeyboardInterrupt:
+        click.echo(f"\n{job} goes on", err=True)
+        sys.exit(LEFT)
+    sys.exit(CODES[ended.state])
+
+
+def _place(results: str) -> str:
+    from sweep.store.object_store import check_url, is_url
+
+    if is_url(results):
+        return check_url("--results", results)
+    if not Path(results).is_absolute():
+        hint = "give a folder that all nodes share, or a place in an object store such as s3://bucket/prefix"
+        raise InputError.one("--results", f"{results!r} is no whole path: a job has a folder of its own", hint)
+    return results
+
+
+def _root(file: Path) -> Path:
+    """Return the folder that is sent: the current one, or that of a sweep file which lies elsewhere."""
+    here, path = Path.cwd().resolve(), file.resolve()
+    return here if path.is_relative_to(here) else path.parent
+
+
+def _lines(requirements: Path | None) -> list[str]:
+    if requirements is None:
+        return []
+    try:
+        lines = [line.strip() for line in requirements.read_text(encoding="utf-8").splitlines()]
+    except OSError as error:
+        raise InputError.one(str(requirements), f"cannot be read ({error.strerror})") from error
+    return [line for line in lines if line and not line.startswith("#")]
