@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sweep.backends.ray_tune.jobs import Jobs
+    from sweep.events import Params
+    from sweep.runner import pricing
 
 FAILED = 1
 LEFT = 130
@@ -91,7 +93,8 @@ def submit(
     from sweep import spec as specs
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
-    from sweep.runner import planning
+    from sweep.runner import planning, pricing
+    from sweep.store.remote import local
 
     spec, _ = specs.load_with_text(file, changes)
     folders = planning.import_folders(file)
@@ -99,12 +102,17 @@ def submit(
     note_ignored(spec)
     note_unseen(planning.not_seen_read(spec, source))
     place = _place(results)
+
+    def timing(sample: Sequence[Params]) -> pricing.Timing | None:
+        there = local(place)
+        return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
+
     root = _root(file)
     command = ["run", file.resolve().relative_to(root).as_posix(), "--or-resume", "--results", place]
     command += [part for one in changes for part in ("--set", one)]
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     click.echo(f"sweep    {spec.name}")
-    click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders))))
+    click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
     _send(Jobs(address), command, root, about, include=include, requirements=requirements, retries=retries, wait=wait)
 
