@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,20 +43,46 @@ address = click.option(
     metavar="http://HEAD:8265",
     help="The dashboard of the cluster.",
 )
-include = click.option(
-    "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore leaves it out; repeatable."
-)
-requirements = click.option(
-    "--requirements", type=click.Path(path_type=Path, dir_okay=False), help="A file of packages that all nodes install."
-)
-retries = click.option(
-    "--retries",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Go on up to N times after a kill.",
-)
-wait = click.option("--wait", is_flag=True, help="Follow it to its end; Ctrl-C leaves it running.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """What goes along with a job, and how it is looked after."""
+
+    include: tuple[str, ...] = ()
+    requirements: Path | None = None
+    retries: int = 0
+    wait: bool = False
+
+
+def _sending(command: Callable[..., None]) -> Callable[..., None]:
+    """Declare the options of a `Sending`, and hand that to the command as ``sending``."""
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        taken = {field.name: given.pop(field.name) for field in dataclasses.fields(Sending)}
+        command(**given, sending=Sending(**taken))
+
+    for option in (
+        click.option("--wait", is_flag=True, help="Follow it to its end; Ctrl-C leaves it running."),
+        click.option(
+            "--retries",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Go on up to N times after a kill.",
+        ),
+        click.option(
+            "--requirements",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="A file of packages that all nodes install.",
+        ),
+        click.option(
+            "--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable."
+        ),
+    ):
+        with_options = option(with_options)
+    return with_options
 
 
 def is_dashboard(address: str | None) -> bool:
@@ -73,21 +103,10 @@ def is_dashboard(address: str | None) -> bool:
 @options.assignments
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
 @click.option("--max-concurrent", type=click.IntRange(min=1), metavar="N", help="At most N trials at a time.")
-@include
-@requirements
-@retries
-@wait
+@_sending
 @options.changes
 def submit(
-    file: Path,
-    address: str,
-    results: str,
-    changes: Sequence[str],
-    max_concurrent: int | None,
-    include: tuple[str, ...],
-    requirements: Path | None,
-    retries: int,
-    wait: bool,
+    file: Path, address: str, results: str, changes: Sequence[str], max_concurrent: int | None, sending: Sending
 ) -> None:
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
     from sweep import spec as specs
@@ -114,7 +133,7 @@ def submit(
     click.echo(f"sweep    {spec.name}")
     click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
-    _send(Jobs(address), command, root, about, include=include, requirements=requirements, retries=retries, wait=wait)
+    _send(Jobs(address), command, root, about, sending)
 
 
 @click.command()
@@ -189,30 +208,20 @@ def show_all(address: str, *, as_json: bool) -> None:
         click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
 
 
-def _send(
-    jobs: Jobs,
-    command: Sequence[str],
-    root: Path,
-    about: dict[str, str],
-    *,
-    include: Sequence[str] = (),
-    requirements: Path | None = None,
-    retries: int = 0,
-    wait: bool = False,
-) -> None:
+def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str], sending: Sending = Sending()) -> None:
     from sweep.runner.code_package import CodePackage
 
-    package = CodePackage.of(root, include)
-    entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=retries)
+    package = CodePackage.of(root, sending.include)
+    entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries)
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
         package.write(archive)
-        job = jobs.submit(entrypoint, archive, about, _lines(requirements), {"PYTHONUNBUFFERED": "1"})
+        job = jobs.submit(entrypoint, archive, about, _lines(sending.requirements), {"PYTHONUNBUFFERED": "1"})
     click.echo(f"sent     {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
     if package.left_out:
         click.echo(f"left out {printable(', '.join(package.left_out))}")
     click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
-    if wait:
+    if sending.wait:
         _follow(jobs, job)
 
 
