@@ -42,11 +42,12 @@ class Jobs:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        logging.getLogger("ray").setLevel(logging.WARNING)  # else it tells of each upload in its own way
         with self._asking():
             from ray.job_submission import JobSubmissionClient
 
             self._client: Any = JobSubmissionClient(address)
+        for name in ("dashboard_sdk", "job.sdk"):  # else they tell of each upload in their own way
+            logging.getLogger(f"ray.dashboard.modules.{name}").setLevel(logging.WARNING)
 
     def sweeps(self) -> list[SweepJob]:
         """Return all jobs of sweeps, the latest last."""
