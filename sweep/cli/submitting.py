@@ -126,7 +126,7 @@ def submit(
         there = local(place)
         return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
 
-    root = _root(file)
+    root = root_of(file)
     command = ["run", file.resolve().relative_to(root).as_posix(), "--or-resume", "--results", place]
     command += [part for one in changes for part in ("--set", one)]
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
@@ -248,7 +248,7 @@ def _place(results: str) -> str:
     return results
 
 
-def _root(file: Path) -> Path:
+def root_of(file: Path) -> Path:
     """Return the folder that is sent: the current one, or that of a sweep file which lies elsewhere."""
     here, path = Path.cwd().resolve(), file.resolve()
     return here if path.is_relative_to(here) else path.parent

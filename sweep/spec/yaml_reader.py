@@ -7,9 +7,10 @@ of anchors. Of what YAML 1.2 dropped, only the merge key `<<` is kept, because p
 
 from __future__ import annotations
 
+import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn, TypeAlias
 
@@ -315,3 +316,13 @@ def _mark(event: Event) -> Mark:
 
 def _mark_after(text: str) -> Mark:
     return Mark(text.count("\n") + 1, len(text) - text.rfind("\n"))
+
+
+def write(documents: Iterable[Mapping[str, object]]) -> str:
+    """Return mappings as the documents of one YAML file, their keys in their order."""
+    yaml, target = YAML(typ="safe", pure=True), io.StringIO()
+    yaml.default_flow_style = False
+    yaml.width = 4096  # no line is broken in the middle of a command
+    yaml.representer.sort_base_mapping_type_on_output = False
+    yaml.dump_all([*documents], target)
+    return target.getvalue()
