@@ -12,6 +12,9 @@ from typing import Any
 import hypothesis
 import pytest
 import spreading
+from object_stores import S3
+
+from sweep.store.object_store import ObjectStore
 
 # Property tests are judged by what they find, not by how busy the machine is.
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
@@ -55,6 +58,19 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return True
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+    """A real S3 server with a bucket; the environment has its credentials."""
+    found = S3(tmp_path_factory.mktemp("s3") / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in found.environment.items():
+            patch.setenv(name, value)
+        found.start()
+        ObjectStore("s3://bucket").put("made", b"")
+        yield found
+        found.kill()
 
 
 @pytest.hookimpl(trylast=True)

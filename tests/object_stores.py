@@ -65,6 +65,7 @@ class S3:
                 return
             except StoreAway:
                 if time.monotonic() > until or self.process.poll() is not None:
+                    self.kill()
                     raise
                 time.sleep(0.1)
 

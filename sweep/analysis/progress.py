@@ -9,6 +9,7 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -21,6 +22,7 @@ from sweep.space.domains import configuration
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
+from sweep.store.object_store import StoreAway
 
 MOST = 128  # points that are kept
 
@@ -146,7 +148,8 @@ class Follower:
         to be forgotten, and the next call begins at its beginning. Raises `StoreError` for a damaged one.
         """
         if time.monotonic() - self._refreshed > REFRESH_S:
-            self._folder.refresh()
+            with suppress(StoreAway):  # the next look may do
+                self._folder.refresh()
             self._refreshed = time.monotonic()
         if not self._path.exists():
             return []

@@ -10,18 +10,20 @@ import shutil
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from sweep.errors import StoreError
-from sweep.store.disk import process
+from sweep.store.disk import process, waiting_for
 from sweep.store.object_store import Entry, ObjectStore, StoreAway
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
 _ALL = "checkpoints"
+T = TypeVar("T")
 
 
 def trial_key(trial: int) -> str:
@@ -42,33 +44,48 @@ def listed(store: ObjectStore, trial: int) -> dict[str, list[Entry]]:
 
 def trials(store: ObjectStore) -> set[int]:
     """Return the trials that have something there."""
-    names, _ = store.folder(_ALL)
-    return {int(name) for name in names if name.isdecimal()}
+    return {int(entry.key.split("/")[1]) for entry in store.entries(_ALL)}
 
 
-def sizes(store: ObjectStore) -> dict[int, int]:
-    """Return the bytes of each trial's checkpoints."""
-    found: dict[int, int] = defaultdict(int)
-    for entry in store.entries(_ALL):
-        found[int(entry.key.split("/")[1])] += entry.size
-    return found
+def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
+    """Yield a trial's checkpoints, newest first, each once it has been copied into this results folder.
 
-
-def fetch(store: ObjectStore, folder: Path, trial: int) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first, each once it has been copied into this results folder."""
+    A store that is away is asked again for so long. Raises `StoreError` then.
+    """
     here = folder / trial_key(trial)
-    for name, files in listed(store, trial).items():
-        final, aside = here / name, here / f"fetching-{process()}"
-        if not _is_same(store, trial, final):
-            shutil.rmtree(aside, ignore_errors=True)
-            prefix = f"{trial_key(trial)}/{name}/"
-            try:
-                store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
-            except FileNotFoundError:  # deleted meanwhile
-                continue
-            shutil.rmtree(final, ignore_errors=True)
-            aside.rename(final)
-        yield final
+    for name, files in patiently(lambda: listed(store, trial), patience_s).items():
+        if patiently(lambda name=name, files=files: _have(store, here / name, trial, files), patience_s):  # type: ignore[misc]  # mypy infers no lambda with a default
+            yield here / name
+
+
+def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -> bool:
+    """Have a checkpoint here as it is in the store; False where it has been deleted meanwhile."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    with waiting_for(final.parent / ".fetching"):  # several processes of a trial may want the same
+        if _is_same(store, trial, final):
+            return True
+        aside = final.with_name(f"fetching-{process()}")
+        shutil.rmtree(aside, ignore_errors=True)
+        prefix = f"{trial_key(trial)}/{final.name}/"
+        try:
+            store.download((file.key, aside / file.key.removeprefix(prefix)) for file in files)
+        except FileNotFoundError:
+            return False
+        shutil.rmtree(final, ignore_errors=True)
+        aside.rename(final)
+    return True
+
+
+def patiently(ask: Callable[[], T], patience_s: float) -> T:
+    """Return what a store answers, which may be away for a while."""
+    began = time.monotonic()
+    while True:
+        try:
+            return ask()
+        except StoreAway:
+            if time.monotonic() - began >= patience_s:
+                raise
+            time.sleep(1.0)
 
 
 def delete(store: ObjectStore, trial: int) -> None:

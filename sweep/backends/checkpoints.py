@@ -57,10 +57,15 @@ def newest_first(results_folder: Path, trial: int) -> list[Path]:
     return sorted(of_trial(results_folder, trial).glob("epoch-*"), reverse=True)
 
 
-def fetched(results_folder: Path, trial: int) -> Iterator[Path]:
-    """Yield a trial's checkpoints, newest first; from an object store each is copied here when it is its turn."""
+def fetched(results_folder: Path, trial: int, patience_s: float = 0.0) -> Iterator[Path]:
+    """Yield a trial's checkpoints, newest first; from an object store each is copied here when it is its turn.
+
+    Raises `StoreError` for a store that is away for longer than ``patience_s``.
+    """
     store = store_of(results_folder)
-    return iter(newest_first(results_folder, trial)) if store is None else copies.fetch(store, results_folder, trial)
+    if store is None:
+        return iter(newest_first(results_folder, trial))
+    return copies.fetch(store, results_folder, trial, patience_s)
 
 
 def bring(results_folder: Path, checkpoint: Path) -> None:
@@ -84,6 +89,13 @@ def trials(results_folder: Path) -> set[int]:
         return copies.trials(store)
     found = (path.parent.name for path in (results_folder / "checkpoints").glob("[0-9]*/epoch-*"))
     return {int(name) for name in found if name.isdecimal()}
+
+
+def begun(results_folder: Path) -> set[int]:
+    """Return the trials of which anything is there, be it whole or not."""
+    if (store := store_of(results_folder)) is not None:
+        return copies.trials(store)
+    return {int(path.name) for path in (results_folder / "checkpoints").glob("[0-9]*") if path.name.isdecimal()}
 
 
 def of_epoch(results_folder: Path, trial: int, epoch: int) -> str | None:
@@ -317,7 +329,7 @@ class Saver:
         if self.epoch == manifest.epoch:
             return
         began = time.monotonic()
-        with _disk_faults():
+        with disk_faults():
             write = self._sending(begin(self.folder, manifest, trainable.save, self.keep))
             self.epoch, self._at = manifest.epoch, time.monotonic()
             if beside:
@@ -333,7 +345,7 @@ class Saver:
         if self._writing is None:
             return
         began, writing, self._writing = time.monotonic(), self._writing, None
-        with _disk_faults():
+        with disk_faults():
             self._took_s = writing.result()
         self.blocked_s += time.monotonic() - began
 
@@ -343,7 +355,7 @@ class Saver:
             self.settle()
             if self.sender is not None and kept:
                 began = time.monotonic()
-                with _disk_faults():
+                with disk_faults():
                     self.sender.settle()
                 self.blocked_s += time.monotonic() - began
         finally:
@@ -361,7 +373,8 @@ class Saver:
 
 
 @contextmanager
-def _disk_faults() -> Iterator[None]:
+def disk_faults() -> Iterator[None]:
+    """Raise `DiskFault` where a disk or an object store is what fails."""
     try:
         yield
     except Exception as error:

@@ -32,6 +32,7 @@ from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore
 from sweep.store.records import encode
+from sweep.store.remote import AWAY_S
 
 STEP_S = 1.0
 
@@ -50,6 +51,7 @@ class _Trial:
     paused: bool = False
     moves: bool = False  # it goes on in another worker
     again: tuple[EpochReported, ...] = ()  # epochs out of a checkpoint, to be handed over once more
+    history: list[EpochReported] = dataclasses.field(default_factory=list)  # these, and all trained since
 
     @property
     def number(self) -> int:
@@ -193,9 +195,9 @@ class Worker:
         """Let nothing be written any more for a trial that has ended, whatever came of it."""
         try:
             trial.saver.finish(kept=kept)
+            checkpoints.release(self._job.folder, trial.number)
         except Exception as error:  # what a trainable's own `save` raises
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
-        checkpoints.release(self._job.folder, trial.number)
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
@@ -276,9 +278,15 @@ class Worker:
 
     def _begin(self, trial: _Trial) -> None:
         """Prepare the trial, from its newest checkpoint that is whole."""
-        trial.saver.settle()
+        trial.saver.finish(kept=False)
         trial.done, trial.again, trial.paused = 0, (), False
-        for path in checkpoints.fetched(self._job.folder, trial.number):
+        kept = checkpoints.fetched(self._job.folder, trial.number, AWAY_S)
+        while True:
+            with checkpoints.disk_faults():
+                path = next(kept, None)
+            if path is None:
+                self._loaded().begin(self._assignment(trial))
+                break
             try:
                 manifest = checkpoints.verify(path)
             except checkpoints.Damaged as error:
@@ -299,8 +307,7 @@ class Worker:
                 continue
             trial.done, trial.again = done, manifest.reports
             break
-        else:
-            self._loaded().begin(self._assignment(trial))
+        trial.history = [*trial.again]
         trial.saver = self._saver(trial.number, trial.done, trial.again)
         trial.begun = True
 
@@ -316,6 +323,7 @@ class Worker:
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
+        trial.history.append(epoch)
         trial.done = epoch.epoch
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
         trial.moves = saves and wanted_elsewhere(self._job, trial.order, epoch)
@@ -362,7 +370,9 @@ class Worker:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
             return  # such a trial begins anew where it is resumed
         loss = self._loss(epochs[-1]) if epochs else math.inf
-        manifest = Manifest(trial.done, trial.accumulate, loss, tuple(epochs))
+        # The log in an object store may lack more than this step: a checkpoint there tells all that led to it.
+        reports = tuple(epochs if self._job.store is None else trial.history)
+        manifest = Manifest(trial.done, trial.accumulate, loss, reports)
         trial.saver.save(self._loaded(), manifest, beside=beside)
 
     def _saver(self, trial: int, epoch: int = 0, reports: tuple[EpochReported, ...] = ()) -> Saver:

@@ -46,7 +46,8 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
 
     spec, text = specs.load_with_text(file, changes)
     if or_resume and ResultsFolder.exists(results, spec.name):
-        go_on(resuming.reopen(results, spec.name), how)
+        reopened = resuming.reopen(results, spec.name)
+        go_on(dataclasses.replace(reopened, import_folders=planning.import_folders(file)), how)
         return
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=how.address is None)
@@ -68,9 +69,10 @@ def run(file: Path, results: Path, changes: Sequence[str], how: Options, or_resu
     help="Change when the sweep ends, as in budget.hours=8; repeatable.",
 )
 @click.option("--retry-failed", is_flag=True, help="Try failed trials again.")
+@click.option("--here", is_flag=True, help="Look for the trainable in the current folder, not where the sweep began.")
 @options.session
 @options.changes
-def resume(sweep: str, results: Path, changes: Sequence[str], how: Options) -> None:
+def resume(sweep: str, results: Path, changes: Sequence[str], how: Options, here: bool) -> None:
     """Continue a sweep that was interrupted or killed, or extend one."""
     if how.address is not None and submitting.is_dashboard(how.address):
         submitting.resume(sweep, how.address, changes, retry_failed=how.retry_failed, max_concurrent=how.max_concurrent)
@@ -78,7 +80,8 @@ def resume(sweep: str, results: Path, changes: Sequence[str], how: Options) -> N
     require_locks()
     from sweep.runner import resuming
 
-    go_on(resuming.reopen(results, sweep, changes), how)
+    reopened = resuming.reopen(results, sweep, changes)
+    go_on(dataclasses.replace(reopened, import_folders=(Path.cwd(),)) if here else reopened, how)
 
 
 def go_on(reopened: Reopened, how: Options) -> None:

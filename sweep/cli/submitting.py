@@ -158,7 +158,14 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
 
     jobs = Jobs(address)
     job = jobs.find(sweep)
-    command = ["resume", sweep, "--results", job.results, *(part for one in changes for part in ("--set", one))]
+    command = [
+        "resume",
+        sweep,
+        "--here",
+        "--results",
+        job.results,
+        *(part for one in changes for part in ("--set", one)),
+    ]
     command += ["--retry-failed"] if retry_failed else []
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     about = {"sweep": sweep, "results": job.results, "file": job.file}
@@ -212,14 +219,14 @@ def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str],
     from sweep.runner.code_package import CodePackage
 
     package = CodePackage.of(root, sending.include)
+    click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
+    if package.left_out:
+        click.echo(f"not sent {printable(', '.join(package.left_out))}")
     entrypoint = DRIVER.format(command=shlex.join(["python", "-m", "sweep", *command]), retries=sending.retries)
     with TemporaryDirectory() as folder:
         archive = Path(folder) / "package.zip"
         package.write(archive)
         job = jobs.submit(entrypoint, archive, about, _lines(sending.requirements), {"PYTHONUNBUFFERED": "1"})
-    click.echo(f"sent     {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
-    if package.left_out:
-        click.echo(f"left out {printable(', '.join(package.left_out))}")
     click.echo(f"job      {job}, results in {about['results']}/{about['sweep']}")
     if sending.wait:
         _follow(jobs, job)

@@ -18,8 +18,10 @@ from sweep.errors import InputError
 MOST_BYTES = 100 << 20
 """What Ray takes: a larger package is refused by a cluster with an error of its own."""
 
+_SECRET = [".env", ".env.*", ".netrc", ".git-credentials", ".ssh/", ".aws/", ".azure/", ".kube/", ".gnupg/"]
 _NEVER = GitIgnoreSpec.from_lines(
     [
+        *_SECRET,
         ".git/",
         "__pycache__/",
         "*.pyc",
@@ -51,8 +53,11 @@ class CodePackage:
         there, and for more than 100 MiB.
         """
         root = root.resolve()
+        if root in (Path.home().resolve(), Path(root.anchor)):
+            hint = "make a folder for the project, and type the command there"
+            raise InputError.one(str(root), "is no project: all that is in it would be sent", hint)
         files, left_out = set[Path](), list[str]()
-        for path, taken in _walk(root, root, []):
+        for path, taken in _walk(root, root, _rules_above(root)):
             if taken:
                 files.add(path.relative_to(root))
             else:
@@ -94,20 +99,34 @@ class CodePackage:
 
 def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
     """Yield each file that is taken, and each file or folder that is not."""
-    own = folder / ".gitignore"
-    if own.is_file():
-        rules = [*rules, (folder, GitIgnoreSpec.from_lines(own.read_text(errors="replace").splitlines()))]
+    rules = [*rules, *_rules_of(folder)]
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path, is_folder = Path(entry.path), entry.is_dir()
         if _is_ignored(path, is_folder, rules) or (is_folder and _is_of_no_use(path)):
             yield path, False
-        elif not is_folder:
-            if entry.is_file():
-                yield path, True
-        elif path.resolve().is_relative_to(root):  # no way out of the project
+        elif not (there := path.resolve()).is_relative_to(root) or (is_folder and folder.is_relative_to(there)):
+            yield path, False  # no way out of the project, nor round in circles
+        elif is_folder:
             yield from _walk(root, path, rules)
-        else:
-            yield path, False
+        elif entry.is_file():
+            yield path, True
+
+
+def _rules_above(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    """Return what the folders above say of this one, up to that of the repository."""
+    above: list[Path] = []
+    for folder in () if (root / ".git").exists() else root.parents:
+        above.insert(0, folder)
+        if (folder / ".git").exists():
+            return [rule for one in above for rule in _rules_of(one)]
+    return []  # in no repository
+
+
+def _rules_of(folder: Path) -> list[tuple[Path, GitIgnoreSpec]]:
+    own = folder / ".gitignore"
+    if not own.is_file():
+        return []
+    return [(folder, GitIgnoreSpec.from_lines(own.read_text(errors="replace").splitlines()))]
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: Sequence[tuple[Path, GitIgnoreSpec]]) -> bool:

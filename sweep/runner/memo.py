@@ -145,12 +145,12 @@ class Memo:
             for path in sorted({*kept, source}):
                 self._take_over(path, answer, trial)
             checkpoints.send(self._folder.path, trial)
+            return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
-        return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
 
     def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
         is_last = path == answer.checkpoint

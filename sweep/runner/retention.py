@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from bisect import insort
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweep.backends import checkpoints
 from sweep.events import Status
 from sweep.spec import Spec
-from sweep.store.ledger import Change, Ended
+from sweep.store.ledger import Change, Ended, Reopened
+from sweep.store.object_store import StoreAway
 
 GB = 1_000_000_000
 
@@ -31,7 +33,9 @@ class CheckpointKeeper:
         self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
         self._kept: list[_Kept] = []  # best first
         self._ended: set[int] = set()  # trials without checkpoints
-        self._past = checkpoints.trials(folder)  # those that had some before this session
+        self._past = checkpoints.begun(folder)  # those that had some before this session
+        self._recalled: dict[int, Ended] = {}  # their ends, as far as these hold
+        self._later: list[tuple[float, int]] = []  # kept trials of which the store could not be asked
         self._size = 0
         self._full = False
 
@@ -40,19 +44,35 @@ class CheckpointKeeper:
         return self._objective.of_loss(self._kept[-1].loss) if self._full else None
 
     def recall(self, change: Change) -> None:
-        """See what is in the log: what a killed driver could not delete any more is deleted then."""
-        if isinstance(change, Ended) and change.trial.number in self._past:
+        """See what is in the log, one by one; `begin` acts on it."""
+        match change:
+            case Ended(trial) if trial.number in self._past:
+                self._recalled[trial.number] = change
+            case Reopened(trial):  # it goes on from what it has
+                self._recalled.pop(trial.number, None)
+            case _:
+                pass
+
+    def begin(self) -> None:
+        """Delete what a killed driver could not delete any more, and count what is kept."""
+        for change in self._recalled.values():
             self.on(change)
+        self._recalled.clear()
 
     def close(self) -> None:
         """Delete what workers have stored of trials after these had ended."""
-        for trial in checkpoints.trials(self._folder) & self._ended:
-            checkpoints.delete(self._folder, trial)
+        self._catch_up()
+        with suppress(StoreAway):
+            for trial in checkpoints.begun(self._folder) & self._ended:
+                checkpoints.delete(self._folder, trial)
 
     def on(self, change: Change) -> None:
         """See what befalls trials."""
+        if isinstance(change, Reopened):
+            self._ended.discard(change.trial.number)
         if not isinstance(change, Ended):
             return
+        self._catch_up()
         trial, number = change.trial, change.trial.number
         loss = self._objective.loss(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
@@ -65,8 +85,18 @@ class CheckpointKeeper:
         self._ended.add(trial)
         checkpoints.delete(self._folder, trial)
 
+    def _catch_up(self) -> None:
+        waiting, self._later = self._later, []
+        for loss, trial in waiting:
+            self._keep(loss, trial)
+
     def _keep(self, loss: float, trial: int) -> None:
-        kept = _Kept(loss, trial, checkpoints.keep_best(self._folder, trial))
+        self._ended.discard(trial)
+        try:
+            kept = _Kept(loss, trial, checkpoints.keep_best(self._folder, trial))
+        except StoreAway:
+            self._later.append((loss, trial))
+            return
         if not kept.size:  # somebody has deleted it
             return
         insort(self._kept, kept)

@@ -167,10 +167,11 @@ class Session:
                 raise
             finally:
                 view.close()
-                _clean(folder.path)
+                _clean(folder.path, job)
 
     def _job(self) -> Job:
         spec, objective = self.spec, self.spec.objectives[0]
+        own = shared_data.name(self.folder.path)
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
@@ -183,14 +184,14 @@ class Session:
             session=uuid.uuid4().hex[:12],
             checkpoint_every_s=spec.checkpoint.every_s,
             checkpoint_keep=spec.checkpoint.keep,
-            shared=None if self.options.inline else shared_data.name(self.folder.path),
+            shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
             unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
-            stand_in=None if self.folder.store is None else f"{shared_data.name(self.folder.path)}-results",
+            stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
         )
 
@@ -247,6 +248,7 @@ class Session:
                         yield event
 
             view.replay(past())
+            keeper.begin()
             if reporter is not None:
                 reporter.forget_running()
             followers = ExitStack()
@@ -268,7 +270,8 @@ class Session:
                 coordinator.close()
             finally:
                 full = _closed(followers)
-                keeper.close()
+                if not coordinator.fault:  # else another driver may own what is there
+                    keeper.close()
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
@@ -311,11 +314,13 @@ def _closed(followers: ExitStack) -> str | None:
     return None
 
 
-def _clean(folder: Path) -> None:
+def _clean(folder: Path, job: Job | None = None) -> None:
+    """Remove what sessions leave; at the end of one, of what lies outside of the folder only its own."""
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
-    shared_data.clean(folder)
+    for name in [shared_data.prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
+        shared_data.remove(name)
     checkpoints.clean(folder)
 
 

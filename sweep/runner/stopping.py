@@ -18,6 +18,7 @@ from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
+from sweep.store.object_store import StoreAway
 
 _LOOK_S, _LOOK_AFAR_S, _AGAIN_S = 0.1, 1.0, 2.0
 _LEAVING_S = 10.0  # more than a process takes to end, or to make a folder
@@ -165,7 +166,8 @@ def _asking(folder: ResultsFolder, request: StopRequest) -> Iterator[Callable[[]
             leave_request(folder, request)
             asked_at = time.monotonic()
         time.sleep(_LOOK_S if folder.runs_here else _LOOK_AFAR_S)
-        folder.refresh()
+        with suppress(StoreAway):  # the next look may do
+            folder.refresh()
 
     try:
         yield ask

@@ -120,12 +120,16 @@ class ResultsFolder:
                 aside.checkpoints.mkdir()
                 aside.spec.write_text(spec_text, encoding="utf-8", newline="")
                 aside.write_info(SweepInfo(folder.info, {"name": name, **info}))
-                if store is not None:
-                    stand_for(aside.path, store)
-                    if not remote.claim(aside.path, store):
-                        remote.pull(folder.path, store)
-                        _check_free(folder)
-                aside.path.rename(folder.path)
+                if store is None:
+                    aside.path.rename(folder.path)
+                    return folder
+                stand_for(aside.path, store)
+                with remote.alone(folder.path):
+                    if claimed := remote.claim(aside.path, store):
+                        aside.path.rename(folder.path)
+                if not claimed:
+                    remote.pull(folder.path, store)
+                    raise InputError.one(store.url, "was made by another process just now", "use --name OTHER")
         except BaseException:
             shutil.rmtree(aside.path, ignore_errors=True)
             _check_free(folder)  # the better message, where another process was faster
@@ -185,7 +189,7 @@ class ResultsFolder:
     def remove(self) -> None:
         """Delete a sweep of which nothing was trained, so that its name is free again."""
         if (store := self.store) is not None:
-            remote.withdraw(store)
+            remote.withdraw(self.path, store)
         shutil.rmtree(self.path)
 
     def refresh(self) -> None:

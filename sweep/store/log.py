@@ -44,6 +44,8 @@ class Log:
             except (OSError, StoreError) as error:
                 os.close(self._file)
                 raise StoreError(f"{path}: {error}") from error
+        if copy is not None:
+            copy.appended(good_bytes, wait=False)
         if fsync and not good_bytes:
             settle(path.parent)
             settle(path.parent.parent)
@@ -64,13 +66,13 @@ class Log:
                 ends = any(isinstance(event, TrialEnded | SessionEnded) for event in events)
                 if self._fsync and ends:
                     os.fsync(self._file)
-                if self._copy is not None:
-                    self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and ends)
             except BaseException:  # also an interrupt: all or none
                 self._torn_at = start
                 with suppress(OSError):  # the next append or the next writer tries again
                     os.ftruncate(self._file, start)
                 raise
+        if self._copy is not None:  # what it raises leaves the events in the log, for the next session to act on
+            self._copy.appended(os.fstat(self._file).st_size, wait=self._durable and ends)
 
     def close(self) -> None:
         """Let go of the file; there is nothing to flush."""

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweep.errors import InputError, StoreError, first_line
+from sweep.store.disk import replacing
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore as Backend
@@ -126,10 +127,15 @@ class ObjectStore:
         """Remove objects; one that is not there is no error."""
         import obstore
 
-        doomed = [*keys]
+        doomed = [self._full(key) for key in keys]
         if doomed:
             with self._talking(doomed[0]):
-                obstore.delete(self._opened, [*map(self._full, doomed)])
+                try:
+                    obstore.delete(self._opened, doomed)
+                except FileNotFoundError:  # some stores say so, and stop there
+                    for key in doomed:
+                        with suppress(FileNotFoundError):
+                            obstore.delete(self._opened, key)
 
     def upload(self, files: Iterable[tuple[Path, str]]) -> None:
         """Copy files to objects."""
@@ -159,14 +165,14 @@ class ObjectStore:
 
     @property
     def _opened(self) -> Backend:
-        return self.backend or _opened("/".join(self.url.split("/")[:3]))
+        return self.backend or _opened("/".join(self.url.split("/")[:3]), _settings())
 
     def _full(self, key: str) -> str:
         return "/".join([*self.url.split("/")[3:], *([key] if key else [])])
 
     def _entry(self, found: Any) -> Entry:
         key = found["path"][len(self._full("-")) - 1 :]
-        return Entry(key, found["size"], found["e_tag"] or "", found["last_modified"])
+        return Entry(key, found["size"], plain(found["e_tag"] or ""), found["last_modified"])
 
     @contextmanager
     def _talking(self, key: str) -> Iterator[None]:
@@ -180,6 +186,11 @@ class ObjectStore:
             if isinstance(error, OSError) and error.errno is not None:  # of the file here
                 raise
             raise StoreAway(f"{self.url}: {_reason(error)}") from error
+
+
+def plain(tag: str) -> str:
+    """Return a tag as listings have it, whether a store quotes it or not."""
+    return tag.strip('"')
 
 
 def is_url(text: object) -> bool:
@@ -209,13 +220,20 @@ def store_of(folder: Path) -> ObjectStore | None:
 
 
 def stand_for(folder: Path, store: ObjectStore) -> None:
-    """Let a folder of this machine stand for a place in a store."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / STAND_IN).write_text(store.url, encoding="utf-8")
+    """Let a folder of this machine stand for a place in a store. Others may look at it meanwhile."""
+    if store_of(folder) != store:
+        folder.mkdir(parents=True, exist_ok=True)
+        with replacing(folder / STAND_IN) as path:
+            path.write_text(store.url, encoding="utf-8")
+
+
+def _settings() -> tuple[tuple[str, str], ...]:
+    """Return what the environment says of stores: another client for other credentials."""
+    return tuple(sorted(item for item in os.environ.items() if item[0].startswith(("AWS_", "AZURE_", "GOOGLE_"))))
 
 
 @lru_cache(maxsize=64)
-def _opened(url: str) -> Backend:
+def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
     from obstore.exceptions import BaseError
     from obstore.store import from_url
 

@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -30,6 +30,7 @@ from sweep.store.object_store import (
     StoreAway,
     check_url,
     is_url,
+    plain,
     stand_for,
 )
 
@@ -40,6 +41,8 @@ AWAY_S = 300.0
 """A store that has not answered for so long ends the session; until then training goes on."""
 
 _RENEW_S = 5.0
+_LOOK_S = 2.0  # for requests
+_TRIES = 20
 _CLOSE_S = 60.0
 _SYNC_S = 2.0
 _PART = 64  # segments that one part replaces
@@ -98,18 +101,31 @@ def pull(folder: Path, store: ObjectStore, *, mine: bool = False) -> bool:
     A sweep that is run by another process of this machine is there as it is. ``mine``: by this one, which has not begun
     yet. Raises `StoreError`.
     """
-    with waiting_for(folder.with_name(f".{folder.name}.pull")):  # one at a time on this machine
+    with alone(folder):
         if not mine and is_locked(folder / "lock"):
             return True
-        while True:
+        for _ in range(_TRIES):
             _, files = store.folder()
             if not any(entry.key == "sweep.json" for entry in files):
+                _set_aside(folder)
                 return False
             try:
                 _bring(folder, store, files, store.entries("log"))
-            except FileNotFoundError:  # what was listed has been replaced meanwhile
+            except _Replaced:
                 continue
             return True
+        raise StoreError(f"{store.url}: changes faster than it can be read; try again")
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Be the only one on this machine that changes what the copy of a sweep is."""
+    with waiting_for(folder.with_name(f".{folder.name}.pull")):
+        yield
+
+
+class _Replaced(Exception):
+    """What was listed is there no more: parts have taken the place of segments."""
 
 
 def pull_all(results: Path, store: ObjectStore) -> None:
@@ -137,7 +153,10 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[Entry], log: Sequen
     changed = [entry for entry in files if entry.key != _LEASE and known.files.get(entry.key) != entry.tag]
     with ExitStack() as stack:
         places = [(entry.key, stack.enter_context(replacing(folder / entry.key))) for entry in changed]
-        store.download(places)
+        try:
+            store.download(places)
+        except FileNotFoundError as error:
+            raise _Replaced from error
     known.files |= {entry.key: entry.tag for entry in changed}
     _bring_log(folder / _LOG, store, log, known)
     known.write(folder)
@@ -155,19 +174,28 @@ def _bring_log(path: Path, store: ObjectStore, entries: Sequence[Entry], known: 
     new = [key for _, last, key in segments if last >= known.segments]
     if not new:  # a driver that died here may have written more than it had sent: nobody has gone on without it
         return
-    with storing(path), path.open("ab") as file:
-        file.truncate(known.bytes)
+    with storing(path), path.open("r+b" if path.exists() else "w+b") as file:
         for start in range(0, len(new), _AT_ONCE):
             for data in store.get_all(new[start : start + _AT_ONCE]):
                 if data is None:
-                    raise FileNotFoundError
-                head, _, content = data.partition(b"\n")
-                at = json.loads(head)["at"]
+                    raise _Replaced
+                at, content = _parsed(data)
                 if at > known.bytes:
                     raise StoreError(f"{store.url}/log: bytes {known.bytes} to {at} are missing")
-                file.write(content[known.bytes - at :])
-                known.bytes = max(known.bytes, at + len(content))
+                more = content[known.bytes - at :]
+                file.seek(known.bytes)
+                if file.read(len(more)) != more:  # what is here is another driver's, or less
+                    file.truncate(known.bytes)
+                    file.seek(known.bytes)
+                    file.write(more)
+                known.bytes += len(more)
     known.segments = max(last for _, last, _ in segments) + 1
+
+
+def _parsed(data: bytes) -> tuple[int, bytes]:
+    """Return at which byte of the log a segment or part begins, and its content."""
+    head, _, content = data.partition(b"\n")
+    return int(json.loads(head)["at"]), content
 
 
 def _set_aside(folder: Path) -> None:
@@ -189,9 +217,13 @@ def claim(folder: Path, store: ObjectStore) -> bool:
     return True
 
 
-def withdraw(store: ObjectStore) -> None:
-    """Take a sweep out of the store of which nothing was trained."""
-    store.delete(entry.key for entry in store.entries())
+def withdraw(folder: Path, store: ObjectStore) -> None:
+    """Take a sweep out of the store, unless somebody runs it or has trained something of it."""
+    writer = Writer(folder, store)
+    with suppress(InputError, StoreAway), writer.held():
+        segments = store.get_all([entry.key for entry in store.entries("log")])
+        if not any(data and _parsed(data)[1] for data in segments):
+            store.delete(entry.key for entry in store.entries())
 
 
 def send_file(path: Path, store: ObjectStore) -> None:
@@ -244,7 +276,12 @@ class Lease:
         """Whether nobody holds it, as far as this machine can tell."""
         if self.released:
             return True
-        return self.space == _space() and self.token != _TOKEN and not _is_alive(self.process)
+        return self.space == _space() and not _is_alive(self.process)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process held it, in an earlier session: the lock of the copy lets it run one at a time."""
+        return self.space == _space() and self.process == os.getpid()
 
 
 def holder(store: ObjectStore) -> Lease | None:
@@ -256,15 +293,17 @@ def holder(store: ObjectStore) -> Lease | None:
     return lease
 
 
-_TOKEN = secrets.token_hex(8)
-
-
 def _space() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
         return socket.gethostname()
+
+
+def _now() -> float:
+    """Return seconds on a clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 def _is_alive(process: int) -> bool:
@@ -282,9 +321,10 @@ class Writer:
 
     def __init__(self, folder: Path, store: ObjectStore, sync_s: float = _SYNC_S) -> None:
         self._folder, self._store, self._sync_s = folder, store, sync_s
-        self._token = _TOKEN
+        self._token = secrets.token_hex(8)
         self._lease_tag = ""
         self._renewed = 0.0
+        self._leasing = threading.Lock()
         self._known = _Known()
         self._end = 0  # of what is to be sent, in bytes
         self._loose = 0  # the first segment that is in no part, and where it begins
@@ -294,15 +334,18 @@ class Writer:
         self._told = False  # the driver has heard of it
         self._busy = threading.Lock()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="object store", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._repeat, args=(turn, every_s), name=f"object store {name}", daemon=True)
+            for name, turn, every_s in (("log", self._send, sync_s), ("lease", self._look_after, _LOOK_S))
+        ]
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
         """Be the one writer. Raises `InputError` that names the process that is, `StoreError` without an answer."""
-        self._take()
-        try:
+        with self.held():
             self._fence()
-            self._thread.start()
+            for thread in self._threads:
+                thread.start()
             try:
                 yield self
             except BaseException:  # it is the one to hear of
@@ -310,11 +353,21 @@ class Writer:
                     self._close()
                 raise
             self._close()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lease alone. Raises `InputError` that names the process that has it."""
+        self._take()
+        try:
+            yield
         finally:
-            self._release()
+            with suppress(StoreError):  # then it runs out
+                self._claimed(self._lease_tag, released=True)
 
     def check(self) -> None:
-        """Raise `StoreError` where nothing more may be written."""
+        """Raise `StoreError` where nothing more may be written: also after a sleep, in which others may have come."""
+        if not self._fault and _now() - self._renewed > LEASE_S:
+            self._guarded(self._renew)
         if self._fault:
             self._told = True
             raise StoreError(self._fault)
@@ -325,16 +378,14 @@ class Writer:
         if wait:
             self._send_surely()
 
-    def _run(self) -> None:
-        while not self._closing.wait(self._sync_s):
-            self._turn()
+    def _repeat(self, turn: Callable[[], None], every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            self._guarded(turn)
 
-    def _turn(self) -> None:
+    def _guarded(self, turn: Callable[[], None]) -> None:
+        """Do something that a store may hinder: for a while it is tried again, for good it ends the session."""
         try:
-            with self._busy:
-                self._renew()
-                self._send()
-            self._hear_requests()
+            turn()
             self._away_since = None
         except StoreAway as error:
             since = self._away_since = self._away_since or time.monotonic()
@@ -343,18 +394,22 @@ class Writer:
         except (StoreError, OSError) as error:
             self._fault = str(error)
 
+    def _look_after(self) -> None:
+        if _now() - self._renewed >= _RENEW_S:
+            self._renew()
+        self._hear_requests()
+
     def _send_surely(self, most_s: float = AWAY_S) -> None:
         """Send all there is, though the store may be away for a while."""
         began = time.monotonic()
         while True:
             self.check()
             try:
-                with self._busy:
-                    self._renew()
-                    self._send()
+                self._send()
                 return
-            except StoreAway:
+            except StoreAway as error:
                 if time.monotonic() - began > most_s:
+                    self._fault = str(error)
                     raise
                 time.sleep(1.0)
             except StoreError as error:
@@ -362,25 +417,30 @@ class Writer:
                 raise
 
     def _send(self) -> None:
-        end = self._end
-        if end > self._known.bytes:
-            with (self._folder / _LOG).open("rb") as file:
-                file.seek(self._known.bytes)
-                content = file.read(end - self._known.bytes)
-            self._create(content)
-            self._known.write(self._folder)
-            if self._known.segments - self._loose >= _PART:
-                self._join()
+        """Send what is whole and not there yet."""
+        with self._busy:
+            while (end := self._end) > self._known.bytes:
+                with (self._folder / _LOG).open("rb") as file:
+                    file.seek(self._known.bytes)
+                    content = file.read(end - self._known.bytes)
+                self._create(content)
+                self._known.write(self._folder)
+                if self._known.segments - self._loose >= _PART:
+                    self._join()
 
     def _create(self, content: bytes) -> None:
         """Write the next segment. Raises `StoreError` where another process has."""
         known = self._known
-        head = json.dumps({"at": known.bytes, "by": self._token})
-        tag = self._store.swap(f"log/{known.segments:08d}", head.encode() + b"\n" + content, None)
-        if tag is None:
-            raise StoreError(f"{self._store.url}: another process has taken the sweep over, nothing more is written")
+        key, head = f"log/{known.segments:08d}", json.dumps({"at": known.bytes, "by": self._token}).encode()
+        tag = self._store.swap(key, head + b"\n" + content, None)
+        if tag is None:  # perhaps it is our own, with less in it, whose answer was lost
+            there = self._store.get(key)
+            if there is None or not there[0].startswith(head + b"\n"):
+                taken = "another process has taken the sweep over, nothing more is written"
+                raise StoreError(f"{self._store.url}: {taken}")
+            content, tag = _parsed(there[0])[1], there[1]
         if not known.segments:
-            known.first = tag
+            known.first = plain(tag)
         known.segments += 1
         known.bytes += len(content)
 
@@ -406,6 +466,7 @@ class Writer:
         while True:
             pull(self._folder, self._store, mine=True)
             self._known = _Known.read(self._folder)
+            self._end = self._known.bytes  # what is beyond may be torn: the log tells once it has looked
             try:
                 self._create(b"")
             except StoreAway:
@@ -415,8 +476,7 @@ class Writer:
             break
         self._known.write(self._folder)
         self._loose, self._loose_at = self._known.segments, self._known.bytes
-        path = self._folder / _LOG
-        self._end = path.stat().st_size if path.exists() else 0
+        self._store.delete(entry.key for entry in self._store.entries("requests"))  # asked of whoever was before
 
     def _take(self) -> None:
         seen, since = "", time.monotonic()
@@ -425,7 +485,7 @@ class Writer:
             tag: str | None = None
             if found is not None:
                 lease, tag = Lease.parse(found[0], self._store), found[1]
-                if not lease.is_over and lease.token != self._token:
+                if not (lease.is_over or lease.is_own):
                     if seen and seen != tag:
                         what = f"the sweep is being run by {lease.holder}"
                         raise InputError.one(self._store.url, what, "stop that one first")
@@ -438,17 +498,21 @@ class Writer:
                 return
 
     def _renew(self) -> None:
-        if time.monotonic() - self._renewed >= _RENEW_S and not self._claimed(self._lease_tag):
-            found = self._store.get(_LEASE)
-            by = "another process" if found is None else Lease.parse(found[0], self._store).holder
+        if self._claimed(self._lease_tag):
+            return
+        found = self._store.get(_LEASE)
+        lease = None if found is None else Lease.parse(found[0], self._store)
+        if found is None or lease is None or lease.token != self._token or not self._claimed(found[1]):
+            by = "another process" if lease is None else lease.holder
             raise StoreError(f"{self._store.url}: {by} has taken the sweep over, nothing more is written")
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
-        new = self._store.swap(_LEASE, Lease.own(self._token, released=released).encode(), tag)
-        if new is None:
-            return False
-        self._lease_tag, self._renewed = new, time.monotonic()
-        return True
+        with self._leasing:
+            new = self._store.swap(_LEASE, Lease.own(self._token, released=released).encode(), tag)
+            if new is None:
+                return False
+            self._lease_tag, self._renewed = new, _now()
+            return True
 
     def _hear_requests(self) -> None:
         for entry in self._store.entries("requests"):
@@ -459,12 +523,14 @@ class Writer:
 
     def _close(self) -> None:
         self._closing.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
         if self._told:
             return
         try:
             self._send_surely(_CLOSE_S)
-            self._join()
+            with self._busy:
+                self._join()
             self._send_files()
         except (StoreError, OSError) as error:
             raise StoreError(f"{error}; what it lacks is in {self._folder}: go on from this machine") from error
@@ -480,8 +546,3 @@ class Writer:
         self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
         _, entries = self._store.folder()
         self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != _LEASE}
-
-    def _release(self) -> None:
-        with suppress(StoreError):  # then it runs out
-            if self._lease_tag:
-                self._claimed(self._lease_tag, released=True)

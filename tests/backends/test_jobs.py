@@ -125,8 +125,8 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
     assert codes == {key: wrong.get(key, 0) for key in codes}, {key: found[key] for key in codes if codes[key]}
 
     _, _, out, err = found["submit"]
-    assert "sent     5 files" in out  # those that are not ignored
-    assert "left out ignored.tmp\njob      sweep-s-1, results in " in out
+    assert "sends    5 files" in out  # those that are not ignored
+    assert "not sent ignored.tmp\njob      sweep-s-1, results in " in out
     assert "plan     trials 2; epochs 5 a trial, 10 in all" in out
     assert "answer   The best was rate=1 (trial 0) with loss 0.2" in out
     assert "Uploading" not in out + err

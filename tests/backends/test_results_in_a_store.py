@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import clusters
@@ -80,19 +79,6 @@ left = [str(path) for node in ("node1", "node2", "driver") for path in Path(node
 print("FOUND", json.dumps([code, left]))
 cluster.shutdown()
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A real S3 server; the environment has its credentials."""
-    found = S3(tmp_path_factory.mktemp("s3") / "data")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in found.environment.items():
-            patch.setenv(name, value)
-        found.start()
-        ObjectStore("s3://bucket").put("made", b"")
-        yield found
-        found.kill()
 
 
 @pytest.fixture(autouse=True)

@@ -286,6 +286,7 @@ OTHERS = (
     Row("resume one --inline --run-cap 3 --max-concurrent 1 --no-reuse", out="results  results/one"),
     Row("resume two --inline", out="front"),
     Row("resume two --address 127.0.0.1:1", 2, err="127.0.0.1:1"),
+    Row("resume killed --inline -q --here", out="^rank +trial"),
     Row("resume nowhere", 2, err="no such sweep"),
     Row("resume failed --inline --retry-failed", 1, err="no trial completed"),
     Row(
@@ -318,13 +319,13 @@ OTHERS = (
     Row("submit one.yaml --address http://127.0.0.1:1 --results here", 2, err="--results: 'here' is no whole path"),
     Row("submit one.yaml --address http://127.0.0.1:1 --results ftp://x/y", 2, err="is in no store that is known"),
     Row(
-        "kube one.yaml --image i:1 --results s3://b/p --name NEW --set epochs=1 --run-cap 1 --include scored.py --most 2 "
-        "--memory 8Gi --spot eks --secret s --token t --redis r:1 --retries 1",
+        "kube one.yaml --image i:1 --results s3://b/p --name NEW --set epochs=1 --run-cap 1 --include scored.py "
+        "--most 2 --memory 8Gi --spot eks --secret s --token t --redis r:1 --retries 1",
         out=r"(?s)kind: ConfigMap.*kind: RayJob.*run one.yaml --or-resume --results s3://b/p --set epochs=1 --set",
         err="note: left out: results/",
     ),
-    Row("kube one.yaml --image i:1 --results s3://b/p --workdir /app", out="(?s)^apiVersion: ray.io/v1.*cd /app && python"),
-    Row("kube one.yaml --image i:1 --results results", 2, err="'results' is no place in an object store, and pods share"),
+    Row("kube one.yaml --image i:1 --results s3://b/p --workdir /app", out="(?s)^apiVersion: ray.io/v1.*cd /app &&"),
+    Row("kube one.yaml --image i:1 --results results", 2, err="'results' is no place in an object store, and"),
     Row("submit nowhere.yaml --address http://127.0.0.1:1 --results /x", 2, err="no such file"),
     Row("list --results ftp://x/y", 2, err="--results: ftp://x/y is in no store that is known"),
     Row("repair one --results results", out="one"),

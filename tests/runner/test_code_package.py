@@ -87,9 +87,23 @@ def test_links_lead_out_of_no_project(tmp_path: Path) -> None:
     project(tmp_path / "elsewhere", {"secret": "x"})
     root = project(tmp_path / "project", {"m.py": ""})
     (root / "out").symlink_to(tmp_path / "elsewhere")
+    (root / "file").symlink_to(tmp_path / "elsewhere" / "secret")
+    (root / "folder").mkdir()
+    (root / "folder" / "round").symlink_to(root)
     package = CodePackage.of(root)
     assert names(package) == ["m.py"]
-    assert package.left_out == ("out/",)
+    assert package.left_out == ("file", "folder/round/", "out/")
+
+
+def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project(tmp_path, {".git/HEAD": "", ".gitignore": "private.txt\n/exp/only.txt\n"})
+    files = {"private.txt": "", "only.txt": "", ".env": "", ".env.local": "", ".aws/credentials": "", "m.py": ""}
+    package = CodePackage.of(project(tmp_path / "exp", files))
+    assert names(package) == ["m.py"]
+    assert package.left_out == (".aws/", ".env", ".env.local", "only.txt", "private.txt")
+    monkeypatch.setenv("HOME", str(tmp_path / "exp"))
+    with pytest.raises(InputError, match="is no project: all that is in it would be sent"):
+        CodePackage.of(tmp_path / "exp")
 
 
 def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

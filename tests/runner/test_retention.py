@@ -123,3 +123,45 @@ def test_what_a_killed_driver_left_is_deleted_in_the_replay(tmp_path: Path) -> N
     again = Keeper(tmp_path, trials=1)
     again.see(events)
     assert kept(tmp_path) == {2: [1]}
+
+
+def recalled(folder: Path, events: Iterable[Event]) -> Keeper:
+    """The keeper of a session that goes on after these events."""
+    keeper = Keeper(folder)
+    for event in events:
+        keeper.recall(keeper._ledger.observe(event))
+    keeper.begin()
+    return keeper
+
+
+def again(trial: int) -> TrialEnded:
+    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=9.0, again=True)
+
+
+def test_a_trial_that_is_tried_again_keeps_what_it_has(tmp_path: Path) -> None:
+    begin, *epochs, end = saved(tmp_path, 0, [0.1, 0.2])
+    failed = ended(0, Facts(), Status.FAILED)
+    assert isinstance(end, TrialEnded)
+    keeper = recalled(tmp_path, [begin, *epochs, failed, again(0)])
+    assert kept(tmp_path) == {0: [1, 2]}
+    keeper.see([end])
+    keeper.close()
+    assert kept(tmp_path) == {0: [2]}
+    recalled(tmp_path, [begin, *epochs, failed, again(0), end]).close()
+    assert kept(tmp_path) == {0: [2]}
+
+
+def test_what_a_killed_driver_left_of_an_ended_trial_is_deleted(tmp_path: Path) -> None:
+    begin, *epochs, _ = saved(tmp_path, 0, [0.1])
+    recalled(tmp_path, [begin, *epochs, ended(0, Facts(), Status.PRUNED)])
+    assert kept(tmp_path) == {}
+
+
+def test_a_worker_that_writes_after_the_end_is_cleaned_up_behind(tmp_path: Path) -> None:
+    begin, *epochs, _ = saved(tmp_path, 0, [0.1])
+    keeper = Keeper(tmp_path)
+    keeper.see([begin, *epochs, ended(0, Facts(), Status.PRUNED)])
+    assert kept(tmp_path) == {}
+    saved(tmp_path, 0, [0.1])  # it had not heard yet
+    keeper.close()
+    assert kept(tmp_path) == {}

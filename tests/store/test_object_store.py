@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,18 +12,6 @@ from obstore.store import MemoryStore
 
 from sweep.errors import InputError
 from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, stand_for, store_of
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
-    """A real S3 server; the environment has its credentials."""
-    found = S3(tmp_path_factory.mktemp("s3") / "data")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in found.environment.items():
-            patch.setenv(name, value)
-        found.start()
-        yield found
-        found.kill()
 
 
 @pytest.fixture(params=["memory", "s3"])

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from sweep.errors import InputError, StoreError
+from sweep.events import SessionStarted
 from sweep.store import remote
+from sweep.store.log import Log, read
 from sweep.store.object_store import ObjectStore, StoreAway
 from sweep.store.remote import Lease, Writer
 
@@ -30,6 +32,23 @@ class Flaky:
     def __getattr__(self, name: str) -> object:
         if self.away and name != "url":
             raise StoreAway("memory://x: cannot be reached")
+        return getattr(self.store, name)
+
+
+@dataclasses.dataclass
+class Deaf:
+    """A store that does what is asked, and whose answers to writes are lost."""
+
+    store: ObjectStore
+    deaf: bool = False
+
+    def swap(self, key: str, data: bytes, tag: str | None) -> str | None:
+        found = self.store.swap(key, data, tag)
+        if self.deaf:
+            raise StoreAway("memory://x: cannot be reached")
+        return found
+
+    def __getattr__(self, name: str) -> object:
         return getattr(self.store, name)
 
 
@@ -169,8 +188,8 @@ def test_what_was_not_sent_goes_along_with_the_machine(tmp_path: Path) -> None:
     write(here, b"two\n")  # and the driver dies
     assert remote.pull(here, store)
     assert log_of(here) == b"one\ntwo\n"
-    with Writer(here, store, sync_s=60).open():
-        pass
+    with Writer(here, store, sync_s=60).open() as writer:
+        writer.appended(len(log_of(here)), wait=False)
     assert remote.pull(there, store)
     assert log_of(there) == b"one\ntwo\n"
     write(here, b"three\n")
@@ -218,12 +237,13 @@ def test_a_store_that_stays_away_ends_the_session_and_loses_nothing(
 def test_requests_reach_the_folder_of_the_writer(tmp_path: Path) -> None:
     store = new_store()
     here = made(tmp_path / "here", store)
-    remote.ask(store, "stop-trial-3")
-    with Writer(here, store, sync_s=0.02).open():
+    remote.ask(store, "stop")  # of an earlier session: nobody means this one
+    with Writer(here, store).open():
+        remote.ask(store, "stop-trial-3")
         until = time.monotonic() + 10
         while not (here / "requests" / "stop-trial-3").exists() and time.monotonic() < until:
             time.sleep(0.02)
-    assert (here / "requests" / "stop-trial-3").exists()
+    assert [path.name for path in (here / "requests").iterdir()] == ["stop-trial-3"]
     assert not store.entries("requests")
 
 
@@ -233,7 +253,7 @@ def test_a_sweep_of_the_same_name_is_another_one(tmp_path: Path) -> None:
     with Writer(here, store).open() as writer:
         writer.appended(write(here, b"one\n"), wait=False)
     assert remote.pull(there, store)
-    remote.withdraw(store)
+    store.delete(entry.key for entry in store.entries())
     again = made(tmp_path / "again", store)
     with Writer(again, store).open() as writer:
         writer.appended(write(again, b"other\n"), wait=False)
@@ -255,6 +275,102 @@ def test_parts_take_the_place_of_segments(tmp_path: Path) -> None:
     assert remote.pull(early, store)
     assert remote.pull(late, store)
     assert log_of(early) == log_of(late) == log_of(here)
+
+
+def test_a_torn_record_is_never_sent(tmp_path: Path) -> None:
+    store = new_store()
+    here, there = made(tmp_path / "here", store), tmp_path / "there"
+    session = SessionStarted(time=1.0, resumed=False, version="1")
+    with Writer(here, store, sync_s=0.02).open() as writer, Log(here / "log.jsonl", copy=writer) as log:
+        log.append([session])
+    write(here, b'{"event":"session_st')  # and the driver dies
+    with Writer(here, store, sync_s=0.02).open() as writer:
+        time.sleep(0.2)  # Ray starts
+        with Log(here / "log.jsonl", copy=writer) as log:
+            log.append([session, session])
+    assert remote.pull(there, store)
+    assert list(read(there / "log.jsonl")) == [session] * 3
+
+
+def test_a_segment_whose_writer_did_not_hear_of_it_takes_nothing_away(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    with Writer(here, store, sync_s=60).open() as writer:
+        known = (here / ".known.json").read_bytes()
+        writer.appended(write(here, b"one\n"), wait=True)
+        write(here, b"two\n")
+    (here / ".known.json").write_bytes(known)  # the driver died before it had noted that
+    assert remote.pull(here, store)
+    assert log_of(here) == b"one\ntwo\n"
+
+
+def test_an_answer_that_is_lost_is_no_takeover(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    deaf = Deaf(store)
+    with Writer(here, deaf, sync_s=60).open() as writer:  # type: ignore[arg-type]
+        deaf.deaf = True
+        writer.appended(write(here, b"one\n"), wait=False)
+        with pytest.raises(StoreAway):
+            writer._send()
+        with pytest.raises(StoreAway):
+            writer._renew()
+        deaf.deaf = False
+        writer._renew()
+        writer.appended(write(here, b"two\n"), wait=True)
+        writer.check()
+    assert remote.pull(tmp_path / "there", store)
+    assert log_of(tmp_path / "there") == b"one\ntwo\n"
+
+
+def test_a_writer_that_has_slept_looks_before_it_writes(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    with Writer(here, store, sync_s=60).open() as writer:
+        store.put("lease", elsewhere(Lease.own("x")).encode())
+        writer.check()
+        writer._renewed -= remote.LEASE_S + 1
+        with pytest.raises(StoreError, match=r"process \d+ on other has taken the sweep over"):
+            writer.check()
+
+
+def test_nobody_takes_a_sweep_away_that_others_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LEASE_S", 0.3)
+    store = new_store()
+    here, there = made(tmp_path / "here", store), tmp_path / "there"
+    with Writer(there, store, sync_s=60).open() as writer:
+        writer.appended(write(there, b"one\n"), wait=True)
+    remote.withdraw(here, store)  # an older process that has trained nothing
+    assert remote.pull(tmp_path / "third", store)
+    assert log_of(tmp_path / "third") == b"one\n"
+    empty = ObjectStore("memory://bucket/empty", MemoryStore())
+    remote.withdraw(made(tmp_path / "empty", empty), empty)
+    assert empty.entries() == []
+
+
+def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    here, there = made(tmp_path / "here", store), tmp_path / "there"
+    with Writer(here, store, sync_s=60).open() as writer:
+        for number in range(5):
+            writer.appended(write(here, b"line %d\n" % number), wait=True)
+        listing = store.entries("log")
+        writer._join()
+        late = Flaky(store)
+        listings = iter([listing])
+        monkeypatch.setattr(
+            Flaky, "entries", lambda self, prefix: next(listings, None) or store.entries(prefix), raising=False
+        )
+        assert remote.pull(there, late)  # type: ignore[arg-type]
+    assert log_of(there) == log_of(here)
+
+
+def test_a_copy_of_what_is_gone_blocks_no_name(tmp_path: Path) -> None:
+    store = new_store()
+    here = made(tmp_path / "here", store)
+    store.delete(entry.key for entry in store.entries())
+    assert not remote.pull(here, store)
+    assert not here.exists()
 
 
 def test_a_missing_segment_is_told(tmp_path: Path) -> None:
@@ -296,7 +412,8 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
         """Die without a word, as far as others can see."""
         writer = opened[1]
         writer._closing.set()
-        writer._thread.join()
+        for thread in writer._threads:
+            thread.join()
         store.put("lease", elsewhere(Lease.own("x"), released=True).encode())
 
     opened = begin()

@@ -134,9 +134,7 @@ class Cluster:
 
     def shared(self, job: Job, devices: Devices) -> AbstractContextManager[None]:
         """Use the results folder of a job on all nodes, as `nodes.shared`; a local Ray is on the driver's own."""
-        if self.local:
-            return nullcontext()
-        return nodes.shared(job.results_folder, devices, seen_by_all=job.store is None)
+        return nullcontext() if self.local else nodes.shared(job, devices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,7 @@ class Jobs:
             return str(
                 self._client.submit_job(
                     entrypoint=entrypoint,
-                    submission_id=f"sweep-{about['sweep']}-{len(earlier) + 1}",
+                    submission_id=f"sweep-{about['sweep']}-{1 + max(map(_number, earlier), default=0)}",
                     runtime_env=environment,
                     metadata=dict(about),
                 )
@@ -149,6 +149,11 @@ class Jobs:
             raise InputError.one(f"{_WHERE} {self._address}", "does not answer", hint) from error
         except (RuntimeError, ValueError) as error:
             raise InputError.one(f"{_WHERE} {self._address}", first_line(error)) from error
+
+
+def _number(job: SweepJob) -> int:
+    last = job.id.rpartition("-")[2]
+    return int(last) if last.isdecimal() else 0
 
 
 def _job(found: Any) -> SweepJob:

@@ -14,6 +14,7 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.backends import shared_data
+from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
@@ -60,21 +61,21 @@ def promised() -> tuple[tuple[Node, int], ...]:
 
 
 @contextmanager
-def shared(results_folder: Path, devices: Devices, *, seen_by_all: bool) -> Iterator[None]:
-    """Use a results folder on all machines on which trials fit; what their workers shared is gone afterwards.
+def shared(job: Job, devices: Devices) -> Iterator[None]:
+    """Use a job's results folder on all machines on which trials fit; what its workers shared is gone afterwards.
 
-    Raises InputError that names each of them that does not see the folder, where it is to be ``seen_by_all``.
+    Raises InputError that names each of them that does not see the folder, unless an object store stands behind it.
     """
     used = tuple(node for node in alive() if node.fits(devices))
-    if seen_by_all:
-        _require_shared(results_folder.resolve(), used)
-    prefix = shared_data.prefix(results_folder)
-    _on_each(used, shared_data.remove, prefix)  # what a killed session has left
+    if job.store is None:
+        _require_shared(job.results_folder.resolve(), used)
+    _on_each(used, shared_data.remove, shared_data.prefix(job.results_folder))  # what a killed session has left
     try:
         yield
     finally:
         with suppress(Exception):  # a cluster that is gone has nothing left to clean
-            _on_each(alive(), shared_data.remove, prefix)
+            for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
+                _on_each(alive(), shared_data.remove, name)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:

@@ -1,0 +1,123 @@
+"""Checkpoints of a worker in an object store: sent, kept, fetched elsewhere, and a store that is away."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from counting import Counting
+from object_stores import S3
+
+from sweep.backends import checkpoint_copies, checkpoints
+from sweep.backends.protocol import Job, Order
+from sweep.backends.worker import Worker
+from sweep.contract import Assignment
+from sweep.events import EpochReported, Status
+from sweep.store.object_store import ObjectStore, stand_for
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.usefixtures("light_collections")
+
+
+@pytest.fixture
+def store(server: S3, tmp_path: Path) -> ObjectStore:
+    return ObjectStore(f"s3://bucket/{tmp_path.name}")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the folders of this machine are that stand for others."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def job(tmp_path: Path, store: ObjectStore, machine: str = "one", **more: object) -> Job:
+    Counting.begun.clear()
+    given = {"checkpoint_every_s": 0.0, "store": store.url, "stand_in": machine} | more
+    return Job("s", "counting:Counting", (HERE,), tmp_path / "driver", "score", maximize=False, **given)
+
+
+def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) -> Order:
+    return Order(Assignment(trial=3, params={"events": events, "batch_size": 32}, seed=0, epochs=epochs), decisions)
+
+
+def there(store: ObjectStore) -> list[str]:
+    return [*checkpoint_copies.listed(store, 3)]
+
+
+def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
+    worker = Worker(job(tmp_path, store))
+    worker.take(order())
+    while (progress := worker.step()).end is None:
+        pass
+    assert progress.end.facts.checkpoint == "checkpoints/00003/epoch-000006"
+    assert there(store)[0] == "epoch-000006"
+    assert not list((tmp_path / "one").rglob("epoch-*"))
+    worker.close()
+
+
+def test_another_machine_goes_on_and_tells_all_epochs_that_led_there(tmp_path: Path, store: ObjectStore) -> None:
+    worker = Worker(job(tmp_path, store))
+    worker.take(order(decisions=(1, 2, 3)))
+    before = [epoch for _ in range(3) for epoch in worker.step().epochs]
+    assert worker._trial is not None
+    worker._trial.saver.finish()  # and the machine is gone, with the log of these epochs
+    other = Worker(job(tmp_path, store, "two"))
+    other.take(order())
+    heard: list[EpochReported] = []
+    while (progress := other.step()).end is None:
+        heard += progress.epochs
+    heard += progress.epochs
+    assert [epoch.epoch for epoch in heard] == [1, 2, 3, 4, 5, 6]
+    assert progress.end.status is Status.COMPLETED
+    assert heard[:3] == before  # they were not trained again
+    for one in (worker, other):
+        one.close()
+
+
+def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, store: ObjectStore) -> None:
+    folder = tmp_path / "copy"
+    stand_for(folder, store)
+    for epoch, loss in ((1, 0.5), (2, 0.1), (3, 0.4), (4, 0.3)):
+        place = tmp_path / f"machine{epoch}"
+        manifest = checkpoints.Manifest(epoch, loss=loss)
+        checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9)()
+        sender = checkpoint_copies.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
+        sender.send()
+        sender.settle()
+        sender.close()
+    assert there(store) == ["epoch-000004", "epoch-000003", "epoch-000002"]
+    assert checkpoints.keep_best(folder, 3) > 200
+    assert there(store) == ["epoch-000004", "epoch-000002"]
+    assert checkpoints.of_epoch(folder, 3, 2) == "checkpoints/00003/epoch-000002"
+    assert checkpoints.trials(folder) == {3}
+    checkpoints.delete(folder, 3)
+    assert checkpoints.begun(folder) == set()
+
+
+def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: ObjectStore) -> None:
+    store.put("checkpoints/00003/epoch-000001/state", b"x")  # its machine died while it was sent
+    assert there(store) == []
+    assert [*checkpoints.fetched(tmp_path, 3)] == []
+
+
+def test_a_store_that_is_away_is_no_failure_of_a_trial(
+    server: S3, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.backends.worker.AWAY_S", 0.1)
+    worker = Worker(job(tmp_path, store))
+    server.kill()
+    try:
+        worker.take(order())
+        progress = worker.step()
+    finally:
+        server.start()
+    assert progress.end is not None
+    assert progress.end.status is Status.INTERRUPTED
+    assert progress.fault is not None
+    assert "cannot be reached" in progress.fault
+    worker.take(order())
+    while (progress := worker.step()).end is None:
+        pass
+    assert progress.end.status is Status.COMPLETED
+    worker.close()
