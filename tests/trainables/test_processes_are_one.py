@@ -104,7 +104,7 @@ def check_entry(found: Entry, name: str, gang: Together, here: Here, *, bits: bo
     trial = given(found)
     if found.replicas:
         for answer in gang.call(trained, name, trial):
-            with pytest.raises(Exception, match=f"{found.replicas}|loop: fit trains in one process"):
+            with pytest.raises(Exception, match=f"{found.replicas}|trains in one process"):
                 raise answer
         return
     ours = of_all(gang, trained, name, trial)
