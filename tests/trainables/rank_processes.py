@@ -68,7 +68,8 @@ def together(count: int, gpus: int = 0, **bounds: float) -> Iterator[Together]:
     pipes, processes = [], []
     for rank in range(count):
         mine, theirs = _FRESH.Pipe()
-        ranks = Ranks(addresses, rank, **{"heartbeat_s": HEARTBEAT_S, "register_s": 600.0, **bounds})
+        met = Ranks(addresses, rank, **{"heartbeat_s": HEARTBEAT_S, "register_s": 600.0, **bounds})
+        ranks = met if count > 1 else None
         process = _FRESH.Process(target=_serve, args=(theirs, Devices(1, gpus, simulated=True, ranks=ranks)))
         process.start()
         theirs.close()

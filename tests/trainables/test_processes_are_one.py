@@ -26,6 +26,8 @@ from sweep.contract import Assignment, Devices
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 SHAPES = {"2x1": (2, 0), "2x2": (2, 2), "4x1": (4, 0)}  # processes, simulated GPUs of each
+ONE = {"1x2": (1, 2), "1x4": (1, 4)}
+"""One process with so many devices and no more: TensorFlow's convolutions round otherwise in one that has eight."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def gangs() -> Iterator[dict[str, Together]]:
 
     class Gangs(dict[str, Together]):
         def __missing__(self, shape: str) -> Together:
-            count, gpus = SHAPES[shape]
+            count, gpus = (SHAPES | ONE)[shape]
             started[shape] = together(count, gpus)
             self[shape] = started[shape].__enter__()
             return self[shape]
@@ -50,8 +52,8 @@ def here() -> Here:
     return Here(Devices())
 
 
-def alone(here: Here, name: str, trial: Assignment, gpus: int = 0) -> Trained:
-    here.devices = Devices(1, gpus, simulated=True)
+def alone(here: Here, name: str, trial: Assignment) -> Trained:
+    here.devices = Devices(1, 0, simulated=True)
     return trained(here, name, trial)
 
 
@@ -80,7 +82,8 @@ def rated(row: tuple[str, ...], schedule: str) -> Assignment:
 @pytest.mark.parametrize("row", sampled(ROWS[1:3], 1), ids="-".join)
 def test_processes_train_as_one(row: tuple[str, ...], gangs: dict[str, Together], here: Here) -> None:
     trial = rated(row, "cosine")
-    one, two, four = (alone(here, "Weighted", trial, gpus) for gpus in (0, 2, 4))
+    one = alone(here, "Weighted", trial)
+    two, four = (of_all(gangs[shape], trained, "Weighted", trial) for shape in ONE)
     ours = of_all(gangs["2x1"], trained, "Weighted", trial)
     assert ours.equals(two)
     assert_close(ours, one, TOLERANCE)
@@ -97,10 +100,11 @@ def test_the_matrix(row: tuple[str, ...], shape: str, gangs: dict[str, Together]
         ours = of_all(gangs[shape], trained, "Weighted", trial)
         assert_close(ours, alone(here, "Weighted", trial), TOLERANCE)
         if shape == "2x1":
-            assert ours.equals(alone(here, "Weighted", trial, 2))
+            assert ours.equals(of_all(gangs["1x2"], trained, "Weighted", trial))
 
 
-def check_entry(found: Entry, name: str, gang: Together, here: Here, *, bits: bool) -> None:
+def check_entry(found: Entry, name: str, gang: Together, here: Here, devices: Together | None) -> None:
+    """``devices`` of one process, to which it is to be equal bit for bit."""
     trial = given(found)
     if found.replicas:
         for answer in gang.call(trained, name, trial):
@@ -109,15 +113,15 @@ def check_entry(found: Entry, name: str, gang: Together, here: Here, *, bits: bo
         return
     ours = of_all(gang, trained, name, trial)
     assert_close(ours, alone(here, name, trial), found.tolerance)
-    if bits:
-        assert ours.equals(alone(here, name, trial, 2))
+    if devices is not None:
+        assert ours.equals(of_all(devices, trained, name, trial))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", ENTRIES)
 def test_the_zoo(name: str, shape: str, gangs: dict[str, Together], here: Here) -> None:
-    check_entry(ENTRIES[name], name, gangs[shape], here, bits=shape == "2x1")
+    check_entry(ENTRIES[name], name, gangs[shape], here, gangs["1x2"] if shape == "2x1" else None)
 
 
 def check_used(name: str, trial: Assignment, other: Assignment, gang: Together) -> None:
@@ -126,34 +130,33 @@ def check_used(name: str, trial: Assignment, other: Assignment, gang: Together) 
     assert of_all(gang, trained, name, trial).equals(fresh)
 
 
-def check_resumed(name: str, trial: Assignment, gang: Together, here: Here, folder: Path) -> None:
+def check_resumed(name: str, trial: Assignment, gang: Together, devices: Together, folder: Path) -> None:
     """From two processes on two devices of one, and back."""
     for part in ("processes", "devices"):
         (folder / part).mkdir()
     straight = of_all(gang, trained, name, trial)
     first = of_all(gang, begun, name, trial, 2, folder / "processes")
-    here.devices = Devices(1, 2, simulated=True)
-    assert begun(here, name, trial, 2, folder / "devices").equals(first)
+    assert of_all(devices, begun, name, trial, 2, folder / "devices").equals(first)
     for rest in (
         of_all(gang, resumed, name, trial, folder / "processes"),
         of_all(gang, resumed, name, trial, folder / "devices"),
-        resumed(here, name, trial, folder / "processes"),
+        of_all(devices, resumed, name, trial, folder / "processes"),
     ):
         assert first.metrics + rest.metrics == straight.metrics
         assert rest.equals(replace(straight, metrics=rest.metrics))
 
 
 def test_used_processes_are_fresh_ones_and_resumed_trials_straight_ones(
-    gangs: dict[str, Together], here: Here, tmp_path: Path
+    gangs: dict[str, Together], tmp_path: Path
 ) -> None:
     trial, other = rated(ROWS[1], "cosine"), replace(rated(ROWS[1], "linear"), seed=7)
     check_used("Weighted", trial, other, gangs["2x1"])
-    check_resumed("Weighted", trial, gangs["2x1"], here, tmp_path)
+    check_resumed("Weighted", trial, gangs["2x1"], gangs["1x2"], tmp_path)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [n for n, found in ENTRIES.items() if not found.replicas])
-def test_the_zoo_used_and_resumed(name: str, gangs: dict[str, Together], here: Here, tmp_path: Path) -> None:
+def test_the_zoo_used_and_resumed(name: str, gangs: dict[str, Together], tmp_path: Path) -> None:
     trial = given(ENTRIES[name])
     check_used(name, trial, replace(trial, seed=7), gangs["2x1"])
-    check_resumed(name, trial, gangs["2x1"], here, tmp_path)
+    check_resumed(name, trial, gangs["2x1"], gangs["1x2"], tmp_path)
