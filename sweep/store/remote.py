@@ -14,7 +14,6 @@ import json
 import os
 import re
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from sweep.errors import InputError, StoreError
 from sweep.store.disk import is_locked, replacing, storing, waiting_for
+from sweep.store.lease import LEASE, LEASE_S, Lease, now
 from sweep.store.object_store import (
     Entry,
     ObjectStore,
@@ -33,9 +33,6 @@ from sweep.store.object_store import (
     plain,
     stand_for,
 )
-
-LEASE_S = 20.0
-"""A lease that was not renewed for so long is nobody's."""
 
 AWAY_S = 300.0
 """A store that has not answered for so long ends the session; until then training goes on."""
@@ -49,7 +46,7 @@ _PART = 64  # segments that one part replaces
 _AT_ONCE = 64  # objects that are read at once
 _SEGMENT = re.compile(r"log/(\d{8})(?:-(\d{8}))?")
 _FIRST = "log/00000000"
-_LOG, _LEASE, _KNOWN = "log.jsonl", "lease", ".known.json"
+_LOG, _KNOWN = "log.jsonl", ".known.json"
 _HERE = frozenset({_LOG, "lock"})  # files of a results folder that stay on this machine
 _FOLDERS = ("tensorboard", "profile")  # that are sent along
 
@@ -150,7 +147,7 @@ def _bring(folder: Path, store: ObjectStore, files: Sequence[Entry], log: Sequen
     known.first = first
     stand_for(folder, store)
     (folder / "checkpoints").mkdir(exist_ok=True)
-    changed = [entry for entry in files if entry.key != _LEASE and known.files.get(entry.key) != entry.tag]
+    changed = [entry for entry in files if entry.key != LEASE and known.files.get(entry.key) != entry.tag]
     with ExitStack() as stack:
         places = [(entry.key, stack.enter_context(replacing(folder / entry.key))) for entry in changed]
         try:
@@ -241,81 +238,6 @@ def withdraw_request(store: ObjectStore, request: str) -> None:
     store.delete([f"requests/{request}"])
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who writes into a sweep."""
-
-    host: str
-    process: int
-    space: str  # of processes, in which the id means something
-    token: str
-    renewed: float  # seconds since 1970, by the clock of the holder
-    released: bool = False
-    once: str = ""  # so that no two leases are the same bytes
-
-    @classmethod
-    def own(cls, token: str, *, released: bool = False) -> Lease:
-        return cls(socket.gethostname(), os.getpid(), _space(), token, time.time(), released, secrets.token_hex(4))
-
-    @classmethod
-    def parse(cls, data: bytes, store: ObjectStore) -> Lease:
-        try:
-            return cls(**json.loads(data))
-        except (ValueError, TypeError) as error:
-            raise StoreError(f"{store.url}/{_LEASE}: unreadable ({error})") from error
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
-
-    @property
-    def holder(self) -> str:
-        return f"process {self.process} on {self.host}"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody holds it, as far as this machine can tell."""
-        if self.released:
-            return True
-        return self.space == _space() and not _is_alive(self.process)
-
-    @property
-    def is_own(self) -> bool:
-        """Whether this process held it, in an earlier session: the lock of the copy lets it run one at a time."""
-        return self.space == _space() and self.process == os.getpid()
-
-
-def holder(store: ObjectStore) -> Lease | None:
-    """Return who runs a sweep, anywhere; None where nobody seems to."""
-    found = store.get(_LEASE)
-    lease = None if found is None else Lease.parse(found[0], store)
-    if lease is None or lease.is_over or time.time() - lease.renewed > 3 * LEASE_S:  # clocks differ
-        return None
-    return lease
-
-
-def _space() -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return socket.gethostname()
-
-
-def _now() -> float:
-    """Return seconds on a clock that goes on while the machine sleeps, where there is one."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
 class Writer:
     """Sends what the one driver of a sweep writes, from a thread of its own, and holds the lease meanwhile."""
 
@@ -366,7 +288,7 @@ class Writer:
 
     def check(self) -> None:
         """Raise `StoreError` where nothing more may be written: also after a sleep, in which others may have come."""
-        if not self._fault and _now() - self._renewed > LEASE_S:
+        if not self._fault and now() - self._renewed > LEASE_S:
             self._guarded(self._renew)
         if self._fault:
             self._told = True
@@ -395,7 +317,7 @@ class Writer:
             self._fault = str(error)
 
     def _look_after(self) -> None:
-        if _now() - self._renewed >= _RENEW_S:
+        if now() - self._renewed >= _RENEW_S:
             self._renew()
         self._hear_requests()
 
@@ -481,7 +403,7 @@ class Writer:
     def _take(self) -> None:
         seen, since = "", time.monotonic()
         while True:
-            found = self._store.get(_LEASE)
+            found = self._store.get(LEASE)
             tag: str | None = None
             if found is not None:
                 lease, tag = Lease.parse(found[0], self._store), found[1]
@@ -500,7 +422,7 @@ class Writer:
     def _renew(self) -> None:
         if self._claimed(self._lease_tag):
             return
-        found = self._store.get(_LEASE)
+        found = self._store.get(LEASE)
         lease = None if found is None else Lease.parse(found[0], self._store)
         if found is None or lease is None or lease.token != self._token or not self._claimed(found[1]):
             by = "another process" if lease is None else lease.holder
@@ -508,10 +430,10 @@ class Writer:
 
     def _claimed(self, tag: str | None, *, released: bool = False) -> bool:
         with self._leasing:
-            new = self._store.swap(_LEASE, Lease.own(self._token, released=released).encode(), tag)
+            new = self._store.swap(LEASE, Lease.own(self._token, released=released).encode(), tag)
             if new is None:
                 return False
-            self._lease_tag, self._renewed = new, _now()
+            self._lease_tag, self._renewed = new, now()
             return True
 
     def _hear_requests(self) -> None:
@@ -545,4 +467,4 @@ class Writer:
         sent = [path for path in (*top, *below) if path.name not in _HERE]
         self._store.upload((path, path.relative_to(self._folder).as_posix()) for path in sent)
         _, entries = self._store.folder()
-        self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != _LEASE}
+        self._known.files |= {entry.key: entry.tag for entry in entries if entry.key != LEASE}
