@@ -71,7 +71,7 @@ class SimulatedWorker:
             took_s = self._epoch_s * self._rng.uniform(0.8, 1.2)
             now += took_s
             self._done += 1
-            floor = abs(math.log10(float(given.params["rate"])) + 2) + float(given.params["drag"])  # type: ignore[arg-type]  # a float
+            floor = abs(math.log10(float(given.params["rate"])) + 2) + float(given.params["drag"])
             metrics = {"loss": floor + 2 / self._done, "val_loss": floor + 3 / self._done, "accuracy": 1 / (1 + floor)}
             epochs.append(EpochReported(trial=given.trial, epoch=self._done, metrics=metrics, time=now, time_s=took_s))
             if self._done == given.epochs:

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import shutil
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from sweep.errors import StoreError
 from sweep.store.disk import process, waiting_for
-from sweep.store.object_store import Entry, ObjectStore, StoreAway
+from sweep.store.object_store import Entry, ObjectStore, StoreAway, patiently
 from sweep.store.remote import AWAY_S
 
 MANIFEST = "sweep_manifest.json"
 _ALL = "checkpoints"
-T = TypeVar("T")
 
 
 def trial_key(trial: int) -> str:
@@ -54,7 +52,7 @@ def fetch(store: ObjectStore, folder: Path, trial: int, patience_s: float = 0.0)
     """
     here = folder / trial_key(trial)
     for name, files in patiently(lambda: listed(store, trial), patience_s).items():
-        if patiently(lambda name=name, files=files: _have(store, here / name, trial, files), patience_s):  # type: ignore[misc]  # mypy infers no lambda with a default
+        if patiently(partial(_have, store, here / name, trial, files), patience_s):
             yield here / name
 
 
@@ -74,18 +72,6 @@ def _have(store: ObjectStore, final: Path, trial: int, files: Sequence[Entry]) -
         shutil.rmtree(final, ignore_errors=True)
         aside.rename(final)
     return True
-
-
-def patiently(ask: Callable[[], T], patience_s: float) -> T:
-    """Return what a store answers, which may be away for a while."""
-    began = time.monotonic()
-    while True:
-        try:
-            return ask()
-        except StoreAway:
-            if time.monotonic() - began >= patience_s:
-                raise
-            time.sleep(1.0)
 
 
 def delete(store: ObjectStore, trial: int) -> None:
@@ -109,6 +95,10 @@ def _is_same(store: ObjectStore, trial: int, path: Path) -> bool:
         return False
     theirs = store.get(f"{trial_key(trial)}/{path.name}/{MANIFEST}")
     return theirs is not None and theirs[0] == mine
+
+
+class _GivenUp(Exception):
+    """Nobody wants the checkpoint any more."""
 
 
 @dataclass(slots=True)
@@ -143,15 +133,16 @@ class Sender:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _turn(self) -> None:
-        began = time.monotonic()
-        while not self._given_up.is_set():
-            try:
-                self._copy()
-                return
-            except StoreAway as error:
-                if time.monotonic() - began > AWAY_S:
-                    raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
-                self._given_up.wait(1.0)
+        try:
+            patiently(self._copy, AWAY_S, self._look)
+        except _GivenUp:
+            pass
+        except StoreAway as error:
+            raise StoreError(f"checkpoints of trial {self.trial} cannot be stored: {error}") from error
+
+    def _look(self) -> None:
+        if self._given_up.is_set():
+            raise _GivenUp
 
     def _copy(self) -> None:
         here = {path.name: path for path in self.folder.glob("epoch-*")}

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep import prices, tracebacks
-from sweep.backends import checkpoints, memory, signals
+from sweep.backends import checkpoints, driver_messages, memory
 from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
@@ -87,7 +87,7 @@ class Worker:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         job.prepare()
-        self._hearing = signals.hear(job)
+        self._hearing = driver_messages.hear(job)
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes

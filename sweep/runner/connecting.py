@@ -15,7 +15,7 @@ from importlib import import_module
 
 from sweep.analysis.outline import Outline
 from sweep.analysis.progress import Standing
-from sweep.backends import signals
+from sweep.backends import driver_messages
 from sweep.backends.inline import Inline
 from sweep.backends.protocol import Backend, Job, SweepStatus
 from sweep.contract import Devices
@@ -42,7 +42,7 @@ def backend(
     """Yield this process, or workers on Ray; ``leave`` is called from another thread where a local Ray dies."""
     job, notice = setting.job, _once(say)
     if options.inline:
-        with signals.sent(job):
+        with driver_messages.sent(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
     from sweep.backends.ray_tune import cluster, dashboard, local_ray
@@ -70,7 +70,7 @@ def backend(
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
-        with found.shared(job, setting.devices), signals.sent(job):
+        with found.shared(job, setting.devices), driver_messages.sent(job):
             yield trains
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweep.errors import InputError, StoreError, first_line
 from sweep.store.disk import replacing
@@ -27,7 +29,10 @@ if TYPE_CHECKING:
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 STAND_IN = ".store"  # a file in a folder that stands for a place in a store: its URL
 
+T = TypeVar("T")
+
 _THREADS = 16
+_AGAIN_S = 1.0
 _RETRIES = 3
 _RETRY_S = 10.0
 _CONNECT_S, _ANSWER_S = 5.0, 60.0
@@ -186,6 +191,40 @@ class ObjectStore:
             if isinstance(error, OSError) and error.errno is not None:  # of the file here
                 raise
             raise StoreAway(f"{self.url}: {_reason(error)}") from error
+
+
+def patiently(ask: Callable[[], T], patience_s: float, look: Callable[[], object] = lambda: None) -> T:
+    """Return what a store answers, which may be away for so long; ``look`` is called before each try, and may raise.
+
+    Raises `StoreAway`.
+    """
+    began = time.monotonic()
+    while True:
+        look()
+        try:
+            return ask()
+        except StoreAway:
+            if time.monotonic() - began >= patience_s:
+                raise
+            time.sleep(_AGAIN_S)
+
+
+def repeat(turn: Callable[[], object], every_s: float, name: str) -> Callable[[], None]:
+    """Call something now and then in a thread of its own, until what is returned is called."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(every_s):
+            turn()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+
+    def stop() -> None:
+        over.set()
+        thread.join()
+
+    return stop
 
 
 def plain(tag: str) -> str:

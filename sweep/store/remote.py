@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
@@ -30,7 +31,9 @@ from sweep.store.object_store import (
     StoreAway,
     check_url,
     is_url,
+    patiently,
     plain,
+    repeat,
     stand_for,
 )
 
@@ -255,19 +258,15 @@ class Writer:
         self._fault: str | None = None
         self._told = False  # the driver has heard of it
         self._busy = threading.Lock()
-        self._closing = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._repeat, args=(turn, every_s), name=f"object store {name}", daemon=True)
-            for name, turn, every_s in (("log", self._send, sync_s), ("lease", self._look_after, _LOOK_S))
-        ]
+        self._stops: list[Callable[[], None]] = []  # of its threads
 
     @contextmanager
     def open(self) -> Iterator[Writer]:
         """Be the one writer. Raises `InputError` that names the process that is, `StoreError` without an answer."""
         with self.held():
             self._fence()
-            for thread in self._threads:
-                thread.start()
+            for name, turn, every_s in (("log", self._send, self._sync_s), ("lease", self._look_after, _LOOK_S)):
+                self._stops.append(repeat(partial(self._guarded, turn), every_s, f"object store: {name}"))
             try:
                 yield self
             except BaseException:  # it is the one to hear of
@@ -300,10 +299,6 @@ class Writer:
         if wait:
             self._send_surely()
 
-    def _repeat(self, turn: Callable[[], None], every_s: float) -> None:
-        while not self._closing.wait(every_s):
-            self._guarded(turn)
-
     def _guarded(self, turn: Callable[[], None]) -> None:
         """Do something that a store may hinder: for a while it is tried again, for good it ends the session."""
         try:
@@ -323,20 +318,11 @@ class Writer:
 
     def _send_surely(self, most_s: float = AWAY_S) -> None:
         """Send all there is, though the store may be away for a while."""
-        began = time.monotonic()
-        while True:
-            self.check()
-            try:
-                self._send()
-                return
-            except StoreAway as error:
-                if time.monotonic() - began > most_s:
-                    self._fault = str(error)
-                    raise
-                time.sleep(1.0)
-            except StoreError as error:
-                self._fault = str(error)
-                raise
+        try:
+            patiently(self._send, most_s, self.check)
+        except StoreError as error:
+            self._fault = str(error)
+            raise
 
     def _send(self) -> None:
         """Send what is whole and not there yet."""
@@ -444,9 +430,8 @@ class Writer:
             self._store.delete([entry.key])
 
     def _close(self) -> None:
-        self._closing.set()
-        for thread in self._threads:
-            thread.join()
+        for stop in self._stops:
+            stop()
         if self._told:
             return
         try:

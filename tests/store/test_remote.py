@@ -204,7 +204,7 @@ def test_a_store_may_be_away_for_a_while(tmp_path: Path, monkeypatch: pytest.Mon
     store = new_store()
     flaky = Flaky(store)
     here = made(tmp_path / "here", store)
-    with Writer(here, flaky, sync_s=0.02).open() as writer:  # type: ignore[arg-type]
+    with Writer(here, flaky, sync_s=0.02).open() as writer:
         flaky.away = True
         for number in range(5):
             writer.appended(write(here, b"%d\n" % number), wait=False)
@@ -222,7 +222,7 @@ def test_a_store_that_stays_away_ends_the_session_and_loses_nothing(
     store = new_store()
     flaky = Flaky(store)
     here = made(tmp_path / "here", store)
-    with Writer(here, flaky, sync_s=0.02).open() as writer:  # type: ignore[arg-type]
+    with Writer(here, flaky, sync_s=0.02).open() as writer:
         writer.appended(write(here, b"one\n"), wait=True)
         flaky.away = True
         writer.appended(write(here, b"two\n"), wait=False)
@@ -309,7 +309,7 @@ def test_an_answer_that_is_lost_is_no_takeover(tmp_path: Path) -> None:
     store = new_store()
     here = made(tmp_path / "here", store)
     deaf = Deaf(store)
-    with Writer(here, deaf, sync_s=60).open() as writer:  # type: ignore[arg-type]
+    with Writer(here, deaf, sync_s=60).open() as writer:
         deaf.deaf = True
         writer.appended(write(here, b"one\n"), wait=False)
         with pytest.raises(StoreAway):
@@ -362,7 +362,7 @@ def test_what_is_joined_while_it_is_read_is_read_again(tmp_path: Path, monkeypat
         monkeypatch.setattr(
             Flaky, "entries", lambda self, prefix: next(listings, None) or store.entries(prefix), raising=False
         )
-        assert remote.pull(there, late)  # type: ignore[arg-type]
+        assert remote.pull(there, late)
     assert log_of(there) == log_of(here)
 
 
@@ -406,7 +406,7 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     moves, opened, sent = 0, None, b""
 
     def begin() -> tuple[Iterator[Writer], Writer]:
-        context = Writer(machine, flaky, sync_s=3600).open()  # type: ignore[arg-type]
+        context = Writer(machine, flaky, sync_s=3600).open()
         writer = context.__enter__()
         writer.appended(len(log_of(machine)), wait=False)  # as the log does once it has looked at its last record
         return context, writer
@@ -414,9 +414,8 @@ def test_whatever_happens_a_reader_has_the_beginning_of_what_the_writer_has(
     def crash() -> None:
         """Die without a word, as far as others can see."""
         writer = opened[1]
-        writer._closing.set()
-        for thread in writer._threads:
-            thread.join()
+        for stop in writer._stops:
+            stop()
         store.put("lease", elsewhere(Lease.own("x"), released=True).encode())
 
     opened = begin()

@@ -6,13 +6,13 @@ The driver and the workers look at files of their own machine, as where all see 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from sweep.backends.protocol import Job
 from sweep.errors import StoreError
-from sweep.store.object_store import ObjectStore
+from sweep.store.object_store import ObjectStore, repeat
 
 _SEND_S, _HEAR_S = 0.5, 2.0
 
@@ -33,7 +33,7 @@ def sent(job: Job) -> Iterator[None]:
             last = now
 
     job.prepare()
-    stop = _repeat(send, _SEND_S, "signals to workers")
+    stop = repeat(partial(_if_it_can, send), _SEND_S, "messages to workers")
     try:
         yield
     finally:
@@ -60,11 +60,16 @@ def hear(job: Job) -> Callable[[], None]:
             aside.write_text(told["shares"])
             aside.replace(job.share_file)
 
-    return _repeat(look, _HEAR_S, "signals from the driver")
+    return repeat(partial(_if_it_can, look), _HEAR_S, "messages of the driver")
+
+
+def _if_it_can(turn: Callable[[], None]) -> None:
+    with suppress(StoreError, OSError, ValueError):  # the store is away, a disk full: the next turn may do
+        turn()
 
 
 def _key(job: Job) -> str:
-    return f"signals/{job.session}"
+    return f"messages/{job.session}"
 
 
 def _shares(job: Job) -> str:
@@ -72,22 +77,3 @@ def _shares(job: Job) -> str:
         return job.share_file.read_text()
     except OSError:
         return ""
-
-
-def _repeat(turn: Callable[[], None], every_s: float, name: str) -> Callable[[], None]:
-    """Call it now and then in a thread of its own, until what is returned is called."""
-    over = threading.Event()
-
-    def run() -> None:
-        while not over.wait(every_s):
-            with suppress(StoreError, OSError, ValueError):  # the store is away, a disk full: the next turn may do
-                turn()
-
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-
-    def stop() -> None:
-        over.set()
-        thread.join()
-
-    return stop
