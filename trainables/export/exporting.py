@@ -27,7 +27,7 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
 
 def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model by itself into ``folder`` and prove it; raises NotExportable."""
-    model, given = plain.model, proof.sample(trial, plain.raw_inputs)
+    model, given = plain.model, proof.sample(trial, plain)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
             f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
@@ -67,6 +67,8 @@ def _notes(trial: Trial, plain: Plain, files: Sequence[Written], given: Sample, 
     notes = []
     if plain.raw_inputs is not None:
         notes.append("the frozen model of features(), whose outputs were kept for training, stands in front")
+    if not plain.reads_data:
+        notes.append("the model does not read the data as they are: predictions were compared on inputs that are drawn")
     if getattr(trial.program, "average", None) is not None:
         notes.append("the weights are the averages over training with which the trial was validated")
     if trial.dtype != "float32":

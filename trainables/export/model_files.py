@@ -49,7 +49,7 @@ class Signature:
 
 def signature(model: keras.Model, example: Any) -> Signature:
     """What a model is called with; ``example``: inputs for it, a batch of one."""
-    inputs = model._inputs_struct if isinstance(model, Functional) else example
+    inputs = model.input if isinstance(model, Functional) else example
     leaves = keras.tree.flatten(inputs)
     names = _names(inputs, "") if len(leaves) > 1 else ["inputs"]
     numbers = iter(range(len(leaves)))

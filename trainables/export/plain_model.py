@@ -32,6 +32,7 @@ class Plain:
     unknown: tuple[str, ...]  # variables in it of which Keras does not know, so that its own format leaves them out
     example: Any  # inputs for it, a batch of one
     raw_inputs: Any = None  # of the examples that it is compared on, where the trial was given others
+    reads_data: bool = True  # whether its inputs are those of the data
 
 
 def rebuilt(author: Author, trial: Trial) -> Plain:
@@ -52,7 +53,8 @@ def rebuilt(author: Author, trial: Trial) -> Plain:
     with averaged(trial):
         unknown = _take_over(trial, model, record)
     example = author.first_example[0]
-    return Plain(_giving_float32(model, example), unknown, example)
+    own = _own_inputs(model, example)
+    return Plain(_giving_float32(model, own), unknown, own, reads_data=own is example)
 
 
 @contextmanager
@@ -121,6 +123,25 @@ def _as_keras_own(model: keras.Model) -> keras.Model:
     if isinstance(model, Functional) and kind is not Functional and kind.call is Functional.call:
         return keras.Model(model.input, model.output, name=model.name)
     return model
+
+
+def _own_inputs(model: keras.Model, example: Any) -> Any:
+    """The example, or a batch of one of the inputs that the model declares where the example does not fit them."""
+    if not isinstance(model, Functional | keras.Sequential):
+        return example
+    declared = model.input if isinstance(model, Functional) else model.inputs[0]
+    leaves, given = keras.tree.flatten(declared), keras.tree.flatten(example)
+    if len(leaves) == len(given) and all(map(_fits, leaves, given)):
+        return example
+    return keras.tree.map_structure(
+        lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
+    )
+
+
+def _fits(declared: Any, leaf: Any) -> bool:
+    """Whether Keras takes the leaf for this input; it adds or drops a last axis of one by itself."""
+    sizes = [[size for size in shape[1:] if size != 1] for shape in (declared.shape, leaf.shape)]
+    return len(sizes[0]) == len(sizes[1]) and all(a is None or a == b for a, b in zip(*sizes, strict=True))
 
 
 def _giving_float32(model: keras.Model, example: Any) -> keras.Model:

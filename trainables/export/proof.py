@@ -23,14 +23,14 @@ from trainables.data.walk import VALIDATION_BATCH
 from trainables.devices.replicas import here
 from trainables.export import fresh_process
 from trainables.export.model_files import Signature, Written
-from trainables.export.plain_model import averaged
+from trainables.export.plain_model import Plain, averaged
 from trainables.loop.trial import Trial
 from trainables.numbers.draws import EVALUATION
 from trainables.replicas import slices
 
 TOLERANCE = 1e-5
 """Of predictions, times the largest of them where that is above 1: float32 keeps seven digits of a number."""
-MOST_EXAMPLES, MOST_BYTES = 10_000, 256 * 2**20
+MOST_EXAMPLES, MOST_BYTES, DRAWN = 10_000, 256 * 2**20, 64
 TIMEOUT_S = 1800
 
 
@@ -45,23 +45,26 @@ class Sample:
     steady: bool  # whether it predicts the same again: else it draws random numbers
 
 
-def sample(trial: Trial, raw_inputs: Any = None) -> Sample:
+def sample(trial: Trial, plain: Plain) -> Sample:
     """The loop's predictions for the first examples of the validation data, or of the training data without such.
 
-    ``raw_inputs``: what files are given in the place of the trial's inputs, example by example.
+    Files are given the plain model's raw inputs in the place of the trial's, example by example. A model that does not
+    read the data, such as the generator of a GAN, is compared on inputs that are drawn.
     """
     held_out = trial.held_out
     split = trial.walk.data if held_out is None else held_out.split
     batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
-    inputs = _first(split)
+    inputs = _first(split) if plain.reads_data else _drawn(plain.example)
     size = len(keras.tree.flatten(inputs)[0])
     of = "" if size == split.size else f"the first {size:,} of "
     name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
+    if not plain.reads_data:
+        name = f"{size} drawn inputs"
     with averaged(trial), exact_products():
         first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
     steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
-    if raw_inputs is not None:
-        inputs = tf.nest.map_structure(lambda leaf: leaf[:size], raw_inputs)
+    if plain.raw_inputs is not None:
+        inputs = tf.nest.map_structure(lambda leaf: leaf[:size], plain.raw_inputs)
     return Sample(name, inputs, first, batch_size, steady)
 
 
@@ -116,6 +119,19 @@ def _first(split: Split) -> Any:
     return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
 
 
+def _drawn(example: Any) -> Any:
+    """Normal numbers in the shape of the example; zeros where it has no floats, for what these stand for is unknown."""
+    draws = np.random.default_rng(0)
+    return keras.tree.map_structure(
+        lambda leaf: (
+            draws.normal(size=(DRAWN, *leaf.shape[1:])).astype(leaf.dtype)
+            if leaf.dtype.kind == "f"
+            else np.zeros((DRAWN, *leaf.shape[1:]), leaf.dtype)
+        ),
+        example,
+    )
+
+
 def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
     """What the loop's model gives when it evaluates, over all replicas."""
     model, replicas = trial.program.model, trial.placement.replicas
@@ -124,6 +140,7 @@ def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[A
         parts, replica = here()
         cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
         cut.draw(tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, EVALUATION)
+        cut.seeds = "keyed"  # others for each batch, without a change of the model's generators
         rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
         with slices.entered(cut):
             outputs = keras.tree.flatten(model(rows, training=False))
