@@ -23,6 +23,7 @@ REFUSED = {
     "keras": {
         "Adversaries": r"Adversary defines no call\(\)",
         "DrawnConstant": "does not load in a fresh process",
+        "DrawnTable": OWN_CLASS,
         "Lambdas": "the code of a Lambda layer finds nothing of the module",
         "NoisyEvaluation": OWN_CLASS,
         "Subclassed": OWN_CLASS,
@@ -37,6 +38,7 @@ REFUSED = {
         "Adversaries": r"Adversary defines no call\(\)",
         "Categories": NO_COUNTERPART,  # hashes texts
         "DrawnConstant": NO_COUNTERPART,
+        "DrawnTable": NO_COUNTERPART,
         "Half": "model.onnx cannot hold a model that computes in bfloat16",
         "MixedHalf": "model.onnx cannot hold a model that computes in bfloat16",
         "NoisyEvaluation": NO_COUNTERPART,

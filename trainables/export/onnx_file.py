@@ -10,7 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from keras.src.models.functional import Functional
+
+from trainables.state import constants
 
 
 def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
@@ -31,13 +32,7 @@ def write(model: keras.Model, path: Path, specs: Sequence[Any]) -> None:
 @contextmanager
 def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
     """Let no layer hold an eager tensor, as those of adapted preprocessing layers do: a graph takes it for an input."""
-    layers = model._flatten_layers()
-    nodes = [
-        n for f in layers if isinstance(f, Functional) for at_depth in f._nodes_by_depth.values() for n in at_depth
-    ]
-    calls = [node.arguments for node in nodes]
-    held = [(layer, name, value) for layer in layers for name, value in vars(layer).items() if tf.is_tensor(value)]
-    held += [(call, name, getattr(call, name)) for call in calls for name in ("args", "kwargs")]
+    held = constants.held(model)
     for owner, name, value in held:
         object.__setattr__(owner, name, keras.tree.map_structure(_in_numpy, value))
     try:
@@ -48,7 +43,7 @@ def _constants_in_numpy(model: keras.Model) -> Iterator[None]:
 
 
 def _in_numpy(leaf: Any) -> Any:
-    return leaf.numpy() if tf.is_tensor(leaf) and hasattr(leaf, "numpy") and not isinstance(leaf, tf.Variable) else leaf
+    return leaf.numpy() if constants.is_constant(leaf) else leaf
 
 
 def _erfc(graph: Any, node: Any, name: str, given: Any) -> None:

@@ -66,7 +66,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     keras_corrections.let_variables_be_numbers()
     first = len(record.made)
     reads: Reads = {}
-    with random_layers.following_the_trial(), keras_corrections.seeds_counted() as seeds:
+    with random_layers.following_the_trial() as making, keras_corrections.seeds_counted() as seeds:
         with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
             model = build_model(author, hp, seed)
         by_model = len(record.made)
@@ -93,7 +93,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself, drew = stepping.by_itself(author, model), _has_drawn(seed, seeds.given)
+    by_itself, drew = stepping.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
     return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)
 
 

@@ -17,6 +17,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -31,6 +32,7 @@ from trainables.numbers.live import LiveNumber
 from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
+from trainables.state import origins
 
 WHOLE = ("categorical", "shuffle", "gamma", "beta", "binomial")
 """Functions of `keras.random` whose draws are not those of examples: they follow from all of what they are given."""
@@ -54,18 +56,25 @@ def install() -> None:
         _replace(gen_random_ops, name, functools.partial(_without_state, stateless))
 
 
+@dataclass
+class Making:
+    """While a trial's model is made."""
+
+    drew: bool = False  # whether `keras.random` drew what is no variable's first value: constants of the graph
+
+
 @contextmanager
-def following_the_trial() -> Iterator[None]:
+def following_the_trial() -> Iterator[Making]:
     """Let `tf.random`, and `keras.random` without a seed, follow Python's `random` while a trial's model is made.
 
     The trial has seeded it; Keras would go on with a generator that lives as long as the process.
     """
     install()
-    _here.making = True
+    _here.making = making = Making()
     try:
-        yield
+        yield making
     finally:
-        _here.making = False
+        _here.making = None
 
 
 class Seeds:
@@ -117,7 +126,7 @@ def _replace(module: Any, name: str, inside: Callable[..., Any]) -> None:
     def function(*args: Any, **kwargs: Any) -> Any:
         cut = slices.current()
         within = cut is not None and cut.draws is not None
-        if not within and not getattr(_here, "making", False):
+        if not within and getattr(_here, "making", None) is None:
             return original(*args, **kwargs)
         return inside(cut if within else None, original, dict(signature.bind(*args, **kwargs).arguments))
 
@@ -128,6 +137,7 @@ def _seed(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]
     """What `keras.random` draws with."""
     seed = given["seed"]
     if cut is None or cut.draws is None:
+        _here.making.drew |= tf.executing_eagerly() and not origins.initialises()
         return original(random.getrandbits(31) if seed is None else seed)
     if not isinstance(seed, keras.random.SeedGenerator):
         return cut.draws.key() if seed is None else original(seed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from trainables.state import constants
 from trainables.state.origins import Record
 from trainables.state.owned import State
 
@@ -28,8 +29,11 @@ class Parts:
         """Assign what ``fresh`` begins with to these parts' variables, which are all of ``state``.
 
         ``derived`` ones are left out. False where that is not possible: the methods made other variables than
-        before, or one that is made later (a variable of a trace) begins with drawn numbers.
+        before, or constants that follow from these, or one that is made later (a variable of a trace) begins with drawn
+        numbers.
         """
+        if not constants.same(self.model, fresh.model):
+            return False
         slots, follows = self.optimizer.variables, self.follows(state)
         if follows:
             fresh.optimizer.build(fresh.model.trainable_variables)

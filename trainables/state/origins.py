@@ -8,6 +8,7 @@ that the trial would be another one than in a fresh process.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from trainables.devices.replicas import in_scope_of_servers
 from trainables.numbers import author_lines
 
 _numbers = itertools.count()
+_present = threading.local()
 _NAME = "_sweep_origin"
 _HOST = "/cpu:0"
 SEED = "seed_generator_state"
@@ -90,6 +92,15 @@ def is_constant(value: np.ndarray[Any, Any]) -> bool:
     return value.size == 0 or bool((value == value.flat[0]).all())
 
 
+def initialises() -> bool:
+    """Whether a variable is being given its first value."""
+    return getattr(_present, "initialises", False)
+
+
 def _on_host(initial: Callable[[], Any]) -> Any:
-    with tf.device(_HOST):
-        return initial()
+    before, _present.initialises = initialises(), True
+    try:
+        with tf.device(_HOST):
+            return initial()
+    finally:
+        _present.initialises = before
