@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from sweep.contract import Assignment, Devices, Facts
 from sweep.events import EpochReported, TrialEnded
@@ -120,6 +120,10 @@ class Progress:
     moves: bool = False  # the trial was saved, to go on in another worker with the share that it was told
 
 
+Lost: TypeAlias = Literal["worker", "node", "preempted"]
+"""What was lost under a trial: its process, its machine, or one that was taken away on purpose."""
+
+
 class Driver(Protocol):
     """Gives out trials and hears of them; its answers are orders."""
 
@@ -150,7 +154,7 @@ class Driver(Protocol):
     def take(self, trial: int, progress: Progress) -> bool:
         """Hear of a step; whether the trial goes on."""
 
-    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
         """Hear that a trial's worker is gone, perhaps with its node; whether the trial goes on with another for that.
 
         It is called for every spoilt worker as well.

@@ -75,6 +75,7 @@ class Worker:
 
     A worker that has more than ``memory_bytes`` of its own after a trial asks to be replaced. ``make`` makes a
     trainable that can be made only once in a process. ``labels``: of the node, by which its GPUs have a price.
+    ``leaving``: why trials are to go on elsewhere, for the node is about to be taken away; None where it stays.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Worker:
         memory_bytes: int | None = None,
         make: Callable[[], Trainable] | None = None,
         labels: Mapping[str, str] | None = None,
+        leaving: Callable[[], str | None] | None = None,
     ) -> None:
         job.prepare()
         self._hearing = driver_messages.hear(job)
@@ -92,6 +94,7 @@ class Worker:
         self._reuse = reuse
         self._memory_bytes = memory_bytes
         self._make = make
+        self._leaving = leaving or (lambda: None)
         self._trainable: Trainable | None = None
         self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
@@ -160,7 +163,8 @@ class Worker:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
                 self._settle(trial)
-            return Progress(tuple(epochs), None, facts, self._told(), data_known=known, moves=trial.moves)
+            leaves = self._leaving() if trial.moves else None
+            return Progress(tuple(epochs), None, facts, self._told(), leaves, data_known=known, moves=trial.moves)
         self._settle(trial)
         failed = status in (Status.FAILED, Status.OOM)
         if failed:
@@ -177,7 +181,7 @@ class Worker:
             facts=facts,
             regardless=status is Status.FAILED and not self._unread.now & {"epochs", *self._job.varying},
         )
-        spoilt = f"its trial ended as {status}" if failed else self._full()
+        spoilt = f"its trial ended as {status}" if failed else self._leaving() or self._full()
         return Progress(tuple(epochs), end, facts, self._told(), spoilt, fault)
 
     def _full(self) -> str | None:
@@ -237,6 +241,9 @@ class Worker:
         if not trial.begun:
             if self._job.stop_file.exists():
                 return Status.INTERRUPTED, "stopped before it began", None
+            if self._leaving():
+                trial.moves = True
+                return Status.RUNNING, "", None
             self._begin(trial)
             epochs += trial.again
             if epochs and not self._done(trial, epochs):  # nothing is trained before these were decided upon
@@ -326,7 +333,7 @@ class Worker:
         trial.history.append(epoch)
         trial.done = epoch.epoch
         saves = not isinstance(self._trainable, FunctionTrainable) or self._trainable.saves
-        trial.moves = saves and wanted_elsewhere(self._job, trial.order, epoch)
+        trial.moves = saves and (self._leaving() is not None or wanted_elsewhere(self._job, trial.order, epoch))
         go_on = (
             epoch.epoch not in trial.order.decision_epochs
             and not self._done(trial, epochs)

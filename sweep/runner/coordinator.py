@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from sweep.backends.protocol import Order, Progress
+from sweep.backends.protocol import Lost, Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
@@ -194,7 +194,7 @@ class Coordinator:
         elif trial in self._out and progress.moves:
             self._watch.end(trial)
             self._out.discard(trial)
-            self._again.append(trial)
+            self._wait(trial, spoilt=progress.spoilt is not None)
         elif trial in self._out and progress.data_known and (answer := self._recall(there)):
             self._known_data.add(answer.data)
             if self._answer(there, answer) and trial in self._out:  # its worker has begun it without the checkpoint
@@ -202,10 +202,10 @@ class Coordinator:
                 self._again.appendleft(trial)
         return trial in self._out
 
-    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
         """Hear that a trial's worker is gone; return whether another one takes the trial over, as it does a few times.
 
-        A lost node is rarely the trial's fault, and does not count as one of these.
+        A lost node is rarely the trial's fault, and does not count as one of these; one that is taken away never is.
         """
         if trial in self._dying:
             self._dying.discard(trial)
@@ -221,8 +221,8 @@ class Coordinator:
             self._out.discard(trial)
             self._again.appendleft(trial)
             return False
-        there.restarts += not with_node
-        there.lost_nodes += with_node
+        there.restarts += lost == "worker"
+        there.lost_nodes += lost == "node"
         if there.unwanted:
             self._emit([there.dismissed(UNWANTED)])
             return False

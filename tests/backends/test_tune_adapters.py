@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends.protocol import Job, Lost, Order, Progress
 from sweep.contract import Assignment
 
 pytestmark = pytest.mark.ray
@@ -28,7 +28,7 @@ class NoDriver:
     def take(self, trial: int, progress: Any) -> bool:
         raise AssertionError
 
-    def lose(self, trial: int, reason: str, *, with_node: bool = False) -> bool:
+    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
         raise AssertionError
 
     def begun(self, trial: int) -> None:
@@ -202,7 +202,7 @@ class Driver:
         self.out.discard(trial)
         self.peak = sum(type(thing) is Trial for thing in gc.get_objects())
         return False
-    def lose(self, trial, reason, with_node=False):
+    def lose(self, trial, reason, lost="worker"):
         if trial in self.out:
             self.lost.append([trial, reason])
             self.out.discard(trial)

@@ -66,9 +66,9 @@ def test_a_lost_node_is_not_the_trials_fault(tmp_path: Path) -> None:
     driver.open()
     for _ in range(20):
         assert driver.next().assignment.trial == 0
-        assert driver.lose(0, "worker lost: its node has died", with_node=True)
+        assert driver.lose(0, "worker lost: its node has died", "node")
     driver.next()
-    assert not driver.lose(0, "worker lost: its node has died", with_node=True)  # it brings them down
+    assert not driver.lose(0, "worker lost: its node has died", "node")  # it brings them down
     log.close()
 
 

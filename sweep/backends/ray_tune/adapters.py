@@ -128,8 +128,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
         reason = f"worker lost: {worker_exits.cause(trial.config['job'], _number(trial), error)}"
-        with_node = any(words in error or told in error for words, told in worker_exits.NODE_LOST.items())
-        if self._driver.lose(_number(trial), reason, with_node=with_node):
+        lost = worker_exits.loss(error)
+        if self._driver.lose(_number(trial), reason, lost):
             self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
 
     def _may(self, use: ray_private_api.Use, controller: Any) -> bool:

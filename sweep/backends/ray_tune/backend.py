@@ -101,7 +101,9 @@ def run(backend: RayTune, job: Job, driver: Driver) -> None:
     room = partial(backend.room, driver)
     sweep_status, page = backend.sweep_status, backend.cluster.page
     published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
-    always = {"job": job, "reuse": backend.reuse} | ({} if backend._given is None else {"given": backend._given})
+    always = {"job": job, "reuse": backend.reuse, "watch": not backend.cluster.local} | (
+        {} if backend._given is None else {"given": backend._given}
+    )
     free: list[str] = []
     with worker_exits.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(

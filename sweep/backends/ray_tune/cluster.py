@@ -28,6 +28,7 @@ _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # a trial without GPUs sees none
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_DEDUP_LOGS": "0",
+    "RAY_TRAIN_COUNT_PREEMPTION_AS_FAILURE": "1",  # else Tune restarts such a trial itself, and the driver never hears
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # our log and Parquet are the record
     "TUNE_DISABLE_SIGINT_HANDLER": "1",  # ours ends the running epochs first
@@ -49,7 +50,7 @@ _LOCAL_SETTINGS = {
 _SERVERS = ("gcs_server", "raylet")  # without which nothing goes on
 _ASIDE = ("dashboard", "monitor", "log_monitor")  # what no trial needs
 
-LOOK_S = 2.0  # between looks at which machines there are
+LOOK_S = 1.0  # between looks at which machines there are
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,10 @@ from sweep.backends.protocol import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
+from sweep.store.object_store import repeat
 
 PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
+DRAINING_S = 1.0  # between looks at which machines are about to be taken away
 UNBOUNDED = 1000  # machines that an autoscaler without a bound is taken to bring
 
 
@@ -39,12 +42,42 @@ class Node:
 
 
 def alive() -> tuple[Node, ...]:
-    """Return the machines that are there now."""
-    found = (node for node in ray.nodes() if node["Alive"])
+    """Return the machines that are there now, and stay."""
+    leaving = draining()
+    found = (node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving)
     return tuple(
         Node(node["Resources"].get("CPU", 0.0), node["Resources"].get("GPU", 0.0), node["NodeID"], node["NodeName"])
         for node in found
     )
+
+
+def draining() -> Mapping[str, int]:
+    """Return the machines that are about to be taken away, by id: when, in ms since 1970, or 0 where nobody knows."""
+    if ray_private_api.missing(ray_private_api.DRAINING):
+        return {}
+    found: Mapping[str, int] = ray_private_api.module("ray._private.state").state.get_draining_nodes()
+    return found
+
+
+class Leaving:
+    """Looks each second, in a thread, whether a machine of this worker's trial is about to be taken away."""
+
+    def __init__(self) -> None:
+        group = ray.util.get_current_placement_group()
+        self._mine = set(ray.util.placement_group_table(group)["bundles_to_node_id"].values())
+        self._why: str | None = None
+        self.close = repeat(self._look, DRAINING_S, "nodes that are taken away")
+
+    def __call__(self) -> str | None:
+        """Return why the worker must be left; None where it can stay."""
+        return self._why
+
+    def _look(self) -> None:
+        with suppress(Exception):  # a head that is away for a moment: the next look may do
+            until = [when for node, when in draining().items() if node in self._mine]
+            if until:
+                left = f" in {max(min(until) / 1000 - time.time(), 0):.0f} s" if all(until) else ""
+                self._why = f"its node is taken away{left}"
 
 
 def promised() -> tuple[tuple[Node, int], ...]:

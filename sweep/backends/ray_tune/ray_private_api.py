@@ -66,6 +66,10 @@ STARTING_WORKERS = Use(
     "a worker that takes more than a minute to start may be ended before it ever runs",
 )
 WORDS = Use(("ray._private.worker:print_to_stdstream",), "what it says about lost workers is written in between")
+DRAINING = Use(
+    ("ray._private.state:state.get_draining_nodes",),
+    "nodes that are about to be taken away are used until they are gone",
+)
 PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
 
 JOB_PAGE = Use(
@@ -94,7 +98,7 @@ OF_RAY = (
         SILENCE,
         WORDS,
     ),
-    *(PROMISES, JOB_PAGE),
+    *(PROMISES, DRAINING, JOB_PAGE),
 )
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)

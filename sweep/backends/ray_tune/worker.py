@@ -18,7 +18,7 @@ from ray import tune
 
 from sweep.backends import memory
 from sweep.backends.protocol import Job, Order, Progress
-from sweep.backends.ray_tune import worker_exits
+from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Worker
 from sweep.contract import Devices
@@ -69,6 +69,7 @@ class TrialWorker(tune.Trainable):
             memory_bytes=memory.part(neighbours),
             make=None if gang is None else lambda: gang,
             labels=node.get("Labels"),
+            leaving=nodes.Leaving() if config["watch"] else None,
         )
         self._take(order)
         self._spoilt = False

@@ -15,10 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sweep.backends.protocol import Job
+from sweep.backends.protocol import Job, Lost
 from sweep.errors import printable
 from sweep.store.disk import process
 
+NODE_TAKEN = {  # on purpose: a spot machine, or one that is scaled down
+    "node was preempted": "its node was taken away",
+    "node was terminated expectedly": "its node was taken away",
+}
 NODE_LOST = {  # a worker of a node that answers is found dead
     "its node has died": "its node is gone",
     "is temporarily unavailable": "its node does not answer",
@@ -83,7 +87,7 @@ def cause(job: Job, trial: int, error: str) -> str:
     error = printable(error)
     if of_gang := re.search(r"WorkerLost: (.+)", error):
         return of_gang[1]
-    if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
+    if lost := next((told for words, told in (NODE_TAKEN | NODE_LOST).items() if words in error), None):
         return lost
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
@@ -95,6 +99,15 @@ def cause(job: Job, trial: int, error: str) -> str:
         return "killed from outside (SIGKILL or SIGTERM), as the kernel does where memory runs out"
     lines = [line.strip() for line in error.splitlines() if line.strip()]
     return lines[0] if lines else "no reason is known"
+
+
+def loss(error: str) -> Lost:
+    """Return what was lost, by what Ray knows."""
+    kinds: dict[Lost, dict[str, str]] = {"preempted": NODE_TAKEN, "node": NODE_LOST}
+    found = (
+        lost for lost, known in kinds.items() if any(words in error or told in error for words, told in known.items())
+    )
+    return next(found, "worker")
 
 
 def _taken(job: Job, trial: int) -> str:
