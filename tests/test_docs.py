@@ -66,7 +66,15 @@ def test_every_command_line_of_the_docs_can_be_typed(page: Path) -> None:
         with command.make_context(name, [{"N": "1"}.get(argument, argument) for argument in arguments]):
             pass
     known = {option for command in main.commands.values() for param in command.params for option in param.opts}
-    others = {"--help", "--dist", "--head", "--num-gpus"}  # of pytest and Ray
+    others = {
+        "--help",
+        "--dist",
+        "--head",
+        "--num-gpus",
+        "--batch",
+        "--exclusive",
+        "--build-arg",
+    }  # of pytest, Ray, Slurm, Docker
     named = set(re.findall(r"`[^`\n]*?(--[a-z-]+)", page.read_text()))
     assert named <= known | others, named - known - others
 

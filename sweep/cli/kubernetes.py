@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sweep.cli import options, submitting
-from sweep.cli.planning import note_ignored, note_unseen
 from sweep.errors import InputError, printable
 
 if TYPE_CHECKING:
@@ -39,25 +38,18 @@ def kube(
     file: Path, results: str, changes: Sequence[str], include: tuple[str, ...], workdir: str | None, **pods: Any
 ) -> None:
     """Print a sweep as a RayJob of Kubernetes, for `kubectl apply -f -`; nothing is sent."""
-    from sweep import spec as specs
     from sweep.render.kubernetes import Pods, manifests
-    from sweep.runner import planning
     from sweep.runner.code_package import CodePackage
     from sweep.spec import yaml_reader
     from sweep.store.object_store import check_url, is_url
 
-    spec, _ = specs.load_with_text(file, changes)
-    source = planning.check(spec, str(file), planning.import_folders(file), here=False)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    asked = submitting.checked(file, changes)
     if not is_url(results):
         what = f"{results!r} is no place in an object store, and pods share nothing else"
         raise InputError.one("--results", what, "write it as in s3://bucket/prefix")
-    root = submitting.root_of(file)
-    command = ["run", file.resolve().relative_to(root).as_posix(), "--or-resume"]
-    command += ["--results", check_url("--results", results), *(part for one in changes for part in ("--set", one))]
-    package = None if workdir else CodePackage.of(root, include)
+    command = asked.command(check_url("--results", results))
+    package = None if workdir else CodePackage.of(asked.root, include)
     if package is not None and package.left_out:
         click.echo(f"note: left out: {printable(', '.join(package.left_out))}", err=True)
     wanted = Pods(ray_version=version("ray"), workdir=workdir, **pods)
-    click.echo(yaml_reader.write(manifests(spec, command, package, wanted)), nl=False)
+    click.echo(yaml_reader.write(manifests(asked.spec, command, package, wanted)), nl=False)

@@ -7,7 +7,19 @@ import sys
 import click
 
 from sweep import interruption
-from sweep.cli import doctor, examples, exporting, kubernetes, planning, results, running, status, submitting, winner
+from sweep.cli import (
+    doctor,
+    examples,
+    exporting,
+    kubernetes,
+    planning,
+    results,
+    running,
+    slurm,
+    status,
+    submitting,
+    winner,
+)
 from sweep.errors import InputError, Interrupted, SweepError, printable
 from sweep.version import VERSION
 
@@ -18,7 +30,7 @@ WIDTH = 9  # of the longest name
 GROUPS: dict[str, tuple[click.Command, ...]] = {
     "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
     "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
-    "Cluster": (submitting.submit, submitting.logs, kubernetes.kube),
+    "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
     "Results": (results.compare, winner.best, results.replay, results.report),
     "Export": (exporting.export, exporting.dashboard),
     "Machine": (doctor.doctor, status.repair, planning.schema),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.events import Params
     from sweep.runner import pricing
+    from sweep.spec import Spec
 
 FAILED = 1
 LEFT = 130
@@ -85,6 +86,34 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
     return with_options
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A sweep file that was checked here and is run elsewhere."""
+
+    spec: Spec
+    file: Path
+    changes: Sequence[str]
+    root: Path  # the project: the current folder, or that of a sweep file which lies elsewhere
+
+    def command(self, results: str) -> list[str]:
+        """Return what ``python -m sweep`` is told there, in the project's folder: run it, or go on with it."""
+        file = self.file.resolve().relative_to(self.root).as_posix()
+        return ["run", file, "--or-resume", "--results", results, *(p for one in self.changes for p in ("--set", one))]
+
+
+def checked(file: Path, changes: Sequence[str]) -> Checked:
+    """Check a sweep file and its trainable. Raises `InputError`."""
+    from sweep import spec as specs
+    from sweep.runner import planning
+
+    spec, _ = specs.load_with_text(file, changes)
+    source = planning.check(spec, str(file), planning.import_folders(file), here=False)
+    note_ignored(spec)
+    note_unseen(planning.not_seen_read(spec, source))
+    here, path = Path.cwd().resolve(), file.resolve()
+    return Checked(spec, file, changes, here if path.is_relative_to(here) else path.parent)
+
+
 def is_dashboard(address: str | None) -> bool:
     """Return whether an address is that of a dashboard, over which jobs are submitted, and not of Ray itself."""
     return address is not None and address.startswith(("http://", "https://"))
@@ -109,31 +138,25 @@ def submit(
     file: Path, address: str, results: str, changes: Sequence[str], max_concurrent: int | None, sending: Sending
 ) -> None:
     """Send a sweep and its code to a Ray cluster, which runs it as a job; this command ends at once."""
-    from sweep import spec as specs
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.render.plans import price_line
     from sweep.runner import planning, pricing
     from sweep.store.remote import local
 
-    spec, _ = specs.load_with_text(file, changes)
-    folders = planning.import_folders(file)
-    source = planning.check(spec, str(file), folders, here=False)
-    note_ignored(spec)
-    note_unseen(planning.not_seen_read(spec, source))
+    asked = checked(file, changes)
+    spec, folders = asked.spec, planning.import_folders(file)
     place = _place(results)
 
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         there = local(place)
         return pricing.earlier(there, spec.trainable, None, sample) if there.is_dir() else None
 
-    root = root_of(file)
-    command = ["run", file.resolve().relative_to(root).as_posix(), "--or-resume", "--results", place]
-    command += [part for one in changes for part in ("--set", one)]
+    command = asked.command(place)
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
     click.echo(f"sweep    {spec.name}")
     click.echo("plan     " + price_line(planning.plan(spec, None, planning.Basis(folders=folders, timing=timing))))
     about = {"sweep": spec.name, "results": place, "file": command[1]}
-    _send(Jobs(address), command, root, about, sending)
+    _send(Jobs(address), command, asked.root, about, sending)
 
 
 @click.command()
@@ -253,12 +276,6 @@ def _place(results: str) -> str:
         hint = "give a folder that all nodes share, or a place in an object store such as s3://bucket/prefix"
         raise InputError.one("--results", f"{results!r} is no whole path: a job has a folder of its own", hint)
     return results
-
-
-def root_of(file: Path) -> Path:
-    """Return the folder that is sent: the current one, or that of a sweep file which lies elsewhere."""
-    here, path = Path.cwd().resolve(), file.resolve()
-    return here if path.is_relative_to(here) else path.parent
 
 
 def _lines(requirements: Path | None) -> list[str]:

@@ -309,6 +309,33 @@ def test_the_stop_file_ends_a_trial_with_a_checkpoint(job: Job) -> None:
     assert [worker.step().end is None, kept(job)] == [False, ["epoch-000003"]]
 
 
+def test_a_trial_leaves_a_node_that_is_taken_away_with_a_checkpoint_and_is_not_begun_there(job: Job) -> None:
+    told: list[str] = []
+    worker = Worker(job, leaving=lambda: told[0] if told else None)
+    worker.take(order(decisions=(2,)))
+    assert numbers(worker.step().epochs) == [1, 2]
+    told.append("its node is taken away in 30 s")
+    left = worker.step()
+    assert (numbers(left.epochs), left.end, left.moves, left.spoilt) == ([3], None, True, told[0])
+    assert kept(job)[0].endswith("epoch-000003")
+    worker.take(order())
+    refused = worker.step()
+    assert (refused.epochs, refused.end, refused.moves, refused.spoilt) == ((), None, True, told[0])
+    epochs, end, _ = whole(Worker(job), order())
+    assert (numbers(epochs), end.status) == ([3, 4, 5, 6], "completed")
+
+
+def test_a_worker_whose_node_is_taken_away_gets_no_trial_after_one_that_ends(job: Job) -> None:
+    worker = Worker(job, leaving=lambda: "its node is taken away" if begun else None)
+    begun: list[int] = []
+    worker.take(order(epochs=2, decisions=(1,)))
+    worker.step()
+    begun.append(1)
+    last = worker.step()
+    assert last.end is not None
+    assert (last.end.status, last.moves, last.spoilt) == ("completed", False, "its node is taken away")
+
+
 def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
     (job.results_folder / "stop").touch()
     dataclasses.replace(job, session="another").stop_file.touch()

@@ -21,8 +21,28 @@ OTHERS = '\n\nThread 0x2 (most recent call first):\n  File "threading.py", line 
 STACK = '\n\nCurrent thread 0x1 (most recent call first):\n  File "net.py", line 11 in train\n'
 
 
+TAKEN = "Node Id: 1\n\tthe actor's node was terminated expectedly: received SIGTERM"
+
+
 def job(folder: Path) -> Job:
     return Job("s", "m:M", (), folder, "loss", maximize=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (SILENT, "worker"),
+        ("Task was killed due to the node running low on memory.", "worker"),
+        (f"{LOST}The actor died because its node has died. Node Id: 1", "node"),
+        ("The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: x", "node"),
+        ("Traceback\nsweep.errors.WorkerLost: rank 1: its node is gone\n", "node"),
+        (f"{LOST}The actor died because its node has died. {TAKEN}", "preempted"),
+        ("Traceback\nsweep.errors.WorkerLost: rank 1: its node was taken away\n", "preempted"),
+        ("its node has died.\n\tthe actor's node was preempted: spot", "preempted"),
+    ],
+)
+def test_what_was_lost(error: str, lost: str) -> None:
+    assert worker_exits.loss(error) == lost
 
 
 @pytest.mark.parametrize(
@@ -43,6 +63,7 @@ def job(folder: Path) -> Job:
         (f"{LOST}Worker exits with an exit code 3.", "", "exit code 3"),
         (f"{LOST}Worker exits with an exit code 1. The process receives a SIGTERM.", "", "SIGTERM"),
         (f"{LOST}The actor died because its node has died. Node Id: 1", "", "its node is gone"),
+        (f"{LOST}The actor died because its node has died. {TAKEN}", "", "its node was taken away"),
         (
             "The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: x",
             "",

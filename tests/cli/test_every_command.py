@@ -326,6 +326,15 @@ OTHERS = (
     ),
     Row("kube one.yaml --image i:1 --results s3://b/p --workdir /app", out="(?s)^apiVersion: ray.io/v1.*cd /app &&"),
     Row("kube one.yaml --image i:1 --results results", 2, err="'results' is no place in an object store, and"),
+    Row(
+        "slurm one.yaml --results s3://b/p --time 1-0 --nodes 2 --gpus 4 --partition gpu --save-before 600 --sbatch=-v "
+        "--setup true --name NEW --set epochs=1 --run-cap 1 --dry-run",
+        out=r"(?s)^#!/bin/bash\n#SBATCH --job-name=NEW.*symmetric-run .*run one.yaml --or-resume --results s3:",
+    ),
+    Row("slurm one.yaml", 2, err="--dry-run prints the script, to be submitted where Slurm is"),
+    Row("slurm one.yaml --time soon", 2, err="--time: 'soon' is no time limit; write it as in 8:00:00"),
+    Row("slurm one.yaml --sbatch qos", 2, err="--sbatch: 'qos' is no option of sbatch"),
+    Row("slurm one.yaml --results ftp://x/y", 2, err="is in no store that is known"),
     Row("submit nowhere.yaml --address http://127.0.0.1:1 --results /x", 2, err="no such file"),
     Row("list --results ftp://x/y", 2, err="--results: ftp://x/y is in no store that is known"),
     Row("repair one --results results", out="one"),

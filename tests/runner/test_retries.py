@@ -72,6 +72,28 @@ def test_a_lost_node_is_not_the_trials_fault(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_node_that_is_taken_away_never_counts(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, "max_restarts: 0")
+    driver.open()
+    for _ in range(50):
+        assert driver.next().assignment.trial == 0
+        assert driver.lose(0, "worker lost: its node was taken away", "preempted")
+    log.close()
+
+
+def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path, "max_restarts: 0")
+    driver.open()
+    for others in (1, 2):
+        assert driver.next().assignment.trial == 0
+        assert not driver.take(0, Progress(moves=True, spoilt="its node is taken away in 30 s"))
+        assert driver.running == 1
+        assert driver.next().assignment.trial == others  # and not the one whose worker is still there
+        assert not driver.lose(0, "this worker is replaced")
+        driver.take(others, simulated.progress(driver._open[others].started, 9, 9))
+    log.close()
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("rule", ["{type: asha, min_iter: 3, eta: 2}", "{type: median, min_iter: 3, min_trials: 2}"])
 def test_failed_trials_are_reopened_at_any_time(tmp_path: Path, method: str, rule: str) -> None:
