@@ -11,6 +11,7 @@ from pathlib import Path
 from sweep.errors import InputError
 
 _TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
+SETTLE_S = 30  # for Ray to end on all nodes once the sweep has
 LATE_S = 60  # Slurm's signals come up to so much earlier than asked
 
 
@@ -34,9 +35,12 @@ class Batch:
 
 
 def seconds(time: str) -> int:
-    """Return Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` in seconds. Raises `InputError`."""
+    """Return Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` in seconds. Raises `InputError`.
+
+    Without days all three are asked for: Slurm takes 8:30 for minutes and seconds, which nobody means.
+    """
     found = _TIME.fullmatch(time)
-    if found is None or (found["minutes"] is None and found["days"] is None):
+    if found is None or (found["seconds"] is None and found["days"] is None):
         raise InputError.one("--time", f"{time!r} is no time limit", "write it as in 8:00:00 or 1-12:00:00")
     days, hours, minutes, rest = (int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
@@ -53,12 +57,13 @@ def script(batch: Batch) -> str:
         f"--nodes={batch.nodes}",
         "--ntasks-per-node=1",
         "--exclusive",
+        "--mem=0",  # all of it, which --exclusive does not say
         *([f"--gpus-per-node={batch.gpus}"] if batch.gpus else []),
         *([f"--partition={batch.partition}"] if batch.partition else []),
         "--requeue",
         "--open-mode=append",
         f"--signal=B:USR1@{batch.save_s}",
-        f"--output={batch.output}/slurm-{_plain(batch.name)}-%j.out",
+        f'--output="{_escaped(batch.output)}/slurm-{_plain(batch.name)}-%j.out"',
         *batch.options,
     ]
     sweep = [batch.python, "-m", "sweep"]
@@ -67,10 +72,9 @@ def script(batch: Batch) -> str:
         [
             "#!/bin/bash",
             *(f"#SBATCH {option}" for option in asked),
-            "set -u",
             f"cd {shlex.quote(str(batch.folder))} || exit 1",
             *batch.setup,
-            *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S).splitlines(),
+            *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
             *(_alone(sweep, batch) if batch.nodes == 1 else _together(sweep, batch)),
             "running=$!",
             *_END.splitlines(),
@@ -80,7 +84,7 @@ def script(batch: Batch) -> str:
 
 
 def _alone(sweep: Sequence[str], batch: Batch) -> list[str]:
-    return [f"srun --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
+    return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
 
 
 def _together(sweep: Sequence[str], batch: Batch) -> list[str]:
@@ -91,17 +95,16 @@ def _together(sweep: Sequence[str], batch: Batch) -> list[str]:
     ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # which calls `ray` itself
     return [
         f"export PATH={shlex.quote(str(Path(batch.python).parent))}:$PATH",
-        *_TOKEN.splitlines(),
-        f'srun --cpu-bind=none {shlex.join(ray)} --address "$address" -- '
+        *_TOKEN.format(folder=shlex.quote(batch.output)).splitlines(),
+        f'srun --export=ALL --cpu-bind=none {shlex.join(ray)} --address "$address" -- '
         f'{shlex.join([*sweep, *batch.command])} --address "$address" &',
     ]
 
 
 _TOKEN = """\
 address=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + SLURM_JOB_ID % 10000))
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH="$HOME/.ray/token-slurm-$SLURM_JOB_ID" RAY_USAGE_STATS_ENABLED=0
-export RAY_gcs_rpc_server_reconnect_timeout_s=45
-mkdir -p "$HOME/.ray"
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/.ray-token-"$SLURM_JOB_ID" RAY_USAGE_STATS_ENABLED=0
+export RAY_gcs_rpc_server_reconnect_timeout_s=45 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=600
 (umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' > "$RAY_AUTH_TOKEN_PATH")
 trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT"""
 
@@ -109,7 +112,9 @@ _HEAR = """\
 again= late=
 save() {{
   echo "$(date '+%F %T') Slurm takes the nodes away: saving all trials"
-  timeout {patience} {stop} || late=yes
+  timeout -k 10 {patience} {stop} || late=yes
+  for _ in $(seq {settle}); do kill -0 $running 2> /dev/null || return; sleep 1; done
+  late=yes
 }}
 trap 'again=yes; save' USR1
 trap save TERM"""
@@ -122,6 +127,13 @@ if [ -n "$again" ] && [ $code -ne 0 ]; then
   scontrol requeue "$SLURM_JOB_ID"
 fi
 exit $code"""
+
+
+def _escaped(path: str) -> str:
+    """Return a path as a batch script has it between quotes. Raises `InputError` for one that it cannot have."""
+    if '"' in path or not path.isprintable():
+        raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
+    return path.replace("%", "%%")
 
 
 def _plain(name: str) -> str:

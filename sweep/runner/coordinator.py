@@ -209,7 +209,8 @@ class Coordinator:
         """
         if trial in self._dying:
             self._dying.discard(trial)
-            self._again.append(trial)
+            if trial in self._open:  # somebody may have asked that it be stopped
+                self._again.append(trial)
             return False
         there = self._open.get(trial)
         if there is None or trial not in self._out:

@@ -74,9 +74,7 @@ def test_machines_that_are_taken_away_with_notice_cost_no_restart(tmp_path: Path
     output = clusters.run(tmp_path, {"slow.py": SLOW, "spot.yaml": FILE}, SCRIPT, timeout=900)
     left = re.findall(r"the worker of trial (\d) is replaced: its node is taken away in (\d+) s", output)
     assert len(left) == 1, output[-4000:]
-    assert re.findall(r"trial \d: worker lost: (.+)", output) == [
-        "its node was taken away; it goes on from its checkpoint"
-    ]
+    assert re.findall(r"trial \d: worker lost: (.+)", output) == ["its node was ended; it goes on from its checkpoint"]
     loaded = sweep.load(tmp_path / "results" / "spot")
     assert loaded.trials["status"].tolist() == ["completed"] * 4
     assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 25))] * 4

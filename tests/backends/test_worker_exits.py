@@ -21,7 +21,9 @@ OTHERS = '\n\nThread 0x2 (most recent call first):\n  File "threading.py", line 
 STACK = '\n\nCurrent thread 0x1 (most recent call first):\n  File "net.py", line 11 in train\n'
 
 
-TAKEN = "Node Id: 1\n\tthe actor's node was terminated expectedly: received SIGTERM"
+TAKEN = "Node Id: 1\n\tthe actor's node was preempted: spot"
+ENDED = "Node Id: 1\n\tthe actor's node was terminated expectedly: received SIGTERM"
+LIKELY = "its node has died. This can happen if the node was preempted, had a hardware failure, or its raylet crashed"
 
 
 def job(folder: Path) -> Job:
@@ -38,7 +40,8 @@ def job(folder: Path) -> Job:
         ("Traceback\nsweep.errors.WorkerLost: rank 1: its node is gone\n", "node"),
         (f"{LOST}The actor died because its node has died. {TAKEN}", "preempted"),
         ("Traceback\nsweep.errors.WorkerLost: rank 1: its node was taken away\n", "preempted"),
-        ("its node has died.\n\tthe actor's node was preempted: spot", "preempted"),
+        (f"{LOST}The actor died because its node has died. {ENDED}", "node"),
+        (LIKELY, "node"),
     ],
 )
 def test_what_was_lost(error: str, lost: str) -> None:
@@ -64,6 +67,7 @@ def test_what_was_lost(error: str, lost: str) -> None:
         (f"{LOST}Worker exits with an exit code 1. The process receives a SIGTERM.", "", "SIGTERM"),
         (f"{LOST}The actor died because its node has died. Node Id: 1", "", "its node is gone"),
         (f"{LOST}The actor died because its node has died. {TAKEN}", "", "its node was taken away"),
+        (f"{LOST}The actor died because its node has died. {ENDED}", "", "its node was ended"),
         (
             "The actor 9f is unavailable: The actor is temporarily unavailable: RpcError: x",
             "",

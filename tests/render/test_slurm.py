@@ -18,7 +18,7 @@ BATCH = Batch(
     address="/data/results/lr wd",
     python="/data/my env/bin/python",
     folder=Path("/data/my project"),
-    output="/data/results",
+    output="/data/my % results",
 )
 
 
@@ -30,14 +30,14 @@ BATCH = Batch(
         ("0:30:00", 1800),
         ("2-0", 172800),
         ("1-6:30", 109800),
-        ("4:05", 14700),
+        ("4:05:00", 14700),
     ],
 )
 def test_time_limits(text: str, expected: int) -> None:
     assert seconds(text) == expected
 
 
-@pytest.mark.parametrize("text", ["8", "8h", "", "8:0:0", "a-1:00", "-1:00:00"])
+@pytest.mark.parametrize("text", ["8", "8h", "8:30", "", "8:0:0", "a-1:00", "-1:00:00"])
 def test_what_is_no_time_limit(text: str) -> None:
     with pytest.raises(InputError, match="is no time limit; write it as in 8:00:00"):
         seconds(text)
@@ -55,17 +55,23 @@ def test_a_script_is_one_that_bash_reads_with_all_names_quoted(nodes: int) -> No
         f"--nodes={nodes}",
         "--ntasks-per-node=1",
         "--exclusive",
+        "--mem=0",
         "--gpus-per-node=4",
         "--partition=gpu",
         "--requeue",
         "--open-mode=append",
         "--signal=B:USR1@300",
-        "--output=/data/results/slurm-lr-wd-%j.out",
+        '--output="/data/my %% results/slurm-lr-wd-%j.out"',
         "--qos=long",
     ]
     assert "cd '/data/my project' || exit 1\nmodule load cuda\n" in text
     assert "'/data/my env/bin/python' -m sweep run s.yaml --or-resume --set 'name=it'\"'\"'s'" in text
     assert ("symmetric-run" in text, "RAY_AUTH_TOKEN_PATH" in text) == (nodes > 1, nodes > 1)
+
+
+def test_a_folder_that_no_script_can_name_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be named in a batch script"):
+        script(replace(BATCH, output='/data/"mine"'))
 
 
 def test_a_time_limit_in_which_nothing_could_be_trained_is_refused() -> None:

@@ -81,6 +81,17 @@ def test_a_node_that_is_taken_away_never_counts(tmp_path: Path) -> None:
     log.close()
 
 
+def test_a_trial_that_is_stopped_while_it_leaves_a_node_is_given_out_no_more(tmp_path: Path) -> None:
+    driver, log = simulated.begin(tmp_path)
+    driver.open()
+    driver.next()
+    driver.take(0, Progress(moves=True, spoilt="its node is taken away in 30 s"))
+    driver.stop_trial(0)
+    assert not driver.lose(0, "this worker is replaced")
+    assert driver.next().assignment.trial == 1
+    log.close()
+
+
 def test_a_trial_that_leaves_a_node_is_given_out_again_once_its_worker_is_gone(tmp_path: Path) -> None:
     driver, log = simulated.begin(tmp_path, "max_restarts: 0")
     driver.open()

@@ -130,9 +130,17 @@ def _own_inputs(model: keras.Model, example: Any) -> Any:
     if not isinstance(model, Functional | keras.Sequential):
         return example
     declared = model.input if isinstance(model, Functional) else model.inputs[0]
-    leaves, given = keras.tree.flatten(declared), keras.tree.flatten(example)
+    if isinstance(declared, dict) and isinstance(example, dict) and declared.keys() <= example.keys():
+        given = [example[name] for name in sorted(declared)]  # Keras takes those that it knows
+    else:
+        given = keras.tree.flatten(example)
+    leaves = keras.tree.flatten(declared)
     if len(leaves) == len(given) and all(map(_fits, leaves, given)):
         return example
+    if any(leaf.dtype == "string" for leaf in leaves):
+        raise NotExportable(
+            "the model reads texts that are not those of the data, so that there is nothing to try it with"
+        )
     return keras.tree.map_structure(
         lambda leaf: np.zeros([1, *(size or 1 for size in leaf.shape[1:])], leaf.dtype), declared
     )

@@ -30,7 +30,7 @@ from trainables.recipe import clipping, features, grouped, groups, layer_paths, 
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import origins, owned, scope, weights
+from trainables.state import constants, origins, owned, scope, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
 
@@ -69,6 +69,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
     with random_layers.following_the_trial() as making, keras_corrections.seeds_counted() as seeds:
         with hp.recording(reads) if type(author).optimizer is Author.optimizer else nullcontext():
             model = build_model(author, hp, seed)
+        held = constants.values(model)
         by_model = len(record.made)
         variables = {variable.path: variable.value for variable in model.variables}
         owned.undo_shared(variables.values())
@@ -91,7 +92,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
             options, loss_weights = compiled, {}
         live = set(map(id, author.live.variables))
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
-        parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]))
+        parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
     by_itself, drew = stepping.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
     return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import FunctionType
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.models.functional import Functional
+
+DEPTH = 6  # of containers within containers
 
 
 def held(model: keras.Model) -> list[tuple[Any, str, Any]]:
@@ -31,15 +36,32 @@ def is_constant(value: Any) -> bool:
     return isinstance(value, tf.Tensor) and hasattr(value, "numpy")
 
 
-def same(one: keras.Model, other: keras.Model) -> bool:
-    """Whether two models that were made alike hold the same constants."""
-    mine, theirs = _values(one), _values(other)
+def values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
+    """The numbers and texts that layers hold beside their variables, wherever they keep them; before it is compiled."""
+    own = [dict(vars(layer)) for layer in model._flatten_layers()]
+    called = [value for _, _, value in held(model)]
+    return [np.asarray(leaf) for leaf in _leaves([own, called], DEPTH)]
+
+
+def same(mine: Sequence[np.ndarray[Any, Any]], theirs: Sequence[np.ndarray[Any, Any]]) -> bool:
+    """Whether two models that were made alike hold the same."""
     return len(mine) == len(theirs) and all(
-        a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+        a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
         for a, b in zip(mine, theirs, strict=True)
     )
 
 
-def _values(model: keras.Model) -> list[np.ndarray[Any, Any]]:
-    leaves = keras.tree.flatten([value for _, _, value in held(model)])
-    return [np.asarray(leaf) for leaf in leaves if is_constant(leaf)]
+def _leaves(value: Any, depth: int) -> Iterator[Any]:
+    """Tensors and arrays in containers, and among what functions have around them."""
+    if is_constant(value) or isinstance(value, np.ndarray):
+        yield value
+    elif depth and isinstance(value, Mapping):
+        for key in value:
+            yield from _leaves(value[key], depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for part in value:
+            yield from _leaves(part, depth - 1)
+    elif depth and isinstance(value, FunctionType):
+        for cell in value.__closure__ or ():
+            with suppress(ValueError):  # it has no value yet
+                yield from _leaves(cell.cell_contents, depth - 1)

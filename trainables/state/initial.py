@@ -24,6 +24,7 @@ class Parts:
     made: tuple[Any, ...]
     record: Record
     by_model: tuple[Any, ...] = ()  # what of that model() has made
+    constants: Sequence[Any] = ()  # that the model holds
 
     def give(self, fresh: Parts, state: State, derived: Iterable[Any] = ()) -> bool:
         """Assign what ``fresh`` begins with to these parts' variables, which are all of ``state``.
@@ -32,7 +33,7 @@ class Parts:
         before, or constants that follow from these, or one that is made later (a variable of a trace) begins with drawn
         numbers.
         """
-        if not constants.same(self.model, fresh.model):
+        if not constants.same(self.constants, fresh.constants):
             return False
         slots, follows = self.optimizer.variables, self.follows(state)
         if follows:

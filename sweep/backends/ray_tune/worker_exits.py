@@ -19,11 +19,10 @@ from sweep.backends.protocol import Job, Lost
 from sweep.errors import printable
 from sweep.store.disk import process
 
-NODE_TAKEN = {  # on purpose: a spot machine, or one that is scaled down
-    "node was preempted": "its node was taken away",
-    "node was terminated expectedly": "its node was taken away",
-}
+PREEMPTED = "actor's node was preempted"  # its end was announced
 NODE_LOST = {  # a worker of a node that answers is found dead
+    PREEMPTED: "its node was taken away",
+    "actor's node was terminated expectedly": "its node was ended",  # in order, as also where its disk is full
     "its node has died": "its node is gone",
     "is temporarily unavailable": "its node does not answer",
 }
@@ -87,7 +86,7 @@ def cause(job: Job, trial: int, error: str) -> str:
     error = printable(error)
     if of_gang := re.search(r"WorkerLost: (.+)", error):
         return of_gang[1]
-    if lost := next((told for words, told in (NODE_TAKEN | NODE_LOST).items() if words in error), None):
+    if lost := next((told for words, told in NODE_LOST.items() if words in error), None):
         return lost
     if "running low on memory" in error:
         return "Ray's memory monitor killed it"
@@ -103,11 +102,9 @@ def cause(job: Job, trial: int, error: str) -> str:
 
 def loss(error: str) -> Lost:
     """Return what was lost, by what Ray knows."""
-    kinds: dict[Lost, dict[str, str]] = {"preempted": NODE_TAKEN, "node": NODE_LOST}
-    found = (
-        lost for lost, known in kinds.items() if any(words in error or told in error for words, told in known.items())
-    )
-    return next(found, "worker")
+    if PREEMPTED in error or NODE_LOST[PREEMPTED] in error:
+        return "preempted"
+    return "node" if any(words in error or told in error for words, told in NODE_LOST.items()) else "worker"
 
 
 def _taken(job: Job, trial: int) -> str:
