@@ -120,7 +120,8 @@ trap 'again=yes; save' USR1
 trap save TERM"""
 
 _END = """\
-while [ -z "$late" ] && kill -0 $running 2> /dev/null; do wait $running; done
+while [ -z "$late" ] && kill -0 $running 2> /dev/null; do sleep 1; done  # `wait` may miss a signal
+trap '' USR1 TERM
 [ -n "$late" ] && code=1 || { wait $running; code=$?; }
 if [ -n "$again" ] && [ $code -ne 0 ]; then
   echo "$(date '+%F %T') requeued; the sweep goes on from its log"

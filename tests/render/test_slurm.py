@@ -109,7 +109,7 @@ def test_how_a_job_ends(tmp_path: Path, signal: str | None, ends: int, stops: bo
         if signal is None:
             (tmp_path / "end").touch()
         else:
-            job.send_signal(Signals[signal])
+            job.send_signal(Signals[f"SIG{signal}"])
         said = job.stdout.read()
     assert job.returncode == code
     assert ("saving all trials" in said, (tmp_path / "stop").exists()) == (stops, stops)
