@@ -109,9 +109,7 @@ def plan(
     known, room = power_analysis.earlier(results, spec), None
     if address is not None:
         with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
-            given = spec.resources
-            aside = given.processes - given.workers
-            room = connecting.room(address, planning.devices(spec, simulate_gpus), given.workers, aside)
+            room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.plan(spec, simulate_gpus, basis)
     curves = []

@@ -37,7 +37,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     """Show whether a sweep runs, what became of its trials, and the best so far."""
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     if address is not None:
-        results = submitting.results_of(sweep, address, as_json=as_json)
+        results, sweep = submitting.results_of(sweep, address, as_json=as_json)
     from sweep.analysis import listing
     from sweep.render import formatting
     from sweep.render.formatting import document
@@ -84,7 +84,7 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
         click.echo(submitting.stop(sweep, address))
         return
     if address is not None:
-        results = submitting.results_of(sweep, address, as_json=True)
+        results, sweep = submitting.results_of(sweep, address, as_json=True)
     from sweep.runner import stopping
 
     click.echo(stopping.stop(results, sweep, trial, now=now))

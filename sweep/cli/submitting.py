@@ -183,7 +183,7 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
     job = jobs.find(sweep)
     command = [
         "resume",
-        sweep,
+        job.sweep,
         "--here",
         "--results",
         job.results,
@@ -191,7 +191,7 @@ def resume(sweep: str, address: str, changes: Sequence[str], *, retry_failed: bo
     ]
     command += ["--retry-failed"] if retry_failed else []
     command += ["--max-concurrent", str(max_concurrent)] if max_concurrent else []
-    about = {"sweep": sweep, "results": job.results, "file": job.file}
+    about = {"user": job.user, "sweep": job.sweep, "results": job.results, "file": job.file}
     _send(jobs, command, Path.cwd(), about)
 
 
@@ -207,8 +207,11 @@ def stop(sweep: str, address: str) -> str:
     return f"{sweep} is {ended.state.lower()}; go on with: python -m sweep resume {sweep} --address {address}"
 
 
-def results_of(sweep: str, address: str, *, as_json: bool) -> Path:
-    """Say what became of a submitted sweep's job, and return where its results are. Raises `InputError` if not here."""
+def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
+    """Say what became of a submitted sweep's job, and return where its results are and its name there.
+
+    Raises `InputError` if they are not here.
+    """
     from sweep.backends.ray_tune.jobs import Jobs
     from sweep.store.remote import local
 
@@ -220,7 +223,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> Path:
     if not found.is_dir():
         hint = f"see python -m sweep logs {sweep} --address {address}"
         raise InputError.one(sweep, f"its results are in {job.results}, which this machine does not see", hint)
-    return found
+    return found, job.sweep
 
 
 def show_all(address: str, *, as_json: bool) -> None:
@@ -229,11 +232,11 @@ def show_all(address: str, *, as_json: bool) -> None:
     from sweep.render.formatting import console, document
     from sweep.render.tables import jobs_grid, show
 
-    found = [*{job.sweep: job for job in Jobs(address).sweeps()}.values()]
+    found = [*{job.address: job for job in Jobs(address).sweeps()}.values()]
     if as_json:
         click.echo(document(found))
     elif found:
-        show(jobs_grid([(job.sweep, job.state.lower(), job.id, job.started, job.results) for job in found]), console())
+        show(jobs_grid((job.address, job.state.lower(), job.id, job.started, job.results) for job in found), console())
     else:
         click.echo(f"no sweep was submitted to {address}; submit one: python -m sweep submit FILE --address {address}")
 

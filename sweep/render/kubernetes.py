@@ -22,6 +22,8 @@ from sweep.spec import Spec
 Manifest: TypeAlias = dict[str, Any]
 
 CODE = "/sweep/code"
+GRACE_S = 120
+"""For a pod that ends to save its trial."""
 MOST_BYTES = 900_000
 """Of files in a ConfigMap, which may have 1 MiB with all that is around them."""
 
@@ -63,7 +65,8 @@ def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, p
     name = _name(spec.name)
     code = None if package is None else _code(name, package)
     folder = pods.workdir or CODE
-    entrypoint = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
+    line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
+    entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay puts it into a line of a shell as it is
     cluster: Manifest = {
         "rayVersion": pods.ray_version,
         "enableInTreeAutoscaling": True,
@@ -105,7 +108,9 @@ def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
     resources = {"cpu": str(cpus), "memory": pods.memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
     template = _template("ray-worker", resources, code, pods)
     within = template["spec"]
-    within["terminationGracePeriodSeconds"] = 120  # to save its trial
+    within["terminationGracePeriodSeconds"] = GRACE_S
+    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default: 30
+    within["containers"][0]["env"] = [drains]
     tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if gpus else []
     if pods.spot is not None:
         labels, toleration = SPOT[pods.spot]

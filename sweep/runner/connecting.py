@@ -22,6 +22,7 @@ from sweep.contract import Devices
 from sweep.events import Event, Status
 from sweep.runner.session_options import Options
 from sweep.spec import Spec
+from sweep.spec.blocks import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Setting:
     job: Job
     devices: Devices  # of a trial
     most: int | None  # trials at once, where a bound was asked for
+    max_share: float | None  # of the trials that fit
     imports: Sequence[str]  # modules that each worker imports first
     sweep_status: Callable[[], SweepStatus] | None  # to be shown in Ray's dashboard
 
@@ -64,6 +66,7 @@ def backend(
             job=job,
             devices=setting.devices,
             most=setting.most,
+            max_share=setting.max_share,
             reuse=options.reuse,
             notice=notice,
             sweep_status=setting.sweep_status,
@@ -74,18 +77,17 @@ def backend(
             yield trains
 
 
-def room(address: str, devices: Devices, workers: int, aside: int) -> int:
-    """Return how many trials run at once on the cluster at an address.
+def room(address: str, devices: Devices, asked: Resources) -> int:
+    """Return how many trials of a sweep run at once on the cluster at an address.
 
     Raises InputError where none fits or nobody answers.
-
-    ``aside``: processes of a trial beside its workers, see `Cluster.fits`.
     """
-    from sweep.backends.ray_tune import cluster
+    from sweep.backends.ray_tune import cluster, cluster_sharing
 
+    workers, aside = asked.workers, asked.processes - asked.workers
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
-        return found.fits(devices, workers, aside)
+        return cluster_sharing.share(found.fits(devices, workers, aside), asked.max_share)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:

@@ -14,7 +14,8 @@ from sweep.store.folder import ResultsFolder
 CHANGEABLE = (
     *("run_cap", "budget", "stop_when", "metric.target", "max_failures", "max_restarts", "retries"),
     "confirm",
-    *("checkpoint", "resources.max_concurrent", "resources.trial_hours", "resources.epoch_minutes"),
+    *("checkpoint", "resources.max_concurrent", "resources.max_share"),
+    *("resources.trial_hours", "resources.epoch_minutes"),
 )
 """Keys that change when a sweep ends and how it is run, but nothing of what was trained."""
 

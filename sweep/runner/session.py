@@ -200,6 +200,7 @@ class Session:
             job=job,
             devices=planning.devices(self.spec, self.options.simulated_gpus),
             most=connecting.most(self.spec, self.options),
+            max_share=self.spec.resources.max_share,
             imports=self.training.source.first_imports,
             sweep_status=reporter,
         )

@@ -57,9 +57,10 @@ def store(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, dict[str, Any]]:
     return held
 
 
-def test_a_pointer_has_a_name_that_fits_into_an_address() -> None:
+def test_a_pointer_has_a_name_that_fits_into_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWEEP_USER", "Ann B")
     found = pointer("größe 高/x", "0123456789ab", print)
-    assert found == {"job_submission_id": "sweep-gr--e---x-012345", "sweep": "größe 高/x"}
+    assert found == {"job_submission_id": "sweep-gr--e---x-012345", "sweep": "größe 高/x", "user": "Ann-B"}
 
 
 def test_words_for_a_line_and_for_the_page() -> None:
@@ -69,6 +70,7 @@ def test_words_for_a_line_and_for_the_page() -> None:
         "objective": "val_accuracy, maximize",
         "progress": "7 of 27 trials, 123 epochs",
         "trials": "2 running, 3 completed, 4 pruned",
+        "running": "2",
         "best": "val_accuracy 0.98061 (trial 4)",
         "left": "about 2 min",
     }

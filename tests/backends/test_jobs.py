@@ -51,6 +51,7 @@ root, project = Path.cwd(), Path("project").resolve()
 token = secrets.token_hex(32)
 Path("token").write_text(token)
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN_PATH=str(root / "token"), RAY_USAGE_STATS_ENABLED="0")
+os.environ["SWEEP_USER"] = "ann"
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the drivers as well
 address = "http://127.0.0.1:28265"
 start = "start --head --block --node-ip-address=127.0.0.1 --port=26379 --dashboard-host=127.0.0.1 --num-cpus=2"
@@ -101,6 +102,9 @@ call("json", "list", "--json")
 call("token", "list", RAY_AUTH_TOKEN="ab" * 32, RAY_AUTH_TOKEN_PATH=None)
 call("no token", "list", RAY_AUTH_MODE=None, RAY_AUTH_TOKEN_PATH=None, HOME="/nowhere")
 call("nobody", "logs", "nobody")
+call("theirs", "submit", "s.yaml", *results, SWEEP_USER="bob")
+call("hers", "status", "ann/s", SWEEP_USER="bob")
+call("not his", "status", "s", SWEEP_USER="bob")
 Path("found.json").write_text(json.dumps(found))
 head.terminate()
 head.wait(60)
@@ -121,20 +125,20 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = json.loads((tmp_path / "found.json").read_text())
     codes = {key: row[0] for key, row in found.items()}
-    wrong = {"twice": 2, "token": 2, "no token": 2, "nobody": 2}
+    wrong = {"twice": 2, "token": 2, "no token": 2, "nobody": 2, "theirs": 2, "not his": 2}
     assert codes == {key: wrong.get(key, 0) for key in codes}, {key: found[key] for key in codes if codes[key]}
 
     _, _, out, err = found["submit"]
     assert "sends    5 files" in out  # those that are not ignored
-    assert "not sent ignored.tmp\njob      sweep-s-1, results in " in out
+    assert "not sent ignored.tmp\njob      sweep-ann-s-1, results in " in out
     assert "plan     trials 2; epochs 5 a trial, 10 in all" in out
     assert "answer   The best was rate=1 (trial 0) with loss 0.2" in out
     assert "Uploading" not in out + err
-    assert "error: long: is being run by job sweep-long-1 of http" in found["twice"][3]
-    assert found["running"][2].startswith("job      sweep-long-1, running\nlong  running\n")
+    assert "error: long: is being run by job sweep-ann-long-1 of http" in found["twice"][3]
+    assert found["running"][2].startswith("job      sweep-ann-long-1, running\nlong  running\n")
     assert found["stop"][2].startswith("long is stopped; go on with: python -m sweep resume long --address http")
-    assert found["stopped"][2].startswith("job      sweep-long-1, stopped\nlong  interrupted\n")
-    assert "job      sweep-long-2" in found["resume"][2]
+    assert found["stopped"][2].startswith("job      sweep-ann-long-1, stopped\nlong  interrupted\n")
+    assert "job      sweep-ann-long-2" in found["resume"][2]
     assert "answer   The best was rate=1" in found["follow"][2]
     assert found["logs"][2] == found["follow"][2]
     assert "answer   The best was rate=1" in found["goes on"][2]
@@ -149,4 +153,8 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
     for key in ("token", "no token"):
         assert found[key][3].count("\n") == 1
         assert "refuses this token, or wants one; set RAY_AUTH_MODE=token" in found[key][3]
-    assert "error: nobody: no such sweep was submitted to" in found["nobody"][3]
+    assert "error: nobody: no such sweep of ann was submitted to" in found["nobody"][3]
+    assert "shared has a sweep of that name by ann; choose another name" in found["theirs"][3]
+    assert found["hers"][2].startswith("job      sweep-ann-s-1, succeeded\n")
+    assert "submitted are: ann/s, ann/long, ann/killed" in found["not his"][3]
+    assert "ann/killed" in found["list"][2]

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import gzip
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,14 @@ def test_the_code_is_where_the_entrypoint_looks(package: CodePackage) -> None:
     code, job = manifests(spec(), COMMAND, package, PODS)
     cluster = job["spec"]["rayClusterSpec"]
     assert job["spec"]["entrypoint"] == (
-        "cd /sweep/code && python -m sweep run sweep.yaml --or-resume --results 's3://bucket/a team'"
+        "bash -c 'cd /sweep/code && python -m sweep run sweep.yaml --or-resume "
+        """--results '"'"'s3://bucket/a team'"'"''"""
     )
+    shell = subprocess.run(  # KubeRay adds it to a line of a shell as it is, after `ray job submit --`
+        f"printf '%s|' -- {job['spec']['entrypoint']}", shell=True, capture_output=True, text=True, check=True
+    )
+    line = "cd /sweep/code && python -m sweep run sweep.yaml --or-resume --results 's3://bucket/a team'"
+    assert shell.stdout == f"--|bash|-c|{line}|"
     for template in (cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]):
         (volume,) = template["spec"]["volumes"]
         assert volume["configMap"]["name"] == code["metadata"]["name"]

@@ -14,7 +14,7 @@ import ray
 from ray import tune
 
 from sweep.backends.protocol import Driver, Job, SweepStatus
-from sweep.backends.ray_tune import worker_exits
+from sweep.backends.ray_tune import cluster_sharing, worker_exits
 from sweep.backends.ray_tune.adapters import (
     DriverClock,
     DriverScheduler,
@@ -27,7 +27,9 @@ from sweep.backends.ray_tune.adapters import (
     survive_memory_kills,
     take_waiting_processes,
 )
-from sweep.backends.ray_tune.cluster import Cluster
+from sweep.backends.ray_tune.cluster import Bounds, Cluster
+from sweep.backends.ray_tune.cluster_sharing import Sharing, WaitsForRoom, anybody_waits
+from sweep.backends.ray_tune.dashboard import Drivers
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.contract import Devices
 from sweep.errors import InputError, first_line
@@ -63,16 +65,21 @@ class RayTune:
     job: Job
     devices: Devices  # of a trial
     most: int | None = None  # trials at once
+    max_share: float | None = None  # of the trials that fit
     reuse: bool = True
     notice: Callable[[str], None] = lambda text: None
     sweep_status: Callable[[], SweepStatus] | None = None  # shown in Ray's metrics and on the job's page
     _fits: Callable[[], int] = field(init=False, repr=False)
     _fits_of: Callable[[float], int] = field(init=False, repr=False)
     _given: Any = field(init=False, repr=False)
+    _sharing: Sharing | None = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._fits = self.cluster.room(self.devices, self.most, self.job.workers, self.job.aside)
-        self._fits_of = self.cluster.at_once(self.devices, self.most)
+        self._sharing = None
+        allowed = partial(cluster_sharing.share, max_share=self.max_share)
+        bounds = Bounds(self.most, lambda fits: min(allowed(fits), self._part(fits)))
+        self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
+        self._fits_of = self.cluster.at_once(self.devices, Bounds(self.most, allowed))
         self._given = hand_over(self.job)
 
     def at_once(self, gpus: float) -> int:
@@ -81,15 +88,24 @@ class RayTune:
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver gives out, as many at a time as there is room for."""
-        run(self, replace(self.job, given=None), driver)
+        if self.cluster.page is not None and not self.cluster.local:  # others find it by its page
+            self._sharing = Sharing(Drivers().look, anybody_waits)
+        try:
+            run(self, replace(self.job, given=None), driver, self._sharing)
+        finally:
+            if self._sharing is not None:
+                self._sharing.close()
 
     def room(self, driver: Driver) -> int:
-        """Return how many trials run at once now."""
+        """Return how many trials run at once now, of those that fit: with other sweeps that want room, its part."""
         shared = driver.room
-        return self._fits() if shared is None else shared
+        return self._fits() if shared is None else self._part(shared)
+
+    def _part(self, fits: int) -> int:
+        return fits if self._sharing is None else self._sharing(fits)
 
 
-def run(backend: RayTune, job: Job, driver: Driver) -> None:
+def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = None) -> None:
     """Train with Ray Tune all trials that the driver gives out."""
     notice = backend.notice
     logging.getLogger("ray.tune").setLevel(logging.ERROR)
@@ -101,6 +117,7 @@ def run(backend: RayTune, job: Job, driver: Driver) -> None:
     room = partial(backend.room, driver)
     sweep_status, page = backend.sweep_status, backend.cluster.page
     published = [Publisher(driver, job, sweep_status, room, page)] if sweep_status else []
+    waiting = [] if sharing is None else [WaitsForRoom(backend.devices, sharing, notice)]
     always = {"job": job, "reuse": backend.reuse, "watch": not backend.cluster.local} | (
         {} if backend._given is None else {"given": backend._given}
     )
@@ -113,7 +130,7 @@ def run(backend: RayTune, job: Job, driver: Driver) -> None:
             search_alg=DriverSearcher(driver, room, free, always),
             scheduler=DriverScheduler(driver, notice, free),
             stop=DriverStopper(driver),
-            callbacks=[*silence(notice), DriverClock(driver, notice), *published],
+            callbacks=[*silence(notice), DriverClock(driver, notice), *published, *waiting],
             reuse_actors=backend.reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

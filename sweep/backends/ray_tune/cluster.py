@@ -54,6 +54,14 @@ LOOK_S = 1.0  # between looks at which machines there are
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many trials may run at once."""
+
+    most: int | None = None
+    limit: Callable[[int], int] = lambda fits: fits  # of those that fit
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """A connection to Ray."""
 
@@ -106,8 +114,8 @@ class Cluster:
                 )
         raise InputError.one("resources", f"no node has {devices.cpus:g} CPUs and {devices.gpus:g} GPUs together", hint)
 
-    def room(self, devices: Devices, most: int | None, workers: int = 1, aside: int = 0) -> Callable[[], int]:
-        """Return how many trials are to run at once, now: as machines come and go, at most ``most``, never none.
+    def room(self, devices: Devices, bounds: Bounds, workers: int = 1, aside: int = 0) -> Callable[[], int]:
+        """Return how many trials are to run at once, now: as machines come and go, within bounds, never none.
 
         Raises InputError as `require`. A local Ray is this machine and stays as it is.
         """
@@ -118,17 +126,17 @@ class Cluster:
             nonlocal looked, fits
             if time.monotonic() - looked > (math.inf if self.local and fits else LOOK_S):
                 looked, fits = time.monotonic(), self.fits(devices, workers, aside)
-            return max(min(fits, most or fits), 1)
+            return max(min(bounds.limit(fits), bounds.most or fits), 1)
 
         return now
 
-    def at_once(self, devices: Devices, most: int | None) -> Callable[[float], int]:
+    def at_once(self, devices: Devices, bounds: Bounds) -> Callable[[float], int]:
         """As `room`, of trials with so many GPUs each."""
         rooms: dict[float, Callable[[], int]] = {}
 
         def of(gpus: float) -> int:
             if gpus not in rooms:
-                rooms[gpus] = self.room(replace(devices, gpus=gpus), most)
+                rooms[gpus] = self.room(replace(devices, gpus=gpus), bounds)
             return rooms[gpus]()
 
         return of

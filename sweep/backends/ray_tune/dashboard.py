@@ -8,6 +8,7 @@ that was submitted adds its words to the record that is there. Ray's Prometheus 
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import re
@@ -15,8 +16,9 @@ import shlex
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,17 @@ def pointer(sweep: str, session: str, say: Callable[[str], None]) -> dict[str, s
     """
     if not ray_private_api.usable(ray_private_api.JOB_PAGE, say):
         return {}
-    return {POINTER: f"sweep-{re.sub(r'[^A-Za-z0-9_.-]', '-', sweep)[:60]}-{session[:6]}", "sweep": sweep}
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", sweep)[:60]
+    return {POINTER: f"sweep-{name}-{session[:6]}", "sweep": sweep, "user": user()}
+
+
+def user() -> str:
+    """Return whose sweeps those of this process are: ``SWEEP_USER``, or else the name of the account."""
+    try:
+        name = os.environ.get("SWEEP_USER") or getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in a container
+        name = str(os.getuid())
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:40]
 
 
 class JobPage:
@@ -125,6 +137,7 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
         "objective": f"{status.metric}, {status.goal}",
         "progress": f"{of_total} trials, {status.epochs} epochs",
         "trials": ", ".join(f"{count} {state}" for state, count in status.trials.items() if count) or "none",
+        "running": str(status.trials.get("running", 0)),
     }
     line = f"{of_total} trials"
     if status.best is not None:
@@ -137,16 +150,53 @@ def words(status: SweepStatus) -> tuple[str, dict[str, str]]:
     return line, told
 
 
+@dataclass(frozen=True, slots=True)
+class Driving:
+    """A sweep whose driver lives."""
+
+    user: str
+    sweep: str
+    job: str  # Ray's id of the driver
+    running: int  # trials
+
+
+class Drivers:
+    """The sweeps of a cluster whose drivers live; each look reads the pages of those alone that have not ended."""
+
+    def __init__(self) -> None:
+        self._over: set[bytes] = set()
+
+    def look(self) -> tuple[Driving, ...]:
+        """Return them by user and sweep, this driver's own among them."""
+        found = []
+        for key, record, alive in _pages(self._over):
+            about = record["metadata"]
+            if record.get("status") != RUNNING or not alive:
+                if "job_id" in about:  # else its driver has yet to connect
+                    self._over.add(key)
+                continue
+            running = int(about.get("running", 0))
+            found.append(Driving(str(about.get("user", "")), str(about["sweep"]), str(about["job_id"]), running))
+        return tuple(sorted(found, key=lambda one: (one.user, one.sweep, one.job)))
+
+
 def give_up_lost_ones() -> None:
     """Say of sweeps that their driver is gone, where it could not say so itself."""
+    for key, record, alive in _pages():
+        if record.get("status") == RUNNING and not alive:
+            message = f"its driver was killed; before that: {record.get('message', '')}"
+            _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+
+
+def _pages(known: Collection[bytes] = ()) -> Iterator[tuple[bytes, dict[str, Any], bool]]:
+    """Yield the pages of sweeps but for those ``known``: key, record, and whether the driver is connected."""
     alive = {job["JobID"] for job in ray_private_api.module("ray._private.state").jobs() if not job["IsDead"]}
     kv = ray_private_api.module("ray.experimental.internal_kv")
     for key in kv._internal_kv_list(f"{PREFIX}sweep-", namespace=SPACE):
-        record = _get(key)
-        metadata = (record or {}).get("metadata") or {}
-        if record and record.get("status") == RUNNING and "sweep" in metadata and metadata.get("job_id") not in alive:
-            message = f"its driver was killed; before that: {record.get('message', '')}"
-            _put(key, {**record, "status": FAILED, "message": message, "end_time": int(time.time() * 1000)})
+        record = None if key in known else _get(key)
+        about = (record or {}).get("metadata") or {}
+        if record and "sweep" in about:
+            yield key, record, about.get("job_id") in alive
 
 
 @contextmanager

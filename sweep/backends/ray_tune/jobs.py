@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep.backends.ray_tune import dashboard
 from sweep.errors import InputError, StoreError, first_line
 
 STOP_S = 300
@@ -25,6 +26,7 @@ class SweepJob:
     """A job that runs, or has run, a session of a sweep."""
 
     id: str
+    user: str
     sweep: str
     results: str  # folder or URL
     file: str  # the sweep file, relative to the package
@@ -35,6 +37,11 @@ class SweepJob:
     @property
     def is_over(self) -> bool:
         return self.state in ("SUCCEEDED", "FAILED", "STOPPED")
+
+    @property
+    def address(self) -> str:
+        """By what anybody finds it."""
+        return f"{self.user}/{self.sweep}"
 
 
 class Jobs:
@@ -56,12 +63,17 @@ class Jobs:
         return sorted((_job(one) for one in found), key=lambda job: (job.started or 0.0, job.id))
 
     def find(self, sweep: str) -> SweepJob:
-        """Return the latest job of a sweep. Raises `InputError` where there is none."""
+        """Return the latest job of a sweep of one's own, or of another's as ``user/sweep``.
+
+        Raises `InputError` where there is none.
+        """
         all_of_them = self.sweeps()
-        found = [job for job in all_of_them if job.sweep == sweep]
+        address = sweep if "/" in sweep else f"{dashboard.user()}/{sweep}"
+        found = [job for job in all_of_them if job.address == address]
         if not found:
-            names = ", ".join(dict.fromkeys(job.sweep for job in all_of_them)) or "none"
-            raise InputError.one(sweep, f"no such sweep was submitted to {self._address}", f"submitted are: {names}")
+            names = ", ".join(dict.fromkeys(job.address for job in all_of_them)) or "none"
+            what = f"no such sweep of {address.partition('/')[0]} was submitted to {self._address}"
+            raise InputError.one(sweep, what, f"submitted are: {names}")
         return found[-1]
 
     def submit(
@@ -74,15 +86,22 @@ class Jobs:
     ) -> str:
         """Submit a job that begins with this command line; its id.
 
-        ``about`` has the keys sweep, results and file. Raises `InputError` where a job of that sweep runs.
+        ``about`` has the keys sweep, results and file. Raises `InputError` where a job of that sweep runs, or where it
+        is another user's.
         """
-        earlier = [job for job in self.sweeps() if job.sweep == about["sweep"]]
+        user = about.get("user") or dashboard.user()
+        there = self.sweeps()
+        earlier = [job for job in there if job.address == f"{user}/{about['sweep']}"]
         if earlier and not earlier[-1].is_over:
             what = f"is being run by job {earlier[-1].id} of {self._address}"
             raise InputError.one(about["sweep"], what, f"stop it first, or follow it: sweep logs {about['sweep']}")
+        same = [job for job in there if (job.sweep, job.results) == (about["sweep"], about["results"])]
+        if theirs := {job.user for job in same} - {user}:
+            what = f"{about['results']} has a sweep of that name by {', '.join(sorted(theirs))}"
+            raise InputError.one(about["sweep"], what, "choose another name, or results of your own: --results ...")
         environment: dict[str, Any] = {
             "working_dir": str(package),
-            "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S), **env},
+            "env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": str(STOP_S), "SWEEP_USER": user, **env},
         }
         if requirements:
             environment["pip"] = [*requirements]
@@ -90,9 +109,9 @@ class Jobs:
             return str(
                 self._client.submit_job(
                     entrypoint=entrypoint,
-                    submission_id=f"sweep-{about['sweep']}-{1 + max(map(_number, earlier), default=0)}",
+                    submission_id=f"sweep-{user}-{about['sweep']}-{1 + max(map(_number, earlier), default=0)}",
                     runtime_env=environment,
-                    metadata=dict(about),
+                    metadata={**about, "user": user},
                 )
             )
 
@@ -160,5 +179,5 @@ def _job(found: Any) -> SweepJob:
     about = found.metadata or {}
     started = None if found.start_time is None else found.start_time / 1000
     state = str(getattr(found.status, "value", found.status))
-    sweep, results, file = (str(about.get(key, "")) for key in ("sweep", "results", "file"))
-    return SweepJob(found.submission_id or "", sweep, results, file, state, found.message or "", started)
+    user, sweep, results, file = (str(about.get(key, "")) for key in ("user", "sweep", "results", "file"))
+    return SweepJob(found.submission_id or "", user, sweep, results, file, state, found.message or "", started)
