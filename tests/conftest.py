@@ -7,14 +7,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 import spreading
-from object_stores import S3
-
-from sweep.store.object_store import ObjectStore
+from object_stores import S3, SERVERS, Azure, Server, install_azurite, running
 
 # Property tests are judged by what they find, not by how busy the machine is.
 hypothesis.settings.register_profile("sweep", deadline=None, max_examples=20)
@@ -61,16 +60,30 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A real S3 server with a bucket; the environment has its credentials."""
-    found = S3(tmp_path_factory.mktemp("s3") / "data")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in found.environment.items():
-            patch.setenv(name, value)
-        found.start()
-        ObjectStore("s3://bucket").put("made", b"")
+    with running(S3(tmp_path_factory.mktemp("s3") / "data")) as found:
         yield found
-        found.kill()
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of Azurite, installed for this run of the tests."""
+    return install_azurite(tmp_path_factory.mktemp("azurite"))
+
+
+@pytest.fixture(scope="module")
+def azure_server(azurite: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server that speaks Azure's protocol, with a container; the environment has its credentials."""
+    with running(Azure(tmp_path_factory.mktemp("azure") / "data", azurite)) as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    """A real object store with a bucket, of each kind; the environment has its credentials."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.hookimpl(trylast=True)

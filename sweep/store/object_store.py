@@ -69,12 +69,12 @@ class ObjectStore:
         """Return an object and its tag; None where there is none."""
         import obstore
 
-        with self._talking(key):
-            try:
+        try:
+            with self._talking(key):
                 found = obstore.get(self._opened, self._full(key))
                 return bytes(found.bytes()), found.meta["e_tag"] or ""
-            except FileNotFoundError:
-                return None
+        except FileNotFoundError:
+            return None
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
         """Return several objects at once."""
@@ -185,10 +185,10 @@ class ObjectStore:
 
         try:
             yield
-        except FileNotFoundError:
-            raise
         except (BaseError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:  # of the file here
+                raise
+            if isinstance(error, FileNotFoundError) and not _is_without_bucket(error):
                 raise
             raise StoreAway(f"{self.url}: {_reason(error)}") from error
 
@@ -291,17 +291,26 @@ def _opened(url: str, settings: tuple[tuple[str, str], ...]) -> Backend:
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
 
+def _is_without_bucket(error: BaseException) -> bool:
+    return "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error)
+
+
 def _reason(error: BaseException) -> str:
     """Return what is wrong in a few words: what obstore says names each of its retries."""
-    kind, text = type(error).__name__, first_line(error)
-    status = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", str(error))
+    kind, whole = type(error).__name__, str(error)
+    said = re.sub(r"https?://\S+", "", whole.partition("\n")[0])  # a key may be any word or number
+    found = re.search(r"status code: (\d+[^,:]*)|status: (\d{3} [A-Za-z ]+)", whole)
+    status = (found[1] or found[2]) if found else ""
     known = {"UnauthenticatedError": "the credentials are refused", "PermissionDeniedError": "access is denied"}
-    if "NoSuchBucket" in str(error) or "ContainerNotFound" in str(error):
+    if _is_without_bucket(error):
         return "there is no such bucket"
-    if kind in known or "403" in text or "401" in text:
-        return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
-    if "instance metadata" in str(error) or "169.254.169.254" in str(error):
+    if "Account must be specified" in said:
+        return "no account is named: set AZURE_STORAGE_ACCOUNT_NAME"
+    if "instance metadata" in whole or "169.254.169.254" in whole:
         return "no credentials were found in the environment, and the machine has no role"
-    if "error sending request" in text or "connect" in text.lower():
+    if kind in known or status.startswith(("401", "403")):
+        return f"{known.get(kind, 'access is denied')} (credentials come from the environment or the machine's role)"
+    if "error sending request" in said or "connect" in said.lower():
         return "cannot be reached"
-    return (status[1] or status[2]) if status else text
+    code = re.search(r"<Code>(\w+)</Code>", whole)
+    return (status or first_line(error)) + (f" ({code[1]})" if status and code else "")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from counting import Counting
-from object_stores import S3
+from object_stores import Server
 
 from sweep.backends import checkpoint_copies, checkpoints
 from sweep.backends.protocol import Job, Order
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("light_collections")
 
 
 @pytest.fixture
-def store(server: S3, tmp_path: Path) -> ObjectStore:
-    return ObjectStore(f"s3://bucket/{tmp_path.name}")
+def store(server: Server, tmp_path: Path) -> ObjectStore:
+    return ObjectStore(f"{server.bucket}/{tmp_path.name}")
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_a_checkpoint_without_its_manifest_is_none(tmp_path: Path, store: Object
 
 
 def test_a_store_that_is_away_is_no_failure_of_a_trial(
-    server: S3, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    server: Server, tmp_path: Path, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sweep.backends.worker.AWAY_S", 0.1)
     worker = Worker(job(tmp_path, store))

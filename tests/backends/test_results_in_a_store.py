@@ -11,7 +11,7 @@ from pathlib import Path
 
 import clusters
 import pytest
-from object_stores import S3, SECRET
+from object_stores import Server
 
 import sweep
 from sweep.store.object_store import ObjectStore
@@ -63,10 +63,10 @@ def add(number):
 Path("driver").mkdir()
 first, second = add(1), add(2)
 command = [sys.executable, "-m", "sweep", "run", "stored.yaml", "--address", cluster.address]
-command += ["--results", "s3://bucket/nodes"]
+command += ["--results", "PLACE"]
 sweep = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(Path("driver").resolve())})
 from sweep.store.object_store import ObjectStore
-store, deadline = ObjectStore("s3://bucket/nodes/stored"), time.monotonic() + 600
+store, deadline = ObjectStore("PLACE/stored"), time.monotonic() + 600
 def saved():
     keys = [entry.key for entry in store.entries("checkpoints") if entry.key.endswith("manifest.json")]
     return {key.split("/")[1] for key in keys}
@@ -97,27 +97,26 @@ def start(folder: Path, *arguments: str, machine: str = "cache") -> subprocess.P
         )
 
 
-def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(server: S3, tmp_path: Path) -> None:
-    output = clusters.run(tmp_path, {"saves.py": SAVES, "stored.yaml": FILE}, NODES, timeout=1500)
+def test_nodes_that_share_nothing_else_lose_nothing_with_one_of_them(server: Server, tmp_path: Path) -> None:
+    place = f"{server.bucket}/nodes"
+    script = NODES.replace("PLACE", place)
+    output = clusters.run(tmp_path, {"saves.py": SAVES, "stored.yaml": FILE}, script, timeout=1500)
     (line,) = [line for line in output.splitlines() if line.startswith("FOUND ")]
     code, left = json.loads(line.removeprefix("FOUND "))
     assert code == 0, output[-3000:]
     assert left == ["node1" + path.partition("node1")[2] for path in left]  # a lost node cannot be cleaned
-    found = sweep.load("s3://bucket/nodes/stored")
+    found, store = sweep.load(f"{place}/stored"), ObjectStore(f"{place}/stored")
     assert found.trials["status"].tolist() == ["completed"] * 4
     assert found.metrics.groupby("trial")["epoch"].apply(list).tolist() == [[*range(1, 13)]] * 4
-    kept = {entry.key.split("/")[1] for entry in ObjectStore("s3://bucket/nodes/stored").entries("checkpoints")}
+    kept = {entry.key.split("/")[1] for entry in store.entries("checkpoints")}
     assert kept == {"00000", "00001", "00002"}  # checkpoint.trials
-    moved = [
-        ObjectStore("s3://bucket/nodes/stored").get(f"checkpoints/{trial}/epoch-000012/was.txt")
-        for trial in sorted(kept)
-    ]
+    moved = [store.get(f"checkpoints/{trial}/epoch-000012/was.txt") for trial in sorted(kept)]
     assert any(set(was[0].split()) == {b"1", b"2"} for was in moved if was)  # it went on where the other had been
 
 
-def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: S3, tmp_path: Path) -> None:
+def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: Server, tmp_path: Path) -> None:
     (tmp_path / "stored.yaml").write_text(FILE.replace("epochs: 12", "epochs: 60"))
-    place = "s3://bucket/stopped"
+    place = f"{server.bucket}/stopped"
     driver = start(tmp_path, "run", "stored.yaml", "--results", place, "--max-concurrent", "1")
     store, until = ObjectStore(f"{place}/stored"), time.monotonic() + 300
     while not store.entries("checkpoints"):
@@ -140,11 +139,12 @@ def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: S3, tmp_path: Pa
     assert (trained["time_s_x"] == trained["time_s_y"]).all()  # none of them was trained again
 
 
-def test_no_secret_is_written_anywhere(server: S3, tmp_path: Path) -> None:
+def test_no_secret_is_written_anywhere(server: Server, tmp_path: Path) -> None:
     (tmp_path / "stored.yaml").write_text(FILE.replace("epochs: 12", "epochs: 1"))
-    assert start(tmp_path, "run", "stored.yaml", "--results", "s3://bucket/secret").wait(300) == 0
-    store = ObjectStore("s3://bucket/secret")
+    place = f"{server.bucket}/secret"
+    assert start(tmp_path, "run", "stored.yaml", "--results", place).wait(300) == 0
+    store = ObjectStore(place)
     stored = [store.get(entry.key) for entry in store.entries()]
     here = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert len(stored) > 5
-    assert not any(SECRET.encode() in data for data in [*here, *(found[0] for found in stored if found)])
+    assert not any(server.secret.encode() in data for data in [*here, *(found[0] for found in stored if found)])

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from object_stores import S3, SECRET
+from object_stores import SERVERS, Azure, Server
 from obstore.store import MemoryStore
 
 from sweep.errors import InputError
 from sweep.store.object_store import ObjectStore, StoreAway, check_url, is_url, stand_for, store_of
 
 
-@pytest.fixture(params=["memory", "s3"])
+@pytest.fixture(params=["memory", *SERVERS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "memory":
         return ObjectStore(f"memory://bucket/{tmp_path.name}", MemoryStore())
-    request.getfixturevalue("server")
-    empty = ObjectStore(f"s3://bucket/{tmp_path.name}")
+    server: Server = request.getfixturevalue(request.param)
+    empty = ObjectStore(f"{server.bucket}/{tmp_path.name}")
     empty.put("made", b"")
     empty.delete(["made"])
     return empty
@@ -56,8 +57,8 @@ def test_a_swap_needs_what_was_read(store: ObjectStore) -> None:
     assert store.get("lease") == (b"mine again", second)
 
 
-def test_of_many_who_create_one_wins(server: S3) -> None:
-    store = ObjectStore("s3://bucket/race")
+def test_of_many_who_create_one_wins(server: Server) -> None:
+    store = ObjectStore(f"{server.bucket}/race")
     store.put("made", b"")
     with ThreadPoolExecutor(16) as pool:
         for turn in range(5):
@@ -67,7 +68,7 @@ def test_of_many_who_create_one_wins(server: S3) -> None:
 
 def test_files_go_there_and_back(store: ObjectStore, tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
-    contents = {"a": b"x" * 5_000_000, "b": b""}
+    contents = {"a": b"x" * 6_000_000, "b": b""}
     for name, content in contents.items():
         (tmp_path / "here" / name).write_bytes(content)
     store.upload((tmp_path / "here" / name, f"deep/{name}") for name in contents)
@@ -77,24 +78,47 @@ def test_files_go_there_and_back(store: ObjectStore, tmp_path: Path) -> None:
         store.download([("deep/c", tmp_path / "c")])
 
 
-def test_a_store_travels_without_its_secret(server: S3) -> None:
-    store = ObjectStore("s3://bucket/x")
+def test_a_store_travels_without_its_secret(server: Server) -> None:
+    store = ObjectStore(f"{server.bucket}/x")
     store.put("y", b"z")
     data = pickle.dumps(store)
-    assert SECRET.encode() not in data
-    assert SECRET not in repr(store)
+    assert server.secret.encode() not in data
+    assert server.secret not in repr(store)
     assert pickle.loads(data).get("y") is not None
 
 
-def test_what_is_wrong_with_a_store_is_one_line(server: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(StoreAway, match=r"^s3://no-bucket-here/x: there is no such bucket$"):
-        ObjectStore("s3://no-bucket-here/x").entries()
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
-    with pytest.raises(StoreAway, match=r"^s3://other/x: .* \(credentials come from the environment"):
-        ObjectStore("s3://other/x").get("y")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(StoreAway, match=r"^s3://gone/x: cannot be reached$"):
-        ObjectStore("s3://gone/x").get("y")
+def test_what_is_wrong_with_a_store_is_one_line(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheme = server.bucket.partition("://")[0]
+    none = ObjectStore(f"{scheme}://no-bucket-here/x")
+    asks: list[Callable[[], object]] = [
+        none.entries,
+        none.folder,
+        lambda: none.get("y"),
+        lambda: none.download([("y", tmp_path / "y")]),
+    ]
+    if isinstance(server, Azure):  # the other one makes the bucket
+        asks += [lambda: none.put("y", b""), lambda: none.swap("y", b"", None)]
+        with pytest.raises(StoreAway, match=r"^az://No_Name/x: 400 Bad Request \(InvalidResourceName\)$"):
+            ObjectStore("az://No_Name/x").put("y", b"")
+    for ask in asks:
+        with pytest.raises(StoreAway, match=rf"^{scheme}://no-bucket-here/x: there is no such bucket$"):
+            ask()
+    monkeypatch.setenv(server.secret_name, "d3Jvbmc=")
+    with pytest.raises(StoreAway, match=rf"^{scheme}://other/x: .* \(credentials come from the environment"):
+        ObjectStore(f"{scheme}://other/x").get("y")
+    monkeypatch.setenv(server.address_name, "http://127.0.0.1:9")
+    with pytest.raises(StoreAway, match=rf"^{scheme}://gone/x: cannot be reached$"):
+        ObjectStore(f"{scheme}://gone/x").get("403")  # a key that says so
+    with pytest.raises(StoreAway, match=r"/long: cannot be reached$"):
+        ObjectStore(f"{scheme}://gone/{'x' * 300}/long").entries()
+
+
+def test_an_account_that_is_not_named_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with pytest.raises(StoreAway, match=r"^az://container: no account is named: set AZURE_STORAGE_ACCOUNT_NAME$"):
+        ObjectStore("az://container/x").get("y")
 
 
 @pytest.mark.parametrize(
