@@ -97,10 +97,15 @@ def first_line(error: BaseException, length: int = 300) -> str:
     return shortened(lines[0], length)
 
 
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like a name; None where none is."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), None)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a hint that names the nearest known name, or else all of them."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    near = nearest(name, known)
     if near:
-        return f"did you mean {near[0]!r}?"
+        return f"did you mean {near!r}?"
     return f"known: {', '.join(known)}" if known else ""

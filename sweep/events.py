@@ -28,6 +28,7 @@ class Status(StrEnum):
 
     RUNNING = "running"
     COMPLETED = "completed"
+    INFEASIBLE = "infeasible"  # completed, and its metrics do not meet the constraints
     PRUNED = "pruned"  # stopped early, by the scheduler or by `stop --trial`
     DIVERGED = "diverged"  # loss or objective became NaN or infinite
     OOM = "oom"  # out of memory, also after smaller micro-batches

@@ -264,7 +264,12 @@ class Standing:
             return None
         survival = self._survival()
         there = sum(survival.share(trial.epochs, trial.of) for trial in self.open.values())
-        return self.ended[Status.COMPLETED] + there + waiting * survival.share(0, self.outline.epochs)
+        return (
+            self.ended[Status.COMPLETED]
+            + self.ended[Status.INFEASIBLE]
+            + there
+            + waiting * survival.share(0, self.outline.epochs)
+        )
 
     def waiting(self) -> int | None:
         """Trials that have not been started; None where nobody knows."""
@@ -382,6 +387,8 @@ class Standing:
         match event.status:
             case Status.COMPLETED:
                 self._compare(ended)
+            case Status.INFEASIBLE:
+                self._fail(event)
             case Status.PRUNED:
                 self._pruned[trial.epochs] += 1
                 self._lost[trial.epochs] += 1

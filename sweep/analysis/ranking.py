@@ -95,6 +95,9 @@ def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
     )
     if diverged:
         return "diverged" if len(trials) == 1 else f"diverged with {diverged} of {len(trials)} seeds"
+    infeasible = sum(trial.status is Status.INFEASIBLE for trial in trials)
+    if infeasible:
+        return "infeasible" if len(trials) == 1 else f"infeasible with {infeasible} of {len(trials)} seeds"
     if not any(trial.status is Status.COMPLETED for trial in trials):
         kinds = Counter(trial.status.value for trial in trials)
         return f"none completed: {', '.join(kinds)}" if len(trials) > 1 else next(iter(kinds))
@@ -104,11 +107,12 @@ def _unfit(trials: Sequence[Trial], objectives: Objectives) -> str:
 _ORDER = {
     Status.COMPLETED: 0,
     Status.PRUNED: 1,
-    Status.RUNNING: 2,
-    Status.INTERRUPTED: 2,
-    Status.DIVERGED: 3,
-    Status.OOM: 4,
-    Status.FAILED: 5,
+    Status.INFEASIBLE: 2,
+    Status.RUNNING: 3,
+    Status.INTERRUPTED: 3,
+    Status.DIVERGED: 4,
+    Status.OOM: 5,
+    Status.FAILED: 6,
 }
 
 

@@ -16,6 +16,7 @@ from typing import Literal, Protocol, TypeAlias
 from sweep.contract import Assignment, Devices, Facts
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
+from sweep.space.expressions import Expression
 from sweep.store.object_store import ObjectStore, stand_for
 
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -39,6 +40,7 @@ class Job:
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
     profile: bool = False  # of the first trial
     target: float | None = None  # objective: a trial that reaches it is complete
+    constraints: tuple[Expression, ...] = ()  # over metrics, without which no target is reached
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
     price: Price | None = None  # of a GPU for an hour

@@ -108,7 +108,7 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
-        self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize")
+        self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize", None, job.constraints)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""

@@ -69,7 +69,15 @@ FINITE = Space(
     (Expression.parse("a != 3"),),
 )  # 3 x (1 + 2) points
 
-STATES = [Status.COMPLETED, Status.PRUNED, Status.DIVERGED, Status.FAILED, Status.OOM, Status.RUNNING]
+STATES = [
+    Status.COMPLETED,
+    Status.INFEASIBLE,
+    Status.PRUNED,
+    Status.DIVERGED,
+    Status.FAILED,
+    Status.OOM,
+    Status.RUNNING,
+]
 
 
 def mixed_outcome(number: int, params: Params) -> list[Event]:

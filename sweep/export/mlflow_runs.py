@@ -32,6 +32,7 @@ _STATUS = {
     Status.RUNNING: "RUNNING",
     Status.INTERRUPTED: "SCHEDULED",
     Status.COMPLETED: "FINISHED",
+    Status.INFEASIBLE: "FINISHED",
     Status.PRUNED: "KILLED",
     Status.DIVERGED: "FAILED",
     Status.OOM: "FAILED",

@@ -21,6 +21,7 @@ from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Ran
 
 _STATUS = {
     Status.COMPLETED: api_pb2.STATUS_SUCCESS,
+    Status.INFEASIBLE: api_pb2.STATUS_SUCCESS,
     Status.PRUNED: api_pb2.STATUS_UNKNOWN,  # as a running one is: neither finished nor failed
     Status.DIVERGED: api_pb2.STATUS_FAILURE,
     Status.OOM: api_pb2.STATUS_FAILURE,

@@ -69,7 +69,8 @@ def moment(time: float) -> str:
 
 STYLES: Mapping[str, str] = {
     **{Status.COMPLETED: "green", "finished": "green", Status.RUNNING: "cyan"},
-    **{Status.DIVERGED: "yellow", Status.OOM: "yellow", Status.FAILED: "red", "damaged": "red"},
+    **dict.fromkeys((Status.INFEASIBLE, Status.DIVERGED, Status.OOM), "yellow"),
+    **{Status.FAILED: "red", "damaged": "red"},
 }
 
 

@@ -102,6 +102,8 @@ def show_plan(plan: Plan, target: Console) -> None:
         "numbers": "never the same twice: workers train asynchronously" if spec.resources.servers else "",
         f"at once {'there' if plan.on_cluster else 'here'}": _at_once(plan),
         "objective": ", ".join(f"{o.goal} {o.name}" for o in spec.objectives),
+        "prior": _prior(spec),
+        "feasible": ", ".join(one.text for one in spec.constraints),
         "ends": _ends(spec),
         "takes": _hours(plan),
         "costs": _cost(plan),
@@ -202,6 +204,11 @@ def _constraints(plan: Plan) -> str:
         return ""
     met = f"about 1 random point in {1 / plan.allowed:,.3g}" if plan.allowed else f"hardly a random point of {DRAWS:,}"
     return f"met by {met}; a configuration takes {score(plan.choosing_s)} s to choose"
+
+
+def _prior(spec: Spec) -> str:
+    beliefs = {one.name: one.belief for one in spec.space.parameters if one.belief is not None}
+    return ", ".join(f"{name} {setting(one.value)} ({one.confidence})" for name, one in beliefs.items())
 
 
 def _epochs(plan: Plan) -> str:

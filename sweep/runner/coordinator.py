@@ -336,7 +336,7 @@ class Coordinator:
         """Log, then act; whether it is logged. Nothing is acted upon that is not."""
         if not events:
             return True
-        events = self._watch.stamp(events)
+        events = self._watch.stamp(self._judged(events))
         try:
             self._log.append(events)
         except StoreError as error:
@@ -346,6 +346,18 @@ class Coordinator:
             self._hooks.listen(self._learn(event))
         self._check_limits()
         return True
+
+    def _judged(self, events: Sequence[Event]) -> Sequence[Event]:
+        """Return events with the ends of trials as the constraints over their last metrics have them."""
+        if not self._spec.constraints:
+            return events
+        last = {number: trial.state.last for number, trial in self._open.items()}
+        found: list[Event] = []
+        for event in events:
+            if isinstance(event, EpochReported):
+                last[event.trial] = event.metrics
+            found.append(self._terms.judged(event, last[event.trial]) if isinstance(event, TrialEnded) else event)
+        return found
 
     def _check_limits(self) -> None:
         if not self._confirming and self._limits.reached:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
@@ -85,7 +85,8 @@ class Limits:
             self._cost += event.measures.get(COST, 0.0)
             self._trained_s += event.time_s * (event.measures.get("gpus", 1.0) if self._shares else 1.0)
         loss = self._objective.loss(event.metrics)
-        if loss is not None and (self._hit is None or loss < self._hit[0]):
+        better = loss is not None and (self._hit is None or loss < self._hit[0])
+        if loss is not None and better and not self._objective.violated(event.metrics):
             self._hit = loss, event.trial
 
     def _finish(self, trial: TrialState, event: TrialEnded) -> None:
@@ -97,7 +98,7 @@ class Limits:
             self._alike = 0
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
-        if event.status not in (Status.COMPLETED, Status.PRUNED):
+        if event.status not in (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED):
             return
         completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
@@ -120,7 +121,8 @@ class Limits:
         if self._hit is None:
             return None
         loss, trial = self._hit
-        reached = self._objective.reached(self._target, {self._objective.name: self._objective.of_loss(loss)})
+        unconstrained = replace(self._objective, constraints=())  # which were met
+        reached = unconstrained.reached(self._target, {self._objective.name: self._objective.of_loss(loss)})
         return f"{reached} in trial {trial}" if reached else None
 
     def _plateau(self) -> str | None:

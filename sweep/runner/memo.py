@@ -211,7 +211,7 @@ class Memo:
                     entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
                 case Reported(trial):
                     entries[trial.number].epochs.append(begun)
-                case Ended(trial, last) if trial.status is Status.COMPLETED and not last.at_target:
+                case Ended(trial, last) if trial.status in (Status.COMPLETED, Status.INFEASIBLE) and not last.at_target:
                     entry = entries.pop(trial.number)
                     length = trial.params.get("epochs", info.epochs)
                     judged = trial.params.get("lr_schedule") == "plateau"

@@ -187,6 +187,7 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
+            constraints=spec.constraints,
             unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
             price=spec.resources.price,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -146,14 +146,26 @@ class Terms:
         """That a trial has reached the sweep's target with this epoch, in words; None where it has not."""
         return self._objective.reached(self._spec.metrics[0].target, epoch.metrics)
 
+    def judged(self, end: TrialEnded, metrics: Mapping[str, float]) -> TrialEnded:
+        """Return a trial's end; infeasible where it completed, and its last metrics do not meet the constraints."""
+        wrong = self._objective.violated(metrics) if end.status is Status.COMPLETED else []
+        if not wrong:
+            return end
+        names = sorted(set().union(*(one.names for one in self._spec.constraints if one.text in wrong)))
+        there = ", ".join(f"{name} {metrics.get(name, math.nan):.6g}" for name in names)
+        return structs.replace(end, status=Status.INFEASIBLE, reason=f"{' and '.join(wrong)} not met: {there}")
+
     def wrong(self, epochs: Sequence[EpochReported]) -> TrainableError | None:
-        """Return what ends the whole sweep: an epoch without an objective."""
+        """Return what ends the whole sweep: an epoch without an objective, or without what a constraint names."""
+        asked = {objective.name: "is the sweep's" for objective in self._spec.objectives}
+        for constraint in self._spec.constraints:
+            asked |= dict.fromkeys(constraint.names, f"the constraint {constraint.text!r} names")
         for epoch in epochs:
-            for objective in self._spec.objectives:
-                if objective.name not in epoch.metrics:
+            for name, what in asked.items():
+                if name not in epoch.metrics:
                     return TrainableError(
-                        f"{self._spec.trainable} reports no metric {objective.name!r}, which is the sweep's; "
-                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(objective.name, epoch.metrics)}"
+                        f"{self._spec.trainable} reports no metric {name!r}, which {what}; "
+                        f"it reports {', '.join(epoch.metrics)}; {did_you_mean(name, epoch.metrics)}"
                     )
         return None
 

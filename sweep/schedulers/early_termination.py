@@ -16,13 +16,15 @@ import numpy as np
 from sweep.events import EpochReported, Event
 from sweep.schedulers.contract import Factory, Scheduler
 from sweep.space import stopping_rules
-from sweep.space.objectives import Objective
+from sweep.space.objectives import INFEASIBLE, Objective
 from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
 
 
 def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
     """For example: ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``; the cutoff is a loss as well."""
     side = "below" if objective.maximize else "above"
+    if loss >= INFEASIBLE:
+        return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
     value, bound = objective.of_loss(loss), objective.of_loss(cutoff)
     return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
 
@@ -96,7 +98,7 @@ class AshaScheduler:
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.loss(event.metrics)
+        loss = self._objective.standing(event.metrics)
         rung = self._rungs[self.bracket(event.trial)].get(event.epoch)
         if loss is None or rung is None:
             return None
@@ -168,7 +170,7 @@ class HyperbandScheduler:
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
             return None
-        loss = self._objective.loss(event.metrics)
+        loss = self._objective.standing(event.metrics)
         if loss is None:
             return None
         best = self._best[event.trial] = min(loss, self._best.get(event.trial, loss))
@@ -215,7 +217,7 @@ class MedianScheduler:
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
             return None
-        loss = self._objective.loss(event.metrics)
+        loss = self._objective.standing(event.metrics)
         if loss is None:
             return None
         run = self._runs.setdefault(event.trial, _Run(loss))

@@ -47,17 +47,17 @@ def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[P
     return completed(space, starts, complete)
 
 
-_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.PRUNED, Status.COMPLETED, Status.FAILED)
-_COUNTED = (Status.PRUNED, Status.COMPLETED)
+_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
+_COUNTED = (Status.PRUNED, Status.COMPLETED, Status.INFEASIBLE)
 
 
 class Repeated:
     """Lets a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
 
     The inner searcher hears of a configuration when its first repeat starts and, once all repeats
-    ended, as one trial: its state is the first of diverged, oom, pruned, completed and failed that any
+    ended, as one trial: its state is the first of diverged, oom, infeasible, pruned, completed and failed that any
     repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
-    the means over the completed and pruned repeats, or over all if there are none, as far as all came.
+    the means over the completed, infeasible and pruned repeats, or over all if there are none, as far as all came.
     """
 
     def __init__(self, inner: Searcher, repeats: int) -> None:

@@ -26,7 +26,7 @@ from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Ledger, Started, TrialState
 
-_JUDGED = (Status.COMPLETED, Status.PRUNED)
+_JUDGED = (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED)
 _WIDTH = 1 / 6  # of a first distribution, as a share of each range
 _SMALL = 1e-3  # a generation that spans less of each range has converged
 _ATTEMPTS = 20  # then random draws, which need not be near to what was tried
@@ -165,7 +165,7 @@ class CmaesSearcher:
         by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
         losses = [loss for loss in by_epoch if loss is not None]
         if record.status in _JUDGED:
-            last = self._objective.loss(record.last)
+            last = self._objective.standing(record.last)
             return math.inf if last is None else last
         match self._objective.impute:
             case None if record.status is Status.FAILED:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from sweep.events import Event, Params, Value
-from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
+from sweep.searchers.novelty import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
 from sweep.space.space import Parameter, Space
@@ -50,12 +50,14 @@ def grid_search(space: Space, first: Iterable[Params] = ()) -> Stream:
 
 
 def random_search(space: Space, seed: int, first: Iterable[Params] = ()) -> Stream:
-    """Return a searcher of independent draws from each parameter's own distribution.
+    """Return a searcher of independent draws from each parameter's own distribution, half of them by the prior.
 
     The n-th point, unless it is of ``first``, has a random generator of its own, by seed and n.
     """
     return Stream(
-        lambda number, tried: first_new(space, uniform_draws(seed, number), tried, uniform_numbers(seed, number)),
+        lambda number, tried: first_new(
+            space, independent_draws(space, seed, number), tried, uniform_numbers(seed, number)
+        ),
         first,
     )
 

@@ -65,5 +65,26 @@ def uniform_draws(seed: int, number: int) -> Iterator[Draw]:
         yield lambda parameter: from_unit(parameter.domain, uniform())
 
 
+def believed_draws(seed: int, number: int) -> Iterator[Draw]:
+    """Endless draws of which half follow the author's beliefs, and half each parameter's own distribution.
+
+    The mix of PriorBand at its lowest rung (Mallik et al., NeurIPS 2023, section 5): beliefs that are wrong cost at
+    most every other trial.
+    """
+    uniform = uniform_numbers(seed, number)
+    while True:
+        yield partial(_believed, uniform) if uniform() < 0.5 else lambda one: from_unit(one.domain, uniform())
+
+
+def _believed(uniform: Callable[[], float], parameter: Parameter) -> Value:
+    belief = parameter.belief
+    return from_unit(parameter.domain, uniform()) if belief is None else belief.draw(parameter.domain, uniform())
+
+
+def independent_draws(space: Space, seed: int, number: int) -> Iterator[Draw]:
+    """Endless draws that learn nothing, by seed and number; with the author's beliefs, where there are such."""
+    return believed_draws(seed, number) if space.has_beliefs else uniform_draws(seed, number)
+
+
 def _untried(space: Space, tried: Collection[str]) -> Iterator[Params]:
     return (params for params in space.points() if key(params) not in tried)

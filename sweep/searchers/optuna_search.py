@@ -35,7 +35,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
-from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
+from sweep.searchers.novelty import Draw, first_new, independent_draws, uniform_numbers
 from sweep.searchers.optuna_storage import ToldTrials, quiet
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
 from sweep.space.draws import from_unit, to_unit
@@ -93,36 +93,67 @@ def draw(trial: Trial, parameter: Parameter) -> Value:
 Method: TypeAlias = Literal["tpe", "gp", "nsga2"]
 
 
-def build_sampler(method: Method, space: Space, seed: int, *, objectives: int) -> BaseSampler:
+def build_sampler(method: Method, space: Space, seed: int, *, objectives: int, trials: int = 0) -> BaseSampler:
     """Return a sampler for one trial; its random state and all else that it keeps begin with the seed."""
     match method:
         case "tpe":
             conditional = any(parameter.when for parameter in space.parameters)
-            return TPESampler(space, seed, multivariate=objectives == 1, group=objectives == 1 and conditional)
+            return TPESampler(space, seed, trials, multivariate=objectives == 1, group=objectives == 1 and conditional)
         case "gp":
             return GPSampler(
-                seed=seed, n_startup_trials=10, deterministic_objective=False, warn_independent_sampling=False
+                seed=seed, n_startup_trials=STARTUP, deterministic_objective=False, warn_independent_sampling=False
             )
         case "nsga2":
             return NSGAIISampler(space, seed)
 
 
-class TPESampler(samplers.TPESampler):
-    """Knows what all trials have in common, which Optuna finds out anew by comparing all of them."""
+STARTUP = 10  # trials that are drawn at random, before a model of them is any good
+BETA = 10.0
+"""After how many trials the author's beliefs count as much as the model of them does."""
 
-    def __init__(self, space: Space, seed: int, *, multivariate: bool, group: bool) -> None:
+
+class TPESampler(samplers.TPESampler):
+    """Knows what all trials have in common, which Optuna finds out anew by comparing all of them.
+
+    What the author believes is a factor of the acquisition, with an exponent that falls as 1/n after n trials: piBO
+    (Hvarfner et al., ICLR 2022, equation 6), here for the ratio of densities of TPE.
+    """
+
+    def __init__(self, space: Space, seed: int, trials: int, *, multivariate: bool, group: bool) -> None:
         super().__init__(
             seed=seed,
-            n_startup_trials=10,
+            n_startup_trials=STARTUP,
             n_ei_candidates=24,
             multivariate=multivariate,
             group=group,
             constant_liar=True,  # a running trial counts as bad: workers that run at once keep apart
         )
         self._common = common(space) if multivariate and not group else None
+        self._believed = {one.name: one for one in space.parameters if one.belief is not None}
+        self._trials = trials
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return super().infer_relative_search_space(study, trial) if self._common is None else self._common
+
+    def _compute_acquisition_func(self, samples: dict[str, Any], mpe_below: Any, mpe_above: Any) -> Any:
+        found = super()._compute_acquisition_func(samples, mpe_below, mpe_above)
+        for name, numbers in samples.items() if self._believed else ():
+            parameter = self._believed.get(name)
+            if parameter is not None and parameter.belief is not None:
+                domain, known = parameter.domain, distribution(parameter.domain)
+                values = [_decoded(domain, known, number) for number in numbers.tolist()]
+                logs = [parameter.belief.log_density(domain, value) for value in values]
+                found = found + BETA / max(self._trials, 1) * np.array(logs)
+        return found
+
+
+def _decoded(domain: Domain, known: BaseDistribution, number: float) -> Value:
+    """Return the value of a number as Optuna keeps it: of choices the place, of what it cannot draw a unit."""
+    if isinstance(known, CategoricalDistribution):
+        return (choices(domain) or ())[int(number)]
+    if known == UNIT and not isinstance(domain, Uniform):
+        return from_unit(domain, number)
+    return int(number) if isinstance(known, IntDistribution) else number
 
 
 class NSGAIISampler(samplers.NSGAIISampler):
@@ -154,7 +185,8 @@ class OptunaSearcher:
     by epoch, failed ones as FAIL. Those that diverged or ran out of memory are told as bad: to tpe as
     pruned before any value, which it ranks last (it ranks every completed trial above all pruned ones);
     to the others, which learn nothing from pruned trials, as completed, worse than any. An
-    objective's `impute` says otherwise: then these three are told alike, by its rule.
+    objective's `impute` says otherwise: then these three are told alike, by its rule. Trials that do not meet the
+    constraints over metrics are told as worse than any that do, by their violation (`Objective.standing`).
     """
 
     foresees = False
@@ -189,7 +221,8 @@ class OptunaSearcher:
             return self._ledger.trials[number].params
         numbers = uniform_numbers(self._seed, number)
         with quiet(), closing(self._sampler_draws(number)) as draws:
-            either = chain(draws, uniform_draws(self._seed, number))
+            rest = independent_draws(self._space, self._seed, number)
+            either = rest if self._begins_by_beliefs else chain(draws, rest)
             return first_new(self._space, either, self._tried, numbers, walk=False)
 
     def observe(self, event: Event) -> None:
@@ -204,6 +237,11 @@ class OptunaSearcher:
                 self._changed(self._numbers[trial.number])
             case _:
                 pass
+
+    @property
+    def _begins_by_beliefs(self) -> bool:
+        """Whether the sampler would draw at random still, and the author has said where."""
+        return self._space.has_beliefs and len(self._known) < STARTUP
 
     def study(self) -> optuna.Study:
         """Return all trials as a study of Optuna, in the order in which they started."""
@@ -242,7 +280,9 @@ class OptunaSearcher:
                 self._bad.add(place)
         self._stale.clear()
         seed = int(np.random.SeedSequence([self._seed, number]).generate_state(1)[0])
-        sampler = build_sampler(self._method, self._space, seed, objectives=len(self._objectives))
+        sampler = build_sampler(
+            self._method, self._space, seed, objectives=len(self._objectives), trials=len(self._known)
+        )
         return optuna.load_study(study_name=optuna_storage.NAME, storage=self._storage, sampler=sampler)
 
     def _point(self, event: TrialStarted) -> _Point | None:
@@ -290,7 +330,8 @@ class OptunaSearcher:
         span = datetime.fromtimestamp(record.started, UTC), ended
         told = optuna_storage.frozen(state, values, point.params, point.distributions, by_epoch, span)
         told.system_attrs = point.notes
-        return told, state is TrialState.COMPLETE and not (record.status is Status.COMPLETED and self._values(record))
+        is_own = state is TrialState.COMPLETE and values == self._values(record)
+        return told, state is TrialState.COMPLETE and not is_own
 
     def _outcome(
         self, record: Record, penalties: list[float]
@@ -300,8 +341,8 @@ class OptunaSearcher:
                 return TrialState.RUNNING, None, record.epochs
             case Status.PRUNED:
                 return TrialState.PRUNED, None, record.epochs
-            case Status.COMPLETED if values := self._values(record):
-                return TrialState.COMPLETE, values, record.epochs
+            case Status.COMPLETED | Status.INFEASIBLE if values := self._values(record):
+                return self._finished(record, values)
             case Status.FAILED if all(objective.impute is None for objective in self._objectives):
                 return TrialState.FAIL, None, record.epochs
         imputed = [_imputed(objective, record) for objective in self._objectives]
@@ -309,6 +350,16 @@ class OptunaSearcher:
             return TrialState.PRUNED, None, {}
         pairs = zip(imputed, penalties, strict=True)
         return TrialState.COMPLETE, [penalty if value is None else value for value, penalty in pairs], {}
+
+    def _finished(
+        self, record: Record, values: list[float]
+    ) -> tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]:
+        first, violation = self._objectives[0], self._objectives[0].violation(record.last)
+        if not violation:
+            return TrialState.COMPLETE, values, record.epochs
+        if self._method == "tpe" and len(values) == 1:  # pruned at epoch 0: worse than all that were pruned later
+            return TrialState.PRUNED, None, {0: {first.name: first.of_loss(violation)}}
+        return TrialState.COMPLETE, [one.beyond(1.0 + violation) for one in self._ranges], {}
 
     def _values(self, record: Record) -> list[float]:
         """Return the final value of every objective; empty if one has none."""
@@ -339,7 +390,7 @@ class _Range:
     def widen(self, record: Record) -> bool:
         """Take a judged trial in; whether that changed anything."""
         loss = self._objective.loss(record.last)
-        if loss is None:
+        if loss is None or self._objective.violated(record.last):
             return False
         before = self._empty, self._low, self._high
         self._low = loss if self._empty else min(self._low, loss)
@@ -350,7 +401,11 @@ class _Range:
     @property
     def penalty(self) -> float:
         """A value worse than that of any trial: beyond the worst by a tenth of the spread."""
-        return self._objective.of_loss(self._high + 0.1 * (self._high - self._low or abs(self._high) or 1.0))
+        return self.beyond(0.1)
+
+    def beyond(self, spreads: float) -> float:
+        """Return a value beyond the worst by so many times the spread."""
+        return self._objective.of_loss(self._high + spreads * (self._high - self._low or abs(self._high) or 1.0))
 
 
 def _imputed(objective: Objective, record: Record) -> float | None:

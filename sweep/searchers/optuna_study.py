@@ -40,9 +40,12 @@ from sweep.space.domains import (
 )
 
 _WIDE = 4.0  # standard deviations of a normal distribution that its axis shows, or more where values lie beyond
+VIOLATED = "constraints"
+"""Where Optuna looks for how far a trial is from meeting its constraints: those above 0 are never its best."""
 _STATES = {
     Status.RUNNING: TrialState.RUNNING,
     Status.COMPLETED: TrialState.COMPLETE,
+    Status.INFEASIBLE: TrialState.COMPLETE,
     Status.PRUNED: TrialState.PRUNED,
     Status.INTERRUPTED: TrialState.WAITING,
 }
@@ -135,6 +138,8 @@ def told(trial: Told, known: Mapping[str, Axis], objectives: Sequence[str], *, a
         dict(trial.by_epoch) if len(objectives) == 1 else {},  # Optuna knows none of several objectives
         (_local(trial.started), ended),
     )
+    if trial.status is Status.INFEASIBLE:
+        made.system_attrs = {VIOLATED: (1.0,)}
     made.user_attrs = {
         **trial.notes,
         "status": trial.status.value,

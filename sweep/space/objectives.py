@@ -1,4 +1,4 @@
-"""What a sweep optimizes."""
+"""What a sweep optimizes, and what must hold of its metrics."""
 
 from __future__ import annotations
 
@@ -8,18 +8,30 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from sweep.events import EpochReported
+from sweep.space.expressions import Expression, ExpressionError
 
 Goal: TypeAlias = Literal["minimize", "maximize"]
 Impute: TypeAlias = Literal["latest", "best", "worst"]
 
 
+INFEASIBLE = 1e9
+"""Above the loss of any trial that meets the constraints, as far as losses are of this world."""
+
+WITHOUT_RESULT = 10.0
+"""The violation of a constraint that names a metric which was not reported; others are below 2 for each comparison."""
+
+
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A metric, the direction in which it is better, and what a trial without a final value counts as."""
+    """A metric, the direction in which it is better, and what a trial without a final value counts as.
+
+    ``constraints`` over metrics say which trials count at all.
+    """
 
     name: str
     goal: Goal
     impute: Impute | None = None
+    constraints: tuple[Expression, ...] = ()
 
     @property
     def maximize(self) -> bool:
@@ -49,6 +61,23 @@ class Objective:
         value = self.value(metrics)
         return None if value is None else self.to_loss(value)
 
+    def violated(self, metrics: Mapping[str, float]) -> list[str]:
+        """Return the constraints that these metrics do not meet, as text; of those absent, NaN or infinite, all."""
+        return [one.text for one in self.constraints if _distance(one, metrics) > 0]
+
+    def violation(self, metrics: Mapping[str, float]) -> float:
+        """Return how far metrics are from meeting the constraints: 0 where they do, less the nearer they are."""
+        return sum(_distance(one, metrics) for one in self.constraints)
+
+    def standing(self, metrics: Mapping[str, float]) -> float | None:
+        """Return the loss by which trials are compared with each other; None if the metric has no finite value.
+
+        Where the constraints do not hold it is above that of all trials that meet them, by the violation: the rule of
+        Deb (2000), "An efficient constraint handling method for genetic algorithms", section 3.
+        """
+        loss = self.loss(metrics)
+        return loss if loss is None or not self.constraints or not (by := self.violation(metrics)) else INFEASIBLE + by
+
     def to_loss(self, value: float) -> float:
         """Return a value of the metric, or a difference of two, as a number of which lower is better."""
         return self.sign * value
@@ -60,9 +89,17 @@ class Objective:
     def reached(self, target: float | None, metrics: Mapping[str, float]) -> str | None:
         """Return that the metric is as good as a target, in words; None if it is not, or there is no target."""
         value = self.value(metrics)
-        if target is None or value is None or self.to_loss(value) > self.to_loss(target):
+        if target is None or value is None or self.to_loss(value) > self.to_loss(target) or self.violated(metrics):
             return None
         return f"target reached: {self.name} {value:.4g}"
+
+
+def _distance(constraint: Expression, metrics: Mapping[str, float]) -> float:
+    """Return how far metrics are from meeting a constraint; where they cannot be looked at, further than any."""
+    try:
+        return constraint.distance(metrics)
+    except ExpressionError:
+        return WITHOUT_RESULT
 
 
 def objective(name: str, goal: str) -> Objective:

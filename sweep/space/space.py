@@ -18,6 +18,7 @@ from sweep.events import Params, Value
 from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
 from sweep.space.draws import count_grid
 from sweep.space.expressions import Expression, UndefinedError
+from sweep.space.prior import Belief
 
 MAX_ENUMERATED = 100_000
 """Combinations that conditions, ties and constraints may make us visit one by one to count a space."""
@@ -67,13 +68,15 @@ class Condition:
 class Parameter:
     """One hyperparameter: its flat, dotted name, its domain, and when it applies.
 
-    ``grid_count`` is the number of values that a grid takes from a continuous domain.
+    ``grid_count`` is the number of values that a grid takes from a continuous domain, ``belief`` where the author
+    takes the best value to be.
     """
 
     name: str
     domain: Domain
     when: Condition | None = None
     grid_count: int | None = None
+    belief: Belief | None = None
 
     @property
     def needs(self) -> frozenset[str]:
@@ -120,6 +123,11 @@ class Space:
     def names(self) -> tuple[str, ...]:
         """All names, in file order."""
         return tuple(parameter.name for parameter in self.parameters)
+
+    @cached_property
+    def has_beliefs(self) -> bool:
+        """Whether the author says where the best is."""
+        return any(parameter.belief is not None for parameter in self.parameters)
 
     @cached_property
     def _order(self) -> tuple[Parameter, ...]:

@@ -6,15 +6,16 @@ The baseline is the author's own configuration, which need not lie in the space 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from sweep.errors import InputError, did_you_mean
+from sweep.errors import InputError, did_you_mean, nearest
 from sweep.events import Params, Value
 from sweep.space import constraint_sampling
 from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
+from sweep.space.prior import CONFIDENCES, Belief
 from sweep.space.space import Parameter, Space
 from sweep.spec.mistakes import Document, KeyPath, flow, show
 
@@ -23,7 +24,10 @@ TRIED = 100
 
 
 def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document: Document) -> dict[str, Expression]:
-    """Return the constraints by their text, as expressions over known parameters; note those that are not."""
+    """Return the constraints by their text: over parameters, or else over metrics; note those that are neither.
+
+    Metrics are known to the trainable alone. What names a parameter as well, or nearly, is taken for a mistake.
+    """
     constraints: dict[str, Expression] = {}
     for index, text in enumerate(data if isinstance(data, list) else []):
         if not isinstance(text, str) or not text:  # noted by the model
@@ -33,8 +37,10 @@ def read_constraints(data: Value, names: Sequence[str], path: KeyPath, document:
         except ExpressionError as error:
             note(error, (*path, index), document)
             continue
-        for name in sorted(constraint.names - set(names)):
-            document.mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
+        unknown = sorted(constraint.names - set(names))
+        if set(unknown) < constraint.names or any(nearest(name, names) for name in unknown):
+            for name in unknown:
+                document.mistake((*path, index), f"no parameter {name!r} in {text!r}", did_you_mean(name, names))
         if not constraint.names:
             document.mistake((*path, index), f"{text!r} names no parameter")
         if text in constraints:
@@ -136,7 +142,32 @@ def read_start_with(
     return tuple(starts)
 
 
-def _check(parameter: Parameter, value: Value, start: Mapping[str, Value], path: KeyPath, document: Document) -> None:
+def read_prior(
+    given: Mapping[str, Value] | None, parameters: Iterable[Parameter], path: KeyPath, document: Document
+) -> dict[str, Belief]:
+    """Return the author's beliefs by parameter; note those that cannot be."""
+    known, found = {parameter.name: parameter for parameter in parameters}, dict[str, Belief]()
+    for name, said in (given or {}).items():
+        place, before = (*path, name), document.found
+        block = said if isinstance(said, dict) and "value" in said and said.keys() <= {"value", "confidence"} else None
+        value = said if block is None else block["value"]
+        confidence = "medium" if block is None else block.get("confidence", "medium")
+        if name not in known:
+            document.mistake(place, f"no parameter {name!r}", did_you_mean(name, known), at_key=True)
+            continue
+        if not known[name].drawn:
+            document.mistake(place, "is not searched: it has one value, or is tied to others", "remove it", at_key=True)
+            continue
+        _check(known[name], value, known, place, document)
+        sure = next((one for one in CONFIDENCES if one == confidence), None)
+        if sure is None:
+            document.mistake((*place, "confidence"), f"{show(confidence)}, expected low, medium or high")
+        elif document.found == before:
+            found[name] = Belief(as_drawn(known[name].domain, value), sure)
+    return found
+
+
+def _check(parameter: Parameter, value: Value, start: Container[str], path: KeyPath, document: Document) -> None:
     domain = parameter.domain
     if isinstance(domain, Tied):
         document.mistake(path, f"is tied to other parameters: {domain.expression.text}", "remove it", at_key=True)

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from sweep.errors import printable
 from sweep.events import Params, Value
+from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
 from sweep.space.space import Space, beside_grid, on_grid
 from sweep.space.stopping_rules import EarlyTermination
@@ -26,6 +27,7 @@ class Spec:
     method: str
     metrics: tuple[Metric, ...]  # at least one
     space: Space
+    constraints: tuple[Expression, ...] = ()  # over metrics
     epochs: int
     early_terminate: EarlyTermination
     run_cap: int | None
@@ -51,7 +53,7 @@ class Spec:
     @property
     def objectives(self) -> tuple[Objective, ...]:
         """The metrics and their directions, the first one first."""
-        return tuple(Objective(metric.name, metric.goal, metric.impute) for metric in self.metrics)
+        return tuple(Objective(one.name, one.goal, one.impute, self.constraints) for one in self.metrics)
 
     def trials(self) -> int | None:
         """Return the number of configurations to try, None where only time or epochs bound it."""
@@ -100,7 +102,7 @@ class Spec:
             "method": self.method,
             "metrics": [metric.model_dump(mode="json") for metric in self.metrics],
             "parameters": {p.name: parameters.to_dict(p) for p in self.space.parameters},
-            "constraints": [constraint.text for constraint in self.space.constraints],
+            "constraints": [constraint.text for constraint in (*self.space.constraints, *self.constraints)],
             "epochs": self.epochs,
             "early_terminate": sweep_file.rule_to_dict(self.early_terminate),
             "run_cap": self.run_cap,
@@ -117,6 +119,7 @@ class Spec:
             "checkpoint": self.checkpoint.model_dump(mode="json"),
             "warm_start": list(self.warm_start),
             "start_with": [dict(start) for start in self.start_with],
+            **({"prior": prior} if (prior := _prior(self.space)) else {}),
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
             **({} if self.confirm is None else {"confirm": self.confirm.model_dump(mode="json")}),
         }
@@ -130,6 +133,11 @@ class Spec:
             size = self.space.cardinality()
         bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
         return min(bounds, default=None)
+
+
+def _prior(space: Space) -> dict[str, Value]:
+    beliefs = {parameter.name: parameter.belief for parameter in space.parameters}
+    return {name: {"value": one.value, "confidence": one.confidence} for name, one in beliefs.items() if one}
 
 
 _NAMED = ("name", "goal")  # of a metric; always written

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from sweep.errors import InputError
@@ -17,7 +18,17 @@ from sweep.spec.blocks import Metric
 from sweep.spec.mistakes import Document, KeyPath, dotted, show
 from sweep.spec.models import Spec
 from sweep.spec.parameters import Entry
-from sweep.spec.sweep_file import HINTS, LEARNING, MAX_EPOCHS, MAX_SEED, NAME, REQUIRED, SERVER_KEYS, SweepFile
+from sweep.spec.sweep_file import (
+    BELIEVING,
+    HINTS,
+    LEARNING,
+    MAX_EPOCHS,
+    MAX_SEED,
+    NAME,
+    REQUIRED,
+    SERVER_KEYS,
+    SweepFile,
+)
 from sweep.spec.validation import expectation, schema_of, validate_parts
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
 
@@ -105,10 +116,11 @@ class _Resolution:
         sweep_file.check_parameter_server(file, entries, document)
         names = [entry.name for entry in entries]
         texts = document.data.get("constraints") if names else None
-        expressions = configurations.read_constraints(texts, names, ("constraints",), document)
+        read = configurations.read_constraints(texts, names, ("constraints",), document)
+        expressions = {text: one for text, one in read.items() if one.names <= set(names)}
         space = None
         if names and document.found == before:
-            found = tuple(entry.parameter for entry in entries if entry.parameter)
+            found = self.believed([entry.parameter for entry in entries if entry.parameter])
             space = Space(found, tuple(expressions.values()))
             self.check_space(space, entries)
         rule = self.early_termination(entries)
@@ -121,6 +133,7 @@ class _Resolution:
             method="tpe" if file.method == "bayes" else file.method,
             metrics=metrics,
             space=space,
+            constraints=tuple(one for text, one in read.items() if text not in expressions),
             epochs=file.epochs,
             early_terminate=rule,
             run_cap=file.run_cap,
@@ -143,6 +156,15 @@ class _Resolution:
             notes=tuple(self.notes),
             places=self.places(entries),
         )
+
+    def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
+        """Return the parameters with what the author believes of them."""
+        file, document = self.file, self.document
+        if file.prior and file.method is not None and file.method not in BELIEVING:
+            hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
+            document.mistake(("prior",), f"method {file.method} makes nothing of it", hint, at_key=True)
+        beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
+        return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
     def places(self, entries: list[Entry]) -> dict[str, str]:
         """Where the file has each parameter, and each value of baseline and starting points, for later messages."""
@@ -293,8 +315,10 @@ class _Resolution:
         file, document = self.file, self.document
         grid = file.method == "grid"
         places: dict[str, KeyPath] = {}
+        of_space = {one.text for one in space.constraints}
         for index, text in enumerate(file.constraints):
-            places.setdefault(text, ("constraints", index))
+            if text in of_space:
+                places.setdefault(text, ("constraints", index))
         for entry in entries:
             if isinstance(entry.domain, Tied):
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))

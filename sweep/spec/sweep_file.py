@@ -147,12 +147,19 @@ StartWith: TypeAlias = Annotated[
     tuple[Annotated[dict[str, JsonValue], Field(min_length=1)], ...],
     Field(strict=False, examples=[[{"learning_rate": 1e-3}]]),
 ]
+Prior: TypeAlias = Annotated[
+    dict[str, JsonValue],
+    Field(min_length=1, examples=[{"learning_rate": 1e-3, "optimizer": {"value": "adamw", "confidence": "high"}}]),
+]
 Baseline: TypeAlias = Annotated[dict[str, JsonValue], Field(min_length=1, examples=[{"learning_rate": 1e-3}])]
 Folds: TypeAlias = Annotated[int, Field(ge=2, json_schema_extra={"expected": "a whole number from 2, such as 5"})]
 Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[["results/last_week"]])]
 
 LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
 """Methods whose next suggestion depends on results."""
+
+BELIEVING = ("tpe", "random", "bayes")
+"""Methods that a `prior` guides."""
 
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (
@@ -187,6 +194,11 @@ class SweepFile(Block):
         None, description="How configurations are chosen; bayes is tpe, module:Name a searcher of your own."
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
+    prior: Prior | None = Field(
+        None,
+        description="Where you believe the best is, for tpe and random: a value, or {value: 1e-3, confidence: low}, "
+        "which is medium if left out, or high.",
+    )
     baseline: Baseline | None = Field(
         None, description="The author's own configuration: trained with the same seeds, what the search has to beat."
     )
@@ -198,7 +210,10 @@ class SweepFile(Block):
     metrics: Metrics | None = Field(None, description="Several objectives, in place of metric.")
     parameters: Parameters | None = Field(None, description="The hyperparameters by name.")
     constraints: Constraints = Field(
-        (), description="Expressions over parameters that hold in every trial.", examples=[["learning_rate < 0.1"]]
+        (),
+        description="Expressions over parameters that hold in every trial, or over metrics, without which it is "
+        "infeasible.",
+        examples=[["learning_rate < 0.1", "latency_ms <= 5"]],
     )
     epochs: Annotated[int, Field(ge=1, le=MAX_EPOCHS)] = Field(
         10, description="Epochs per trial; a parameter called epochs takes its place."

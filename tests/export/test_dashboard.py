@@ -49,11 +49,11 @@ def test_studies_with_the_states_of_their_trials(made: Callable[..., ResultsFold
         assert studies[0]["directions"] == ["maximize", "minimize"]
         detail = ask(server, "/api/studies/0")
         assert [one["state"] for one in detail["trials"]] == [
-            *("Waiting", "Complete", "Pruned", "Fail", "Fail", "Fail", "Waiting")
+            *("Waiting", "Complete", "Complete", "Pruned", "Fail", "Fail", "Fail", "Waiting")
         ]
         assert detail["objective_names"] == ["val/acc", "cost"]
-        notes = {one["key"]: one["value"] for one in detail["trials"][5]["user_attrs"]}
-        assert (notes["status"], notes["reason"], notes["seed"]) == ("failed", "because, of\nfailed", "12")
+        notes = {one["key"]: one["value"] for one in detail["trials"][6]["user_attrs"]}
+        assert (notes["status"], notes["reason"], notes["seed"]) == ("failed", "because, of\nfailed", "13")
         assert ask(server, "/api/studies/1")["trials"] == []
 
 

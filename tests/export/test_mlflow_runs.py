@@ -41,7 +41,7 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
     assert parent.data.tags["sweep.best_trial"] == "1"
     assert {run.data.tags["mlflow.parentRunId"] for run in found.values()} == {parent.info.run_id}
     assert [found[str(number)].info.status for number in range(len(STATUSES))] == [
-        *("SCHEDULED", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "SCHEDULED")
+        *("SCHEDULED", "FINISHED", "FINISHED", "KILLED", "FAILED", "FAILED", "FAILED", "SCHEDULED")
     ]
     first = found["1"]
     assert first.data.params == {
@@ -59,8 +59,8 @@ def test_runs_are_read_back_and_not_written_twice(made: Callable[..., ResultsFol
         (epoch, 0.1 + epoch / 100, (BEGAN + 10 + epoch) * 1000) for epoch in (1, 2, 3)
     ]
     assert math.isnan(first.data.metrics["f1_macro"])
-    tags = found["5"].data.tags
-    assert (tags["sweep.status"], tags["sweep.seed"], tags["sweep.repeat"]) == ("failed", "12", "1")
+    tags = found["6"].data.tags
+    assert (tags["sweep.status"], tags["sweep.seed"], tags["sweep.repeat"]) == ("failed", "13", "0")
     assert tags["sweep.reason"] == "because, of\nfailed"
 
     again = mlflow_runs.export(runs.read(folder), uri)

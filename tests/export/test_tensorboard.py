@@ -109,7 +109,7 @@ def test_the_hparams_tab(hostile: ResultsFolder, tmp_path: Path) -> None:
         for session in group.sessions
     }
     assert [statuses[number] for number in range(len(STATUSES))] == [
-        *("UNKNOWN", "SUCCESS", "UNKNOWN", "FAILURE", "FAILURE", "FAILURE", "UNKNOWN")
+        *("UNKNOWN", "SUCCESS", "SUCCESS", "UNKNOWN", "FAILURE", "FAILURE", "FAILURE", "UNKNOWN")
     ]
     first = next(group for group in found if group.name == "00000")
     assert first.hparams["opt"].string_value == "sgd"

@@ -95,7 +95,7 @@ def test_a_run_for_each_trial(made: Callable[..., ResultsFolder], tmp_path: Path
     ]
     assert first["history"][0]["größe"] == "Infinity"
     assert (first["summary"]["status"], first["summary"]["val/acc"]) == ("completed", 0.13)
-    assert [read(out, number).get("exit") for number in range(len(STATUSES))] == [None, 0, 0, 1, 1, 1, None]
+    assert [read(out, number).get("exit") for number in range(len(STATUSES))] == [None, 0, 0, 0, 1, 1, 1, None]
     assert read(out, 3)["config"]["opt"] is None
 
     before = {path: path.read_bytes() for path in out.rglob("*.wandb")}

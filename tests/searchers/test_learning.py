@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from statistics import fmean
 
+import numpy as np
 import pytest
+from msgspec import structs
 from optuna.trial import TrialState
 
 from sweep.conformance.searchers import drive, trial
-from sweep.events import Event, Params, Status, TrialStarted
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.build import build
 from sweep.searchers.contract import Searcher
-from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.searchers.optuna_search import OptunaSearcher, TPESampler
 from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
+from sweep.space.prior import Belief
 from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import TrialState as Record
 from sweep.store.ledger import ended
@@ -181,3 +185,87 @@ def test_tpe_is_told_worst_as_a_trial_that_it_ranks_last() -> None:
         (found,) = searcher.study().trials
         told.append((found.state, found.values, found.intermediate_values))
     assert told == [(TrialState.PRUNED, None, {}), (TrialState.COMPLETE, [2.0], {})]
+
+
+HALF = (Objective("loss", "minimize", None, (Expression.parse("size <= 0"),)),)
+
+
+def half(number: int, params: Params) -> list[Event]:
+    """Trials whose x is above 0 are too large, and the best is there."""
+    start, report, end = trial(number, params, Status.COMPLETED, [distance(params)])
+    assert isinstance(report, EpochReported)
+    assert isinstance(end, TrialEnded)
+    status = Status.INFEASIBLE if params["x"] > 0 else Status.COMPLETED
+    reported = structs.replace(report, metrics={**report.metrics, "size": params["x"]})
+    return [start, reported, structs.replace(end, status=status)]
+
+
+@pytest.mark.parametrize(("method", "trials"), [("tpe", 40), ("cmaes", 60), ("nsga2", 250)])
+def test_who_learns_stays_where_constraints_over_metrics_hold(method: str, trials: int) -> None:
+    log = drive(build(method, PLANE, HALF, 0), trials, half)
+    xs = [event.params["x"] for event in log if isinstance(event, TrialStarted)]
+    late = xs[-trials // 3 :]
+    assert sum(x <= 0 for x in late) > 0.65 * len(late)
+    unbound = drive(build(method, PLANE, LOSS, 0), trials, outcome)
+    free = [event.params["x"] for event in unbound if isinstance(event, TrialStarted)][-trials // 3 :]
+    assert sum(x <= 0 for x in free) < 0.35 * len(free)
+
+
+def test_tpe_goes_to_where_constraints_hold_before_it_has_seen_any_that_do() -> None:
+    narrow = (Objective("loss", "minimize", None, (Expression.parse("size <= -1.9"),)),)
+
+    def outcome_of(number: int, params: Params) -> list[Event]:
+        start, report, end = trial(number, params, Status.INFEASIBLE, [distance(params)])
+        assert isinstance(report, EpochReported)
+        return [start, structs.replace(report, metrics={**report.metrics, "size": params["x"] + params["y"]}), end]
+
+    log = drive(build("tpe", PLANE, narrow, 0), 40, outcome_of)
+    sums = [event.params["x"] + event.params["y"] for event in log if isinstance(event, TrialStarted)]
+    assert fmean(sums[-15:]) < -1.0 < fmean(sums[:10])
+
+
+def test_past_trials_are_judged_by_the_constraints_of_today() -> None:
+    past = ended(event for number in range(3) for event in half(number, {"x": number - 1.0, "y": 0.0, "c": "a"}))
+    searcher = OptunaSearcher("tpe", PLANE, HALF, 0)
+    assert searcher.learn(past) == 3
+    states = [one.state for one in searcher.study().trials]
+    assert states == [TrialState.COMPLETE, TrialState.COMPLETE, TrialState.PRUNED]
+    unbound = OptunaSearcher("tpe", PLANE, LOSS, 0)
+    unbound.learn(past)
+    assert [one.state for one in unbound.study().trials] == [TrialState.COMPLETE] * 3
+
+
+@pytest.mark.parametrize("method", ["random", "tpe"])
+def test_a_good_prior_begins_nearer_to_the_optimum_and_a_wrong_one_is_overcome(method: str) -> None:
+    def believing(x: float, y: float) -> Space:
+        beliefs = {"x": Belief(x, "high"), "y": Belief(y, "high")}
+        return Space(tuple(replace(one, belief=beliefs.get(one.name)) for one in PLANE.parameters))
+
+    plain, good, wrong = (
+        [mean_distance(build(method, space, LOSS, seed), 15) for seed in range(5)]
+        for space in (PLANE, believing(0.6, -0.5), believing(-0.9, 0.9))
+    )
+    assert fmean(good) < 0.8 * fmean(plain)
+    assert fmean(wrong) > fmean(plain)
+    late = [best_distance(build(method, believing(-0.9, 0.9), LOSS, seed), 60) for seed in range(5)]
+    assert fmean(late) < 0.1
+
+
+def best_distance(searcher: Searcher, trials: int) -> float:
+    return min(distance(event.params) for event in drive(searcher, trials, outcome) if isinstance(event, TrialStarted))
+
+
+def test_a_prior_weighs_what_tpe_prefers() -> None:
+    space = Space((Parameter("x", Uniform(-1, 1), belief=Belief(0.9, "high")), Parameter("y", Uniform(-1, 1))))
+    samples = {"x": np.array([-0.9, 0.0, 0.9]), "y": np.zeros(3)}
+
+    class Flat:
+        def log_pdf(self, samples: dict[str, np.ndarray]) -> np.ndarray:
+            return np.zeros(3)
+
+    found = {}
+    for trials in (10, 1000):
+        sampler = TPESampler(space, 0, trials, multivariate=True, group=False)
+        found[trials] = sampler._compute_acquisition_func(samples, Flat(), Flat())
+    assert list(found[10]) == sorted(found[10])
+    assert np.ptp(found[10]) == pytest.approx(100 * np.ptp(found[1000]))

@@ -179,3 +179,22 @@ def test_parameters_of_one_value_and_equal_losses() -> None:
     flat = [({"a": 1, "b": str(n)}, 0.5) for n in range(20)]
     found = importance(flat, ["a", "b"])
     assert {one.param for one in found} == {"a", "b"}
+
+
+def test_an_infeasible_trial_is_never_the_best() -> None:
+    told = [
+        Told(
+            params={"x": x},
+            status=status,
+            reason="",
+            started=0.0,
+            ended=1.0,
+            metrics={"loss": x},
+            epochs=1,
+            by_epoch={},
+        )
+        for x, status in ((0.1, Status.INFEASIBLE), (0.3, Status.COMPLETED), (0.2, Status.COMPLETED))
+    ]
+    made = study("s", [("loss", "minimize")], {"x": Uniform(0, 1)}, told)
+    assert [one.state for one in made.trials] == [TrialState.COMPLETE] * 3
+    assert made.best_trial.number == 2

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from sweep.space.objectives import Objective
+from sweep.space.expressions import Expression
+from sweep.space.objectives import Goal, Objective
 
 
 def test_the_sign_makes_lower_better() -> None:
@@ -27,3 +28,34 @@ def test_a_target_is_reached_from_its_good_side(value: float, reached: bool) -> 
     assert (Objective("loss", "minimize").reached(0.5, {"loss": value}) is not None) is reached
     assert (Objective("acc", "maximize").reached(-0.5, {"acc": -value}) is not None) is reached
     assert Objective("loss", "minimize").reached(None, {"loss": value}) is None
+
+
+LIMITED = Objective("loss", "minimize", None, (Expression.parse("latency_ms <= 5"), Expression.parse("recall > 0.9")))
+
+
+def metrics(loss: float, latency_ms: float, recall: float = 1.0) -> dict[str, float]:
+    return {"loss": loss, "latency_ms": latency_ms, "recall": recall}
+
+
+def test_constraints_say_which_metrics_count() -> None:
+    assert LIMITED.violated(metrics(0.5, 5.0)) == []
+    assert LIMITED.violated(metrics(0.5, 6.0, 0.5)) == ["latency_ms <= 5", "recall > 0.9"]
+    assert LIMITED.violated(metrics(0.5, math.nan)) == ["latency_ms <= 5"]
+    assert LIMITED.violated({"loss": 0.5, "latency_ms": 1.0}) == ["recall > 0.9"]
+    assert Objective("loss", "minimize").violated({}) == []
+
+
+@pytest.mark.parametrize("goal", ["minimize", "maximize"])
+def test_who_meets_the_constraints_stands_before_all_others_and_these_by_their_violation(goal: Goal) -> None:
+    limited = Objective("loss", goal, None, LIMITED.constraints)
+    of = [limited.standing(metrics(*one)) for one in ((0.1, 1.0), (1e6, 5.0), (-1e6, 5.1), (0.0, 6.0), (0.1, 60.0))]
+    standings = [one for one in of if one is not None]
+    assert len(standings) == len(of)
+    assert max(standings[:2]) < min(standings[2:])
+    assert standings[2:] == sorted(standings[2:])
+    assert limited.standing(metrics(math.nan, 1.0)) is None
+
+
+def test_no_target_is_reached_against_the_constraints() -> None:
+    assert LIMITED.reached(0.5, metrics(0.4, 1.0)) == "target reached: loss 0.4"
+    assert LIMITED.reached(0.5, metrics(0.4, 9.0)) is None
