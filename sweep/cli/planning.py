@@ -57,6 +57,11 @@ def _machines(context: click.Context, option: click.Parameter, given: tuple[str,
     "--find-lr", is_flag=True, help="Try rising learning rates on the first configurations; changes no result."
 )
 @click.option(
+    "--tune-throughput",
+    is_flag=True,
+    help="Measure the examples a second by batch size, precision and replicas; changes no result.",
+)
+@click.option(
     "--compare-prices",
     "machines",
     multiple=True,
@@ -74,6 +79,7 @@ def plan(
     address: str | None,
     timed: bool,
     find_lr: bool,
+    tune_throughput: bool,
     machines: tuple[pricing.Machine, ...],
     as_json: bool,
 ) -> None:
@@ -85,12 +91,22 @@ def plan(
     from sweep.render import plans as drawn
     from sweep.render.formatting import console
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import connecting, debug_log, lr_range_test, methods, planning, power_analysis, pricing
+    from sweep.runner import (
+        connecting,
+        debug_log,
+        lr_range_test,
+        methods,
+        planning,
+        power_analysis,
+        pricing,
+        throughput,
+    )
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
     source = planning.check(spec, str(file), folders, here=address is None)
-    for wanted, option in ((timed, "--time"), (find_lr, "--find-lr")):
+    asked = ((timed, "--time"), (find_lr, "--find-lr"), (tune_throughput, "--tune-throughput"))
+    for wanted, option in asked:
         if wanted:
             planning.check_inline(spec, option)
 
@@ -116,13 +132,23 @@ def plan(
     if find_lr:
         with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
             curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
+    speeds = None
+    if tune_throughput:
+        share = planning.devices(spec, simulate_gpus)
+        most = (simulate_gpus or planning.local_gpus()) if share.gpus >= 1 else 1
+        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+            speeds = throughput.find(spec, share, folders, planned.sample[0], most)
     if as_json:
-        found = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}
+        found: dict[str, object] = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}
+        found |= {} if speeds is None else {"throughput": drawn.throughput_as_dict(speeds)}
         click.echo(json.dumps({**as_dict(planned), **found}, indent=2))
         return
     show_plan(planned, console())
     for curve in curves:
         click.echo("\n" + "\n".join(drawn.rates_lines(curve)))
+    if speeds is not None:
+        click.echo()
+        drawn.show_throughput(speeds, planned.sample[0], console())
 
 
 def note_ignored(spec: Spec) -> None:

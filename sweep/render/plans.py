@@ -11,13 +11,14 @@ from rich.console import Console
 
 from sweep import prices
 from sweep.errors import plural
-from sweep.events import Value
+from sweep.events import Params, Value
 from sweep.render.formatting import duration, money, score, setting, settings
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
+from sweep.runner.throughput import Measured, Throughput, Way
 from sweep.space.constraint_sampling import DRAWS
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
@@ -82,6 +83,56 @@ def _said(curve: Curve) -> list[str]:
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _MANY_RUNGS = 8
+
+
+def throughput_as_dict(found: Throughput) -> dict[str, Value]:
+    """Return what was measured for JSON: all ways in their order, and the fastest."""
+    return {"tried": [_way(one) for one in found.tried], "fastest": _way(found.fastest)}
+
+
+def _way(one: Measured) -> dict[str, Value]:
+    memory = one.memory_bytes
+    numbers: dict[str, Value] = {"examples_per_s": one.examples_per_s if one.fits else None, "memory_bytes": memory}
+    return {**asdict(one.way), **numbers, "failed": one.failed}
+
+
+def show_throughput(found: Throughput, params: Params, target: Console) -> None:
+    """Print the ways that were tried, and what to write for the fastest."""
+    file, fastest = found.tried[0], found.fastest
+    target.print("examples a second, from what the file says, changed step by step", soft_wrap=True)
+    columns: dict[str, list[str]] = {
+        "batch_size": [str(one.way.batch_size) for one in found.tried],
+        "precision": [one.way.precision for one in found.tried],
+        "micro_batches": [str(one.way.micro_batches) for one in found.tried],
+        "replicas": [str(one.way.replicas) for one in found.tried],
+        "examples_per_s": [f"{one.examples_per_s:,.0f}" if one.fits else one.failed for one in found.tried],
+        "times": [f"{one.examples_per_s / file.examples_per_s:.2f}" if one.fits else "" for one in found.tried],
+        "memory": ["" if one.memory_bytes is None else f"{one.memory_bytes / 1e6:,.0f} MB" for one in found.tried],
+    }
+    show(Grid(tuple(columns), tuple(zip(*columns.values(), strict=True))), target)
+    for line in _advice(file.way, fastest.way, found.times, params):
+        target.print(line, soft_wrap=True)
+
+
+def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[str]:
+    if fastest == file:
+        yield "fastest  what the file says"
+        return
+    lines = []
+    if fastest.batch_size != file.batch_size:
+        lines.append(f"batch_size: {{value: {fastest.batch_size}}}")
+    if fastest.micro_batches != file.micro_batches:
+        lines.append(f"micro_batches: {{value: {fastest.micro_batches}}}")
+    if fastest.precision != file.precision:
+        lines.append(f"training: {{precision: {fastest.precision}}}")
+    if fastest.replicas != file.replicas:
+        lines.append(f"resources: {{gpus: {fastest.replicas}}}")
+    yield f"fastest  {times:.1f} times the examples a second with {', '.join(lines)}"
+    if fastest.batch_size != file.batch_size:
+        rate = " and lr_scaling says how it follows" if "lr_scaling" in params else ""
+        yield f"         Another batch size trains another model: search the learning rate with it{rate}."
+    if fastest.replicas != file.replicas:
+        yield "         A trial ends sooner on several replicas; a sweep trains more on as many trials of one each."
 
 
 def show_plan(plan: Plan, target: Console) -> None:

@@ -260,6 +260,7 @@ OTHERS = (
     Row("plan one.yaml --set budget.money=5", 2, err="budget.money: never used up, for trials have no GPUs"),
     Row("plan one.yaml --set budget.money=5 --set resources.gpus=1", 2, err="money: nothing has a price; add"),
     Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),
+    Row("plan one.yaml --tune-throughput", 2, err="reports no examples_per_s, as trainables of KerasTrainable do"),
     Row("plan nowhere.yaml", 2, err="no such file"),
     Row("schema", out=r'"\$schema"'),
     Row("run one.yaml --inline --name NEW", out=r"(?s)\[3/3\].*answered from one.*results  results/NEW"),

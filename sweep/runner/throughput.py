@@ -1,0 +1,192 @@
+"""How many examples a second a trial trains by batch size, precision, micro-batches and replicas, measured.
+
+For `plan --tune-throughput`: one thing is changed after the other, from what the sweep file says. Each way is measured
+in a process of its own, so that its memory is its own and one that does not fit takes nothing along.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
+
+from sweep.backends import memory
+from sweep.contract import Assignment, Devices
+from sweep.errors import TrainableError, first_line
+from sweep.events import EpochReported, Params, Value
+from sweep.loading import load
+from sweep.runner.trials import Terms
+from sweep.spec import Spec
+
+EXAMPLES = 4096
+"""Of an epoch that is measured, about: it is cut to so many updates."""
+EPOCHS, LEAST_S = 12, 1.0
+"""Epochs that are measured at most, after a first one; fewer once they have taken so long together."""
+FASTER = 1.05
+"""How much faster a way has to be to be preferred: less is noise."""
+DOUBLINGS = 8
+DEFAULT_BATCH = 32  # of the standard hyperparameters
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to train a configuration."""
+
+    batch_size: int
+    precision: str
+    micro_batches: int
+    replicas: int
+
+    def params(self, others: Params) -> dict[str, Value]:
+        """Return the hyperparameters of a trial that trains so, in short epochs."""
+        steps = max(math.ceil(EXAMPLES / self.batch_size), 4)
+        mine = {"batch_size": self.batch_size, "micro_batches": self.micro_batches, "steps_per_epoch": steps}
+        return {**{name: value for name, value in others.items() if name != "per_replica_batch_size"}, **mine}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a way came to; ``failed`` says why it has no numbers."""
+
+    way: Way
+    examples_per_s: float = 0.0
+    memory_bytes: float | None = None
+    failed: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it trained."""
+        return not self.failed
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """All ways in the order in which they were tried; the first is that of the file."""
+
+    tried: tuple[Measured, ...]
+    fastest: Measured
+
+    @property
+    def times(self) -> float:
+        """How many times as many examples a second the fastest way trains as the file's."""
+        return self.fastest.examples_per_s / self.tried[0].examples_per_s
+
+
+Measure = Callable[[Way], Measured]
+
+
+def find(spec: Spec, devices: Devices, folders: Sequence[Path], params: Params, most_replicas: int) -> Throughput:
+    """Measure ways to train a configuration on up to so many devices. Raises `TrainableError` if its own fails."""
+    assignment = Terms(spec).trial(0, dict(params), devices)
+
+    def measure(way: Way) -> Measured:
+        gpus = max(devices.gpus, float(way.replicas)) if way.replicas > 1 else devices.gpus
+        training = {**assignment.training, "precision": way.precision}
+        asked = replace(
+            assignment,
+            params=way.params(params),
+            training=training,
+            epochs=EPOCHS + 1,
+            devices=replace(devices, gpus=gpus),
+        )
+        return _in_a_process(way, spec.trainable, folders, asked)
+
+    replicas = max(int(devices.gpus), 1)
+    batch_size = _count(params, "batch_size") or (_count(params, "per_replica_batch_size") or 0) * replicas
+    precision = str(spec.training.get("precision", "auto"))
+    first = Way(batch_size or DEFAULT_BATCH, precision, _count(params, "micro_batches") or 1, replicas)
+    return climb(first, precisions(devices), most_replicas, measure)
+
+
+def _count(params: Params, name: str) -> int | None:
+    value = params.get(name)
+    return value if isinstance(value, int) else None
+
+
+def precisions(devices: Devices) -> tuple[str, ...]:
+    """Return the precisions that are worth a try on these devices."""
+    half = ("mixed_float16",) if devices.gpus and not devices.simulated else ()
+    return ("float32", "mixed_bfloat16", *half)
+
+
+def climb(first: Way, precisions: Sequence[str], most_replicas: int, measure: Measure) -> Throughput:
+    """Change one thing after the other, and keep what is faster. Raises `TrainableError` where the first way fails."""
+    tried = [measure(first)]
+    best = tried[0]
+    if not best.fits:
+        raise TrainableError(f"the throughput cannot be measured: {best.failed}")
+
+    def look(way: Way) -> Measured:
+        tried.append(measure(way))
+        return tried[-1]
+
+    for precision in precisions:
+        if precision != first.precision:
+            best = _faster(best, look(replace(best.way, precision=precision)))
+    for way in _larger(best.way):
+        found = look(way)
+        if not found.fits:
+            parts = replace(way, micro_batches=2 * way.micro_batches)
+            best = _faster(best, look(parts))
+            break
+        better = _faster(best, found)
+        if better is best:
+            break
+        best = better
+    for replicas in _powers(best.way.replicas, most_replicas):
+        factor = replicas // best.way.replicas
+        spread = replace(best.way, replicas=replicas, batch_size=best.way.batch_size * factor)
+        best = _faster(best, look(spread))
+    return Throughput(tuple(tried), best)
+
+
+def _faster(known: Measured, found: Measured) -> Measured:
+    return found if found.fits and found.examples_per_s > FASTER * known.examples_per_s else known
+
+
+def _larger(way: Way) -> Iterator[Way]:
+    for power in range(1, DOUBLINGS + 1):
+        yield replace(way, batch_size=way.batch_size * 2**power)
+
+
+def _powers(first: int, most: int) -> Iterator[int]:
+    count = 2 * first
+    while count <= most:
+        yield count
+        count *= 2
+
+
+def _in_a_process(way: Way, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        try:
+            return process.submit(_measured, way, trainable, tuple(folders), assignment).result()
+        except BrokenProcessPool:
+            return Measured(way, failed="its process was killed, as by a machine that is out of memory")
+
+
+def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Assignment) -> Measured:
+    """Train some short epochs in this process."""
+    heard: list[EpochReported] = []
+
+    def report(epoch: EpochReported) -> bool:
+        heard.append(epoch)
+        return sum(one.time_s for one in heard[1:]) < LEAST_S
+
+    try:
+        made = load(trainable, folders)()
+        made.begin(assignment)
+        made.train(report)
+    except Exception as error:  # the border to the user's code
+        reason = "out of memory" if memory.is_short(error) else f"{type(error).__name__}: {first_line(error)}"
+        return Measured(way, failed=reason)
+    counted = [one for one in heard[1:] if one.examples_per_s is not None] or heard[1:]
+    speeds = [one.examples_per_s for one in counted if one.examples_per_s is not None]
+    if not speeds:
+        return Measured(way, failed=f"{trainable} reports no examples_per_s, as trainables of KerasTrainable do")
+    last = heard[-1].measures
+    return Measured(way, median(speeds), last.get("gpu_memory_peak_bytes", last.get("memory_peak_bytes")))
