@@ -64,6 +64,8 @@ class TrialStarted(Record, frozen=True, kw_only=True):
     driven_s: float | None = None  # seconds of this session by the driver's own clock, noted now and then
     fold: int | None = None  # of a cross-validation, from 0
     role: Role = Role.SEARCH
+    parent: int | None = None  # the trial that it is a copy of, with other parameters
+    parent_epoch: int | None = None  # up to which it has that one's epochs
     index: int | None = None  # its number in the search, where that is not ``trial``; None for other roles
 
 
@@ -115,6 +117,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
     regardless: bool = False  # it failed before it had read any parameter that differs between trials
     asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
+    waits: bool = False  # interrupted at the end of a generation, for the others of its population
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # as of `TrialStarted`

@@ -99,6 +99,7 @@ class Order:
     whole: bool = False  # it trains all its epochs, whatever the sweep's target
     known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
     moved: bool = False  # another process had no room for it
+    waits: bool = False  # at each decision it may be left, to go on later: it is saved before
     shares: bool = False  # its share of a GPU is not fixed: it may go on with another one, in another worker
 
     def __repr__(self) -> str:

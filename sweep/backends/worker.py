@@ -277,7 +277,9 @@ class Worker:
             self._save(trial, epochs)
             return Status.RUNNING, "", None
         decided = trial.done in trial.order.decision_epochs  # pruned, perhaps, and its checkpoints deleted
-        if trial.saver.is_due([*map(self._loss, epochs)]):
+        if decided and trial.order.waits:
+            self._save(trial, epochs)
+        elif trial.saver.is_due([*map(self._loss, epochs)]):
             self._save(trial, epochs, beside=not decided)
         elif decided:
             trial.saver.settle()

@@ -209,7 +209,7 @@ class LiveView:
             self.start()
         with self._lock:
             ended = self._standing.observe(event)
-        if ended is None or not isinstance(event, TrialEnded):
+        if ended is None or not isinstance(event, TrialEnded) or event.waits:
             return
         if self._lines:
             self._write(self._line(ended))

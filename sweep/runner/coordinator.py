@@ -24,6 +24,7 @@ from sweep.runner.memo import Answer, Memo
 from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms, Upcoming
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
+from sweep.searchers.population import Population
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
@@ -46,6 +47,7 @@ class Hooks:
     at_once: Callable[[float], int] = lambda gpus: int(1 / gpus + 1e-9)  # trials that fit, of so many GPUs each
     to_beat: Callable[[], float | None] = lambda: None  # see `Order`
     kept: Callable[[int, int], str | None] = lambda trial, epoch: None  # the checkpoint of a trial's epoch, for `Facts`
+    inherit: Callable[[TrialStarted], str] = lambda started: ""  # a copy its parent's checkpoint; why not
     memo: Memo | None = None  # what earlier sweeps have trained
     clock: Callable[[], float] = time.monotonic
 
@@ -80,6 +82,7 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
+        self._population = searcher if isinstance(searcher, Population) else None
         self._resumed = False
         self._is_open = False  # all of the log has been replayed
         self._all_started = False  # the searcher has no more, or the cap is reached
@@ -134,9 +137,12 @@ class Coordinator:
     def next(self, worker: str = "") -> Order | None:
         """Return the next trial for a free worker; None when there is none left to start."""
         while not self._is_stopping():
-            trial = self._open[self._again.popleft()] if self._again else self._start(worker)
+            self._replace()
+            trial = self._chosen(worker)
             if trial is None:
                 return None
+            if not self._inherits(trial):
+                continue
             answer = self._recall(trial)
             if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
@@ -148,6 +154,46 @@ class Coordinator:
                 devices = self._sharing.devices(trial.started.trial, trial.started.params)
                 return self._terms.order(trial, devices, self._hooks.to_beat(), known_data)
         return None
+
+    def _chosen(self, worker: str) -> OpenTrial | None:
+        """Return the next trial to be trained: one that is gone on with, or a new one.
+
+        Of a population, copies come first: their parents' checkpoints are there as long as these wait.
+        """
+        held = self._population.holds if self._population else lambda trial: False
+        ready = [trial for trial in self._again if not held(trial)]
+        copies = self._population is not None and self._population.has_copies
+        if not ready or (copies and not self._confirming):
+            started = self._start(worker)
+            if started is not None or not ready:
+                return started
+        self._again.remove(ready[0])
+        return self._open[ready[0]]
+
+    def _is_at_an_end(self, trial: OpenTrial, fresh: Sequence[EpochReported]) -> bool:
+        """Return whether a member of a population has just trained to the end of a generation.
+
+        It is left there even if it is the last one: others may be made of what it has saved.
+        """
+        ends = self._population is not None and trial.state.epoch in trial.decisions
+        return ends and bool(fresh) and fresh[-1].memo is None
+
+    def _replace(self) -> None:
+        """End the members of a population whose places others take."""
+        losers = self._population.losers if self._population else {}
+        for trial, reason in [*losers.items()]:
+            if trial in self._open and trial not in self._out:
+                self._dismiss(self._open[trial], self._open[trial].end(Status.PRUNED, reason, Facts()))
+
+    def _inherits(self, trial: OpenTrial) -> bool:
+        """Give a copy the checkpoint of its parent, which has all epochs up to it; whether it can be trained."""
+        started = trial.started
+        if started.parent is None or started.parent_epoch is None or trial.state.epoch >= started.parent_epoch:
+            return True
+        why = self._hooks.inherit(started)
+        if why:
+            self._dismiss(trial, trial.end(Status.FAILED, why, Facts()))
+        return not why
 
     def begun(self, trial: int) -> None:
         """Hear that a worker begins a trial: from now on its time counts."""
@@ -191,6 +237,11 @@ class Coordinator:
             self._emit([structs.replace(there.dismissed(UNWANTED), facts=progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
+        elif trial in self._out and self._is_at_an_end(there, fresh):
+            reason = f"waits for the others at epoch {there.state.epoch}"
+            end = there.end(Status.INTERRUPTED, reason, progress.facts)
+            self._emit([structs.replace(end, waits=True)])
+            self._again.append(trial)
         elif trial in self._out and progress.moves:
             self._watch.end(trial)
             self._out.discard(trial)
@@ -290,7 +341,7 @@ class Coordinator:
     def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
         started = self._auxiliary.baseline() or self._searched(worker)
-        self._all_started = started is None
+        self._all_started = started is None and not (self._population is not None and self._population.waits)
         searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
@@ -299,7 +350,10 @@ class Coordinator:
 
     def _searched(self, worker: str) -> TrialStarted | None:
         chosen = None if self._confirming else self._upcoming.choose(worker)
-        return None if chosen is None else self._auxiliary.searched(*chosen)
+        if chosen is None:
+            return None
+        parent = self._population.parent(chosen[0]) if self._population else None
+        return self._auxiliary.searched(*chosen, parent)
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
@@ -383,7 +437,8 @@ class Coordinator:
                 epochs, decisions = self._spec.trial_epochs(state.params), tuple[int, ...]()
                 if state.place is not None:
                     self._upcoming.started(state.place)
-                    decisions = self._scheduler.decision_epochs(epochs)
+                    rule = self._population or self._scheduler
+                    decisions = rule.decision_epochs(epochs)
                 self._open[state.number] = OpenTrial(state, epochs, decisions)
             case Reported(state, report):
                 trial = self._open[state.number]

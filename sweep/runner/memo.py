@@ -11,7 +11,7 @@ import math
 import os
 import shutil
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,49 @@ class _Entry:
         kept = self.log.parent / (end.facts.checkpoint or "")
         there = end.facts.checkpoint and kept.name in checkpoints.names(self.log.parent, self.trial)
         return kept if there else None
+
+
+def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
+    """Give a copy the checkpoint of its parent, and with it the parent's epochs; why not, or nothing."""
+    parent, epoch = started.parent, started.parent_epoch or 0
+    epochs = tuple(
+        structs.replace(one, trial=started.trial, memo=one.memo or f"{folder.name}/{parent}", driven_s=None)
+        for one in store_log.read(folder.log)
+        if isinstance(one, EpochReported) and one.trial == parent and one.epoch <= epoch
+    )
+    known = checkpoints.of_epoch(folder.path, parent or 0, epoch)
+    try:
+        if known is None:
+            raise StoreError("it is not there; a function trainable has one where it saves")
+        _hand_over(folder, folder.path / known, epochs, started.trial)
+    except (OSError, StoreError, checkpoints.Damaged) as error:
+        return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
+    return ""
+
+
+def _hand_over(folder: ResultsFolder, source: Path, epochs: Sequence[EpochReported], trial: int) -> str | None:
+    """Copy a trial's checkpoints up to ``source`` for another one, which has these epochs; the path of the last."""
+    kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
+    for path in sorted({*kept, source}):
+        _take_over(folder, path, epochs, trial, is_last=path == source)
+    checkpoints.send(folder.path, trial)
+    return checkpoints.of_epoch(folder.path, trial, len(epochs))
+
+
+def _take_over(
+    folder: ResultsFolder, path: Path, epochs: Sequence[EpochReported], trial: int, *, is_last: bool
+) -> None:
+    try:
+        manifest = checkpoints.verify(path)
+    except checkpoints.Damaged:
+        if is_last:
+            raise
+        return
+    if (manifest.epoch == len(epochs)) is not is_last:
+        raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
+    loss = objective(*folder.objectives()[0]).loss(epochs[manifest.epoch - 1].metrics)
+    known = replace(manifest, loss=math.inf if loss is None else loss, reports=tuple(epochs[: manifest.epoch]))
+    checkpoints.begin(checkpoints.of_trial(folder.path, trial), known, partial(_link, path), keep=1)()
 
 
 class Memo:
@@ -141,32 +184,12 @@ class Memo:
         if source is None:
             return None
         try:
-            kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
-            for path in sorted({*kept, source}):
-                self._take_over(path, answer, trial)
-            checkpoints.send(self._folder.path, trial)
-            return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
+            return _hand_over(self._folder, source, answer.epochs, trial)
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"
             self._notice(f"trial {trial} {what}: {source} cannot be copied ({error})")
             return None
-
-    def _take_over(self, path: Path, answer: Answer, trial: int) -> None:
-        is_last = path == answer.checkpoint
-        try:
-            manifest = checkpoints.verify(path)
-        except checkpoints.Damaged:
-            if is_last:
-                raise
-            return
-        if (manifest.epoch == len(answer.epochs)) is not is_last:
-            raise checkpoints.Damaged(f"it is of epoch {manifest.epoch}")
-        first = objective(*self._folder.objectives()[0])
-        loss = first.loss(answer.epochs[manifest.epoch - 1].metrics)
-        manifest = replace(manifest, loss=math.inf if loss is None else loss, reports=answer.epochs[: manifest.epoch])
-        folder = checkpoints.of_trial(self._folder.path, trial)
-        checkpoints.begin(folder, manifest, partial(_link, path), keep=1)()
 
     def _hindrance(self, entry: _Entry, end: TrialEnded, params: Params, epochs: int) -> str | None:
         """Return why a trial does not answer one of so many epochs."""
@@ -207,11 +230,15 @@ class Memo:
         for change, end in ledger.follow(folder.log):
             start, begun = end, start
             match change:
-                case Started(trial):
+                case Started(trial) if trial.start.parent is None:  # else other parameters have trained its beginning
                     entries[trial.number] = _Entry(folder.log, folder.name, trial.number)
-                case Reported(trial):
+                case Reported(trial) if trial.number in entries:
                     entries[trial.number].epochs.append(begun)
-                case Ended(trial, last) if trial.status in (Status.COMPLETED, Status.INFEASIBLE) and not last.at_target:
+                case Ended(trial, last) if (
+                    trial.status in (Status.COMPLETED, Status.INFEASIBLE)
+                    and trial.number in entries
+                    and not last.at_target
+                ):
                     entry = entries.pop(trial.number)
                     length = trial.params.get("epochs", info.epochs)
                     judged = trial.params.get("lr_schedule") == "plateau"

@@ -16,7 +16,9 @@ from sweep.loading import load_part
 from sweep.schedulers.contract import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.build import build as build_searcher
+from sweep.searchers.build import starting_points
 from sweep.searchers.contract import Factory, Searcher
+from sweep.searchers.population import Population
 from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 from sweep.store import ledger
@@ -39,6 +41,9 @@ def check(spec: Spec, folders: Sequence[Path]) -> None:
 
 def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
     """Return the searcher of a sweep's method. Raises `InputError` where that cannot be had."""
+    if spec.population is not None:
+        first = starting_points(spec.space, spec.start_with, spec.seed)
+        return Population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
     method: str | Factory = spec.method
     if ":" in spec.method:
         contract = "sweep.searchers.contract.Searcher"

@@ -24,7 +24,7 @@ from sweep.inspection import Source
 from sweep.runner import connecting, debug_log, evaluation, methods, planning, stopping
 from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.memo import Memo
+from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
 from sweep.runner.retention import CheckpointKeeper
 from sweep.runner.session_options import Options, Outcome, View
@@ -235,7 +235,8 @@ class Session:
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.of_epoch, folder.path),
-                memo=Memo(folder, info, view.say) if options.memo else None,
+                inherit=partial(inherit, folder),
+                memo=Memo(folder, info, view.say) if options.memo and spec.population is None else None,
             )
             devices = planning.devices(spec, options.simulated_gpus)
             coordinator = Coordinator(spec, devices, searcher, scheduler, log, hooks)
@@ -277,7 +278,7 @@ class Session:
         if coordinator.error:
             raise coordinator.error
         answers.tell(view.say)
-        if coordinator.exhausted and spec.method != "grid" and not spec.space.finite():
+        if coordinator.exhausted and spec.method not in ("grid", "pbt") and not spec.space.finite():
             view.say("no other configuration was found that meets the constraints: the space is exhausted")
         if spec.confirm and coordinator.confirmed:
             view.say(f"confirm: {coordinator.confirmed}")
@@ -294,7 +295,7 @@ class _Answers:
 
     def on(self, change: Change) -> None:
         match change:
-            case Reported(trial, EpochReported(memo=str(source))):
+            case Reported(trial, EpochReported(memo=str(source))) if trial.start.parent is None:
                 self._taken[trial.number] = source.rpartition("/")[0]
             case Ended(trial, end) if trial.number in self._taken:
                 told = "answered from {}, not trained again" if end.memo else "continued from {}"

@@ -26,6 +26,7 @@ from sweep.errors import TrainableError, did_you_mean
 from sweep.events import EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
 from sweep.searchers.contract import Searcher
+from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
 from sweep.store.ledger import Change, Ledger, Reported, Session, Started, TrialState
@@ -86,7 +87,10 @@ class Terms:
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
-        return Order(assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares)
+        waits = self._spec.population is not None
+        return Order(
+            assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares, waits=waits
+        )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
         """Return a trial as a trainable gets it."""
@@ -109,7 +113,14 @@ class Terms:
         """Return a trial that is no part of the sweep: with its first seed, and its first fold."""
         return self.assignment(self.start(0, params, number), devices)
 
-    def start(self, place: int, params: Params, number: int | None = None, role: Role = Role.SEARCH) -> TrialStarted:
+    def start(
+        self,
+        place: int,
+        params: Params,
+        number: int | None = None,
+        role: Role = Role.SEARCH,
+        parent: Parent | None = None,
+    ) -> TrialStarted:
         """Return a trial that begins now.
 
         ``place`` counts the trials of a search, or those of a configuration where it has another role; ``number`` is
@@ -128,6 +139,8 @@ class Terms:
             time=time.time(),
             role=role,
             index=place if role is Role.SEARCH and place != number else None,
+            parent=None if parent is None else parent.trial,
+            parent_epoch=None if parent is None else parent.epoch,
         )
 
     def spared(self, end: TrialEnded, retries: int) -> TrialEnded:
@@ -204,10 +217,10 @@ class AuxiliaryTrials:
         """Return whether a trial is none of the search: then nothing ends it before its last epoch."""
         return self._ledger.trials[trial].place is None
 
-    def searched(self, place: int, params: Params) -> TrialStarted:
-        """Return the trial of a place in the search, which begins now."""
+    def searched(self, place: int, params: Params, parent: Parent | None = None) -> TrialStarted:
+        """Return the trial of a place in the search, which begins now, or goes on from a parent."""
         number = self._highest + 1 if self._confirmed else place + self._spec.baseline_trials
-        return self._terms.start(place, params, number)
+        return self._terms.start(place, params, number, parent=parent)
 
     def baseline(self) -> TrialStarted | None:
         """Return the next trial of the baseline; None when all have begun."""
@@ -335,7 +348,8 @@ class Upcoming:
             return self._waiting[trial]
         params = None if self.exhausted else self._searcher.suggest(trial)
         if params is None:
-            self.exhausted = True  # and asked no more
+            # Asked no more, unless what it would suggest depends on trials that run.
+            self.exhausted = not (isinstance(self._searcher, Population) and self._searcher.waits)
         elif self._searcher.foresees:
             self._waiting[trial] = params
         return params

@@ -10,6 +10,7 @@ from sweep.errors import printable
 from sweep.events import Params, Value
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
+from sweep.space.population_rules import Rules
 from sweep.space.space import Space, beside_grid, on_grid
 from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec import parameters, sweep_file
@@ -46,6 +47,7 @@ class Spec:
     start_with: tuple[Params, ...] = ()
     baseline: Params | None = None
     confirm: Confirm | None = None
+    population: Rules | None = None  # of method pbt
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
     places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
@@ -57,7 +59,7 @@ class Spec:
 
     def trials(self) -> int | None:
         """Return the number of configurations to try, None where only time or epochs bound it."""
-        return self._trials
+        return self._trials if self.population is None else self.population.most_trials
 
     @property
     def trials_each(self) -> int:
@@ -121,6 +123,7 @@ class Spec:
             "start_with": [dict(start) for start in self.start_with],
             **({"prior": prior} if (prior := _prior(self.space)) else {}),
             **({} if self.baseline is None else {"baseline": dict(self.baseline)}),
+            **({} if self.population is None else {"population": _population(self.population)}),
             **({} if self.confirm is None else {"confirm": self.confirm.model_dump(mode="json")}),
         }
 
@@ -133,6 +136,11 @@ class Spec:
             size = self.space.cardinality()
         bounds = [bound for bound in (size, self.run_cap, self.budget.trials) if bound is not None]
         return min(bounds, default=None)
+
+
+def _population(rules: Rules) -> dict[str, Value]:
+    said = ("size", "interval", "quantile", "resample")
+    return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
 
 
 def _prior(space: Space) -> dict[str, Value]:

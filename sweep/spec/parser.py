@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from sweep.errors import InputError
+from sweep.errors import InputError, did_you_mean
 from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
+from sweep.space.population_rules import Rules
 from sweep.space.space import Parameter, Space
 from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec import configurations, overrides, parameters, sweep_file
@@ -124,6 +125,7 @@ class _Resolution:
             space = Space(found, tuple(expressions.values()))
             self.check_space(space, entries)
         rule = self.early_termination(entries)
+        population = self.population(entries)
         if space is None or document.mistakes or file.trainable is None or file.method is None:
             return None
         return Spec(
@@ -152,9 +154,44 @@ class _Resolution:
             start_with=self.starts,
             baseline=self.baseline,
             confirm=file.confirm,
+            population=population,
             ignored_keys=self.ignored_keys(),
             notes=tuple(self.notes),
             places=self.places(entries),
+        )
+
+    def population(self, entries: list[Entry]) -> Rules | None:
+        """Return how a population trains; note what does not go with one."""
+        file, document = self.file, self.document
+        if file.method != "pbt":
+            if file.population is not None:
+                what = f"method {file.method} has no population"
+                document.mistake(("population",), what, "write method: pbt, or remove it", at_key=True)
+            return None
+        block = file.population or sweep_file.PopulationBlock()
+        for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
+            if getattr(file, key) != type(file).model_fields[key].default:
+                document.mistake((key,), f"does not go with method pbt: {reason}", "remove it", at_key=True)
+        if block.interval >= file.epochs and "epochs" not in self.wrong:
+            what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
+            document.mistake(("population", "interval"), what, "lower it, or train more epochs")
+        known = {entry.name: entry for entry in entries}
+        for place, name in enumerate(block.perturb):
+            if name not in known:
+                document.mistake(("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known))
+        if "epochs" in known:
+            what = "is a parameter, and all members of a population train as long"
+            document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
+        if not block.perturb and not any(isinstance(entry.domain, Range) for entry in entries):
+            what = "pbt moves numbers that have a range, and no parameter is one"
+            document.mistake(("method",), what, "name what copies change: population: {perturb: [...]}")
+        return Rules(
+            size=block.size,
+            interval=block.interval,
+            epochs=file.epochs,
+            quantile=block.quantile,
+            resample=block.resample,
+            perturb=block.perturb,
         )
 
     def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
@@ -331,7 +368,7 @@ class _Resolution:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
             self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         self.check_budget()
-        if file.method is None or grid or document.found > before:
+        if file.method in (None, "pbt") or grid or document.found > before:
             return
         if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality() is None:
             until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"

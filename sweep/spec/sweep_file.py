@@ -115,7 +115,23 @@ def rule_to_dict(rule: EarlyTermination) -> Value:
     return {"type": kind, **{key: value for key, value in keys.items() if value is not None}}
 
 
-Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2"]
+class PopulationBlock(Block):
+    """Population based training, of `method: pbt`."""
+
+    size: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Members that train at the same time.")
+    interval: Count = Field(1, description="Epochs of a generation, after which the worst are replaced.")
+    quantile: Annotated[float, Field(gt=0, le=0.5)] = Field(
+        0.25, description="Share of the members that copies of the best ones replace; at least one."
+    )
+    resample: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.25, description="Chance that a parameter of a copy is drawn anew; else it is multiplied by 0.8 or 1.2."
+    )
+    perturb: Annotated[tuple[Text, ...], Field(strict=False, examples=[["learning_rate", "weight_decay"]])] = Field(
+        (), description="Parameters that copies change; by default all numbers that have a range."
+    )
+
+
+Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt"]
 
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
@@ -158,8 +174,20 @@ Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[[
 LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
 """Methods whose next suggestion depends on results."""
 
-BELIEVING = ("tpe", "random", "bayes")
+BELIEVING = ("tpe", "random", "bayes", "pbt")
 """Methods that a `prior` guides."""
+
+NOT_WITH_A_POPULATION = {
+    "early_terminate": "it replaces its worst members itself",
+    "run_cap": "population.size says how many train",
+    "repeats": "a copy goes on with the seed of its parent",
+    "folds": "a copy goes on with the examples of its parent",
+    "baseline": "what it finds is a schedule, and one configuration does not train like it",
+    "confirm": "what it finds is a schedule, and the last configuration alone does not train like it",
+    "metrics": "the worst and the best are by one metric",
+    "warm_start": "it learns nothing from earlier sweeps",
+}
+"""Keys of a sweep file that have another meaning there, or none, and why."""
 
 REQUIRED = ("trainable", "method", "parameters")
 SERVER_KEYS = (
@@ -192,6 +220,11 @@ class SweepFile(Block):
     trainable: Target | None = Field(None, description="What is trained, as module:Name.")
     method: Method | OwnPart | None = Field(
         None, description="How configurations are chosen; bayes is tpe, module:Name a searcher of your own."
+    )
+    population: PopulationBlock | None = Field(
+        None,
+        description="Of method pbt: how many members train, and when the worst are replaced.",
+        examples=[{"size": 8, "interval": 2}],
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")
     prior: Prior | None = Field(
@@ -263,7 +296,6 @@ class SweepFile(Block):
 
 HINTS = {
     "custom": "name a searcher of your own as module:Name, or choose a method",
-    "pbt": "pbt is not available yet",
     **{
         word: f"that is {key!r} here"
         for word, key in (

@@ -77,7 +77,18 @@ TRIAL_TEXTS = (
     *("role", "trial_id", "status", "status_reason", "error", "checkpoint"),
     *("node", "devices", "strategy", "precision", "data", "memo"),
 )
-TRIAL_INTEGERS = ("trial", "repeat", "fold", "seed", "epochs", "num_replicas", "accumulate", "memo_epochs")
+TRIAL_INTEGERS = (
+    "trial",
+    "repeat",
+    "fold",
+    "seed",
+    "epochs",
+    "num_replicas",
+    "accumulate",
+    "memo_epochs",
+    "parent",
+    "parent_epoch",
+)
 TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"
@@ -128,6 +139,9 @@ class TrialRows:
         for name, value in (("trial", event.trial), ("repeat", event.repeat), ("seed", event.seed)):
             self.integers[name].set(row, value)
         self.integers["fold"].set(row, event.fold)
+        if event.parent is not None and event.parent_epoch is not None:
+            self.integers["parent"].set(row, event.parent)
+            self.integers["parent_epoch"].set(row, event.parent_epoch)
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
         self._paused.set(row, self.pauses_s)

@@ -185,6 +185,8 @@ class TableBuilder:
             "checkpoint": texts["checkpoint"],
             "memo": texts["memo"],
             "memo_epochs": whole["memo_epochs"],
+            "parent": whole["parent"],
+            "parent_epoch": whole["parent_epoch"],
             "error": texts["error"],
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}
