@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from sweep.analysis.lineage import Step
 from sweep.analysis.ranking import Ranking, columns
 from sweep.analysis.trials import Sweep
 from sweep.errors import InputError, did_you_mean
@@ -63,6 +64,16 @@ def curves(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
     wide = wide.reindex(columns=order)
     wide.columns.names = [by] if isinstance(by, str) else by
     return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
+
+
+def lineage(steps: Sequence[Step]) -> Frame:
+    """Return one row for each trial that has trained some of the epochs, with its parameters."""
+    rows = [
+        {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+        | {f"param.{name}": value for name, value in step.params.items()}
+        for step in steps
+    ]
+    return pd.DataFrame(rows)
 
 
 def _joined(frames: Sequence[Frame]) -> Frame:

@@ -40,6 +40,8 @@ class Trial(Struct, frozen=True, kw_only=True):
     role: Role = Role.SEARCH
     tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
     fold: int | None = None
+    parent: int | None = None  # of a copy in a population: the trial whose epochs it has
+    parent_epoch: int | None = None  # up to this one
     accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
 
 
@@ -75,7 +77,7 @@ def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
     names = read_tables.trials.column_names
     groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
     columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
-    for later in ("role", "fold"):  # columns that tables of an earlier release may lack
+    for later in ("role", "fold", "parent", "parent_epoch"):  # columns that tables may lack
         columns.setdefault(later, [None] * read_tables.trials.num_rows)
     below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
     single = (columns[name] for name in _SINGLE)
@@ -121,7 +123,7 @@ _ABSENT = object()
 _SINGLE = (
     *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
     *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
-    "role",
+    *("role", "parent", "parent_epoch"),
 )
 _GROUPS = ("param.", "metric.", "best.", "test.")
 _FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")

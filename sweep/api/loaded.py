@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from sweep.analysis import frames, verdict
+from sweep.analysis import frames, lineage, verdict
 from sweep.analysis.frames import Frame
 from sweep.analysis.ranking import Ranking, rank
 from sweep.analysis.trials import Sweep, of_tables
@@ -85,6 +85,18 @@ class LoadedSweep:
             objectives = self.folders[0].objectives()
             metric = objectives[0][0] if objectives else ""
         return frames.curves(self.trials, self.metrics, metric)
+
+    def lineage(self, trial: int) -> Frame:
+        """Return who trained which epochs of a trial of a population: a row for each that it is descended from.
+
+        Columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` for several
+        sweeps, or where there is no such trial.
+        """
+        self._only("lineage()")
+        trials = self.sweeps[0].trials
+        if trial not in {one.trial for one in trials}:
+            raise InputError.one("lineage()", f"there is no trial {trial}", f"there are {len(trials)}, from 0")
+        return frames.lineage(lineage.of(trials, trial))
 
     def study(self) -> Study:
         """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.

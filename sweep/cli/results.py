@@ -46,9 +46,9 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
-    from sweep.analysis import held_out, ranking, report_data, search_efficiency, trials, verdict
+    from sweep.analysis import held_out, lineage, ranking, report_data, search_efficiency, trials, verdict
     from sweep.render.formatting import console, document
-    from sweep.render.summaries import cost_lines, efficiency_lines, held_out_lines
+    from sweep.render.summaries import cost_lines, efficiency_lines, held_out_lines, lineage_lines
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
@@ -58,8 +58,11 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     for folder in folders:
         metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
-    ranked = ranking.rank([trials.of_tables(folder, one) for folder, one in read])
+    of_each = [trials.of_tables(folder, one) for folder, one in read]
+    ranked = ranking.rank(of_each)
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
+    best = ranked.best[0].trials[0].trial if len(of_each) == 1 and ranked.best else None
+    steps = () if best is None else lineage.of(of_each[0].trials, best)
     worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
     noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
@@ -73,7 +76,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     for folder, one in read:
         for line in cost_lines(report_data.costs_of(folder.name, one)):
             click.echo(line)
-    for line in (*efficiency_lines(worths), *held_out_lines(noise)):
+    for line in (*efficiency_lines(worths), *held_out_lines(noise), *lineage_lines(steps)):
         click.echo(line)
     click.echo("\n".join(answered(ranked, answer)))
 

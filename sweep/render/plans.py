@@ -160,7 +160,7 @@ def show_plan(plan: Plan, target: Console) -> None:
         "costs": _cost(plan),
         "baseline": _baseline(plan),
         "confirms": _confirms(plan),
-        "tells": _tells(plan.telling),
+        "tells": "" if spec.population else _tells(plan.telling),
         "held out": _held_out(plan.telling),
     }
     for name, text in lines.items():
@@ -242,6 +242,9 @@ def _workers(spec: Spec, each: str) -> str:
 
 
 def _trials(plan: Plan) -> str:
+    rules = plan.spec.population
+    if rules is not None:
+        return f"{rules.size} members, and up to {rules.most_trials - rules.size} copies"
     if plan.trials is not None:
         return str(plan.trials)
     expected = plan.price.trials

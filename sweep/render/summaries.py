@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from sweep.analysis import lineage
 from sweep.analysis.held_out import HeldOut
+from sweep.analysis.lineage import Step
 from sweep.analysis.replay import Extreme, Replay, Spread
 from sweep.analysis.report_data import Costs
 from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
 from sweep.analysis.trials import varying
 from sweep.doctor.probe import Finding, Level
-from sweep.render.formatting import duration, money, score, settings
+from sweep.render.formatting import duration, money, score, setting, settings
 
 NAMED_TRIALS = 5
 
@@ -147,3 +149,15 @@ def show_finding(finding: Finding, target: Console) -> None:
     target.print(Text.assemble(level, f"{finding.check:<15}{finding.found}"), soft_wrap=True)
     if finding.todo:
         target.print(Text.assemble(" " * 24, ("to do: ", "bold"), finding.todo), soft_wrap=True)
+
+
+def lineage_lines(steps: Sequence[Step]) -> list[str]:
+    """Return who trained the best trial, with what; nothing where that is one trial."""
+    if len(steps) < 2:
+        return []
+    trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
+    schedules = [
+        f"{name} {', '.join(setting(step.params[name]) if name in step.params else '-' for step in steps)}"
+        for name in lineage.changed(steps)
+    ]
+    return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -78,8 +78,13 @@ class _Entry:
 
 
 def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
-    """Give a copy the checkpoint of its parent, and with it the parent's epochs; why not, or nothing."""
+    """Give a copy the checkpoint of its parent, and with it the parent's epochs; why not, or nothing.
+
+    A copy that has a checkpoint got it before the last driver was killed, and its parent may have gone on since.
+    """
     parent, epoch = started.parent, started.parent_epoch or 0
+    if checkpoints.names(folder.path, started.trial):
+        return ""
     epochs = tuple(
         structs.replace(one, trial=started.trial, memo=one.memo or f"{folder.name}/{parent}", driven_s=None)
         for one in store_log.read(folder.log)
@@ -89,19 +94,12 @@ def inherit(folder: ResultsFolder, started: TrialStarted) -> str:
     try:
         if known is None:
             raise StoreError("it is not there; a function trainable has one where it saves")
-        _hand_over(folder, folder.path / known, epochs, started.trial)
+        (source,) = [one for one in checkpoints.fetched(folder.path, parent or 0) if one.name == Path(known).name]
+        _take_over(folder, source, epochs, started.trial, is_last=True)
+        checkpoints.send(folder.path, started.trial)
     except (OSError, StoreError, checkpoints.Damaged) as error:
         return f"the checkpoint of trial {parent} after epoch {epoch} cannot be copied: {error}"
     return ""
-
-
-def _hand_over(folder: ResultsFolder, source: Path, epochs: Sequence[EpochReported], trial: int) -> str | None:
-    """Copy a trial's checkpoints up to ``source`` for another one, which has these epochs; the path of the last."""
-    kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
-    for path in sorted({*kept, source}):
-        _take_over(folder, path, epochs, trial, is_last=path == source)
-    checkpoints.send(folder.path, trial)
-    return checkpoints.of_epoch(folder.path, trial, len(epochs))
 
 
 def _take_over(
@@ -184,7 +182,11 @@ class Memo:
         if source is None:
             return None
         try:
-            return _hand_over(self._folder, source, answer.epochs, trial)
+            kept = checkpoints.fetched(source.parent.parent.parent, int(source.parent.name))
+            for path in sorted({*kept, source}):
+                _take_over(self._folder, path, answer.epochs, trial, is_last=path == source)
+            checkpoints.send(self._folder.path, trial)
+            return checkpoints.of_epoch(self._folder.path, trial, len(answer.epochs))
         except (OSError, StoreError, checkpoints.Damaged) as error:
             self._unusable.add(source)
             what = "has no checkpoint" if answer.whole else "is trained from its beginning"

@@ -171,7 +171,7 @@ class Resources(Block):
         "training.strategy parameter_server; one more coordinates.",
     )
     max_concurrent: Count | Literal["auto"] = Field("auto", description="Trials at a time; auto: as many as fit.")
-    max_share: Annotated[float, Field(gt=0, le=1)] | None = Field(
+    max_share: Annotated[float, Field(ge=0.01, le=1)] | None = Field(
         None, description="At most this share of the trials that fit on the cluster at a time; 0.5: half of it."
     )
     trial_hours: Amount | None = Field(None, description="Hours after which a trial is ended as failed.")

@@ -170,7 +170,9 @@ class _Resolution:
             return None
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
-            if getattr(file, key) != type(file).model_fields[key].default:
+            said = getattr(file, key)
+            says_nothing = isinstance(said, sweep_file.NoTermination) or (key == "metrics" and said and len(said) == 1)
+            if said != type(file).model_fields[key].default and not says_nothing:
                 document.mistake((key,), f"does not go with method pbt: {reason}", "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
             what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
@@ -270,7 +272,7 @@ class _Resolution:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
-            if file.early_terminate or file.method in LEARNING:
+            if file.early_terminate or file.method in (*LEARNING, "pbt"):
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 

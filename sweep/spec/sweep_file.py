@@ -120,7 +120,7 @@ class PopulationBlock(Block):
 
     size: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Members that train at the same time.")
     interval: Count = Field(1, description="Epochs of a generation, after which the worst are replaced.")
-    quantile: Annotated[float, Field(gt=0, le=0.5)] = Field(
+    quantile: Annotated[float, Field(ge=0.01, le=0.5)] = Field(
         0.25, description="Share of the members that copies of the best ones replace; at least one."
     )
     resample: Annotated[float, Field(ge=0, le=1)] = Field(
@@ -185,7 +185,6 @@ NOT_WITH_A_POPULATION = {
     "baseline": "what it finds is a schedule, and one configuration does not train like it",
     "confirm": "what it finds is a schedule, and the last configuration alone does not train like it",
     "metrics": "the worst and the best are by one metric",
-    "warm_start": "it learns nothing from earlier sweeps",
 }
 """Keys of a sweep file that have another meaning there, or none, and why."""
 
@@ -203,7 +202,7 @@ SERVER_KEYS = (
 )
 """Keys of W&B files that only their server understands: accepted and ignored."""
 
-_SERVER = Field(None, description="A key of W&B's server, accepted and ignored.")
+_SERVER = Field(None, description="A key of W&B's server, without effect here.")
 
 
 class SweepFile(Block):

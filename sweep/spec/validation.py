@@ -142,7 +142,7 @@ class _Words:
         match fault["type"]:
             case "extra_forbidden":
                 key = str(path[-1])
-                hint = self.hints.get(key) or did_you_mean(key, expected.get("properties", {}))
+                hint = self.hints.get(key) or did_you_mean(key, _offered(expected.get("properties", {})))
                 self.document.mistake(path, "unknown key", hint, at_key=True)
             case "missing":
                 self.document.mistake(path, f"missing, expected {expectation(expected)}")
@@ -237,3 +237,8 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _offered(properties: Mapping[str, Any]) -> list[str]:
+    """Return the keys that a hint names: without those that are accepted and do nothing."""
+    return [key for key, about in properties.items() if "without effect" not in str(about.get("description", ""))]

@@ -40,6 +40,11 @@ class Numbers:
     def get(self, row: int) -> float | None:
         return self._values[row] if row < len(self._valid) and self._valid[row] else None
 
+    @property
+    def any(self) -> bool:
+        """Whether a row has a number."""
+        return any(self._valid)
+
     def filled(self, rows: int) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
         """Values and null mask of the first ``rows`` rows, as copies."""
         values = np.zeros(rows, dtype=np.int64 if self._values.typecode == "q" else np.float64)
@@ -89,6 +94,7 @@ TRIAL_INTEGERS = (
     "parent",
     "parent_epoch",
 )
+OF_COPIES = ("parent", "parent_epoch")  # columns of populations alone
 TRIAL_FLAGS = ("reproducible",)
 TRIAL_FLOATS = ("started_at", "ended_at", "duration_s", "train_s", "examples")
 ENERGY = "energy_j"

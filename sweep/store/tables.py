@@ -27,7 +27,7 @@ from sweep.events import (
     SessionStarted,
 )
 from sweep.store import ledger, log
-from sweep.store.columns import ENERGY, EpochRows, Numbers, Objects, TrialRows
+from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
 from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
@@ -185,8 +185,7 @@ class TableBuilder:
             "checkpoint": texts["checkpoint"],
             "memo": texts["memo"],
             "memo_epochs": whole["memo_epochs"],
-            "parent": whole["parent"],
-            "parent_epoch": whole["parent_epoch"],
+            **{name: whole[name] for name in OF_COPIES if rows.integers[name].any},
             "error": texts["error"],
         }
         encodings = {name: AS_JSON for name, (_, as_json) in params.items() if as_json}

@@ -76,7 +76,22 @@ PAIRS = GRID.replace("name: grid", "name: pairs").replace(
     "max_concurrent: 2", "max_concurrent: 1, workers: 2, cpus: 0.5"
 )
 RANKS = DIGITS.replace("name: digits", "name: ranks").replace("max_concurrent: 2", "max_concurrent: 1, workers: 2")
-SWEEPS = {"grid": GRID, "search": SEARCH, "digits": DIGITS, "pairs": PAIRS, "ranks": RANKS}
+POPULATION = """
+name: population
+trainable: walk:Walk
+method: pbt
+metric: {name: loss, goal: minimize}
+parameters: {rate: {min: 0.01, max: 1.0}, drag: {min: 0.0, max: 1.0}}
+population: {size: 6, interval: 3}
+epochs: 15
+resources: {max_concurrent: 2}
+checkpoint: {every_s: 0.5}
+max_restarts: 1000
+"""
+SWEEPS = {
+    **{"grid": GRID, "search": SEARCH, "population": POPULATION, "digits": DIGITS},
+    **{"pairs": PAIRS, "ranks": RANKS},
+}
 OF_RANKS = ("pairs", "ranks")
 
 

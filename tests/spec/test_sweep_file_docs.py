@@ -28,6 +28,7 @@ MODELS: list[tuple[str, str, type[Block]]] = [
     ("stop_when", "", blocks.StopWhen),
     ("checkpoint", "", blocks.Checkpoint),
     ("confirm", "", blocks.Confirm),
+    ("population", "", sweep_file.PopulationBlock),
 ]
 
 
@@ -57,7 +58,7 @@ def test_the_keys_inside_are_those_of_the_models() -> None:
 
 
 def test_the_methods_are_those_of_the_parser() -> None:
-    assert [names(method)[0] for method, _ in table("method")] == list(METHODS)
+    assert [names(method)[0] for method, _ in table("method")] == [*METHODS, "pbt"]
 
 
 def test_the_distributions_are_those_of_the_parser() -> None:

@@ -22,6 +22,7 @@ from sweep.analysis.search_efficiency import SearchEfficiency
 from sweep.errors import plural, printable
 from sweep.events import Status, Value
 from sweep.render.formatting import duration, moment, money, setting, settings
+from sweep.render.report import lineage_drawn
 from sweep.render.summaries import efficiency_lines as worth_lines
 from sweep.render.summaries import held_out_lines
 from sweep.render.tables import filled, ranking_grid
@@ -288,6 +289,7 @@ def page(folders: Sequence[ResultsFolder]) -> str:
         thinned=[one.curves.thinned for one in accounts if one.curves.thinned],
         left_out=sorted({name for one in accounts for name in one.curves.left_out}),
         counted=_counted(accounts),
+        lineages=[drawn for one in accounts if (drawn := lineage_drawn.of(one.sweep.trials, ranking))],
         params=len(ranking.varying),
         undrawn=max(len(ranking.varying) - SLICES, 0),
         importance=bool(content["importance"]),

@@ -1,0 +1,72 @@
+"""The lineages of a population as a drawing: a line for each trial, which begins at its parent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sweep.analysis import lineage
+from sweep.analysis.ranking import Ranking
+from sweep.analysis.trials import Trial
+from sweep.render.summaries import lineage_lines
+
+WIDTH, ROW, LEFT, RIGHT, BELOW = 1100, 14, 14, 40, 30
+TICKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """An epoch below the drawing."""
+
+    x: float
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The line of a trial: down from its parent, then to the right."""
+
+    trial: int
+    kind: str  # best: it has trained epochs of the best trial
+    from_x: float
+    from_y: float
+    y: float
+    to_x: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What the template draws."""
+
+    width: int
+    height: int
+    rows: tuple[Row, ...]
+    ticks: tuple[Tick, ...]
+    words: str
+
+
+def of(trials: Sequence[Trial], ranking: Ranking) -> Drawn | None:
+    """Return the drawing of a sweep; None where no trial is a copy."""
+    if not any(trial.parent is not None for trial in trials):
+        return None
+    last = max(trial.epochs for trial in trials) or 1
+    place = {trial.trial: ROW * (at + 1) for at, trial in enumerate(trials)}
+    best = next((row.trials[0] for row in ranking.best if row.sweep == trials[0].sweep), None)
+    steps = () if best is None else lineage.of(trials, best.trial)
+    ancestors = {step.trial for step in steps}
+
+    def at(epoch: int) -> float:
+        return round(LEFT + (WIDTH - LEFT - RIGHT) * epoch / last, 1)
+
+    rows = []
+    for trial in trials:
+        began, y = trial.parent_epoch or 0, place[trial.trial]
+        above = y if trial.parent is None else place[trial.parent]
+        title = f"trial {trial.trial}, {trial.status.value} after epoch {trial.epochs}"
+        kind = "best" if trial.trial in ancestors else "other"
+        rows.append(Row(trial.trial, kind, at(began), above, y, at(max(trial.epochs, began)), title))
+    step = max(-(-last // TICKS), 1)
+    ticks = tuple(Tick(at(epoch), epoch) for epoch in range(0, last + 1, step))
+    words = next(iter(lineage_lines(steps)), "").removeprefix("lineage  ") or "one trial alone"
+    return Drawn(WIDTH, ROW * len(trials) + BELOW, tuple(rows), ticks, words)

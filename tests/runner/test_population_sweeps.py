@@ -1,0 +1,168 @@
+"""Whole sweeps of a population, in this process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from curves import Watcher, resume, run
+
+import sweep
+from sweep.analysis import lineage
+from sweep.analysis.trials import read
+from sweep.events import EpochReported, Event, TrialStarted
+from sweep.store import log as store_log
+
+FILE = """
+name: pop
+trainable: walk:Walk
+method: pbt
+metric: {name: loss, goal: minimize}
+parameters: {rate: {min: 0.01, max: 1.0}, drag: {min: 0.0, max: 1.0}}
+population: {size: 4, interval: 2}
+epochs: 8
+"""
+ROOT = Path(__file__).parents[2]
+COLUMNS = ["trial", "status", "status_reason", "epochs", "parent", "parent_epoch", "memo_epochs"]
+FAST = """
+import walk
+READS = walk.READS
+class Walk(walk.Walk):
+    PAUSE_S = 0.0
+    def train(self, report):
+        if self.given.trial == FAILS:
+            raise RuntimeError("no such trial")
+        super().train(report)
+"""
+
+
+@pytest.fixture
+def walking(project: Path) -> Path:
+    shutil.copy(ROOT / "tests" / "kills" / "walk.py", project / "walk.py")
+    (project / "fast.py").write_text(FAST.replace("FAILS", "-1"))
+    return project
+
+
+def table(folder: Path) -> pd.DataFrame:
+    trials = sweep.load(folder).trials
+    return trials[[*COLUMNS, *(name for name in trials if name.startswith(("param.", "metric.")))]]
+
+
+TEXT = FILE.replace("walk:Walk", "fast:Walk")
+
+
+def test_copies_go_on_from_their_parents(walking: Path) -> None:
+    outcome = run(walking, TEXT)
+    trials = sweep.load(outcome.folder.path).trials.set_index("trial")
+    copies = trials[trials["parent"].notna()]
+    assert (outcome.completed, len(trials), len(copies)) == (4, 7, 3)
+    assert set(trials["status"]) == {"completed", "pruned"}
+    assert trials[trials["status"] == "completed"]["epochs"].tolist() == [8] * 4
+    assert copies["parent_epoch"].tolist() == copies["memo_epochs"].tolist() == [2, 4, 6]
+    metrics = sweep.load(outcome.folder.path).metrics.set_index(["trial", "epoch"])["metric.loss"]
+    for number, copy in copies.iterrows():
+        until = int(copy["parent_epoch"])
+        assert metrics[number][:until].tolist() == metrics[int(copy["parent"])][:until].tolist()
+        if copy["epochs"] > until:
+            assert metrics[number].iloc[until] != metrics[int(copy["parent"])].iloc[until]
+
+
+def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path) -> None:
+    straight = table(run(walking, TEXT.replace("name: pop", "name: straight")).folder.path)
+    for epochs in (3, 9, 14, 21):
+        name = f"stopped-{epochs}"
+        watcher = Stops(epochs)
+        outcome = run(walking, TEXT.replace("name: pop", f"name: {name}"), watcher)
+        assert outcome.interrupted
+        again = resume(walking, name=name)
+        pd.testing.assert_frame_equal(table(again.folder.path), straight)
+
+
+class Stops(Watcher):
+    """Stops a sweep after so many epochs."""
+
+    def __init__(self, epochs: int) -> None:
+        super().__init__()
+        self.left = epochs
+
+    def on(self, event: Event) -> None:
+        super().on(event)
+        if isinstance(event, EpochReported):
+            self.left -= 1
+        if isinstance(event, EpochReported) and self.left == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_members_that_fail_are_replaced(walking: Path) -> None:
+    (walking / "fast.py").write_text(FAST.replace("FAILS", "2"))
+    trials = sweep.load(run(walking, TEXT).folder.path).trials
+    assert trials["status"].tolist().count("failed") == 1
+    assert trials["status"].tolist().count("completed") == 4
+    assert trials["parent"].notna().sum() == 4  # one for it, and one in each generation
+
+
+def test_a_budget_ends_it_and_copies_cost_only_what_they_train(walking: Path) -> None:
+    outcome = run(walking, TEXT + "budget: {epochs: 32}\n")
+    assert outcome.completed == 4  # 4 members of 8 epochs, whatever the copies took over
+
+
+def test_no_other_sweep_takes_a_copy_for_a_trial(walking: Path) -> None:
+    outcome = run(walking, TEXT)
+    (copy,) = [e for e in store_log.read(outcome.folder.log) if isinstance(e, TrialStarted) and e.trial == 6]
+    rate, drag = copy.params["rate"], copy.params["drag"]
+    text = (
+        TEXT.replace("pbt", "grid")
+        .replace("name: pop", "name: alone")
+        .replace("population: {size: 4, interval: 2}", "")
+    )
+    alone = text.replace("{min: 0.01, max: 1.0}", f"{{value: {rate!r}}}").replace(
+        "{min: 0.0, max: 1.0}", f"{{value: {drag!r}}}"
+    )
+    trials = sweep.load(run(walking, alone).folder.path).trials
+    assert trials["memo"].isna().all()
+
+
+def test_the_lineage_of_a_trial(walking: Path) -> None:
+    outcome = run(walking, TEXT)
+    found = read(outcome.folder)
+    for trial in found.trials:
+        steps = lineage.of(found.trials, trial.trial)
+        assert [step.first for step in steps] == [1, *(step.last + 1 for step in steps[:-1])]
+        assert steps[-1].last == trial.epochs
+        assert trial.epochs == (trial.parent_epoch or 0) or steps[-1].trial == trial.trial
+    frame = sweep.load(outcome.folder.path).lineage(6)
+    assert frame["last_epoch"].tolist()[-1] == 8
+    assert {"param.rate", "param.drag"} < set(frame)
+    with pytest.raises(sweep.InputError, match="there is no trial 99"):
+        sweep.load(outcome.folder.path).lineage(99)
+
+
+@pytest.mark.keras
+@pytest.mark.slow
+def test_a_copy_of_a_keras_model_has_the_rate_of_its_own(project: Path) -> None:
+    text = """
+name: keras
+trainable: trainables.tabular_mlp:TabularMLP
+method: pbt
+metric: {name: val_loss, goal: minimize}
+parameters:
+  learning_rate: {distribution: log_uniform_values, min: 1e-4, max: 3e-2}
+  weight_decay: {distribution: log_uniform_values, min: 1e-4, max: 1e-1}
+population: {size: 3, interval: 1, resample: 0}
+epochs: 3
+"""
+    loaded = sweep.load(run(project, text).folder.path)
+    copies = loaded.trials[loaded.trials["parent"].notna()].set_index("trial")
+    assert len(copies) == 2
+    rates = loaded.metrics.set_index(["trial", "epoch"])["learning_rate"]
+    for number, copy in copies.iterrows():
+        until = int(copy["parent_epoch"])
+        parent = loaded.trials.set_index("trial").loc[int(copy["parent"])]
+        assert rates[number][:until].tolist() == rates[int(copy["parent"])][:until].tolist()
+        if copy["epochs"] > until:
+            assert rates[number].iloc[until] == pytest.approx(copy["param.learning_rate"], rel=1e-3)
+            assert copy["param.learning_rate"] != parent["param.learning_rate"]

@@ -1,0 +1,218 @@
+"""A population: who waits, who is replaced by whom, and that all of it follows from the events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.searchers.population import Parent, Population
+from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.expressions import Expression
+from sweep.space.objectives import Objective
+from sweep.space.population_rules import Rules
+from sweep.space.space import Parameter, Space
+
+SPACE = Space(
+    (
+        Parameter("rate", LogUniform(1e-4, 1.0)),
+        Parameter("drop", Uniform(0, 1)),
+        Parameter("units", Categorical((8, 16, 32))),
+    ),
+)
+LOSS = Objective("loss", "minimize")
+RULES = Rules(size=4, interval=2, epochs=8)
+
+
+def population(rules: Rules = RULES, space: Space = SPACE, seed: int = 0) -> Population:
+    return Population(space, LOSS, seed, rules)
+
+
+def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
+    return TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=Facts())
+
+
+class Course:
+    """Drives a population as a coordinator does, one step of a random trial after the other."""
+
+    def __init__(self, found: Population, loss: Callable[[int, int], float], rules: Rules = RULES) -> None:
+        self.found, self.loss, self.rules = found, loss, rules
+        self.log: list[Event] = []
+        self.epoch: dict[int, int] = {}
+        self.out: set[int] = set()
+        self.parents: dict[int, Parent] = {}
+        self.params: dict[int, Params] = {}
+
+    def tell(self, event: Event) -> None:
+        self.log.append(event)
+        self.found.observe(event)
+
+    def start(self) -> bool:
+        number = len(self.epoch)
+        params = self.found.suggest(number)
+        if params is None:
+            return False
+        parent = self.found.parent(number)
+        where = (None, None) if parent is None else (parent.trial, parent.epoch)
+        trial, epoch = where
+        self.tell(
+            TrialStarted(
+                trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0, parent=trial, parent_epoch=epoch
+            )
+        )
+        self.epoch[number], self.params[number] = 0, params
+        if parent is not None:
+            self.parents[number] = parent
+            for done in range(1, parent.epoch + 1):
+                self.report(number, done)
+        return True
+
+    def report(self, trial: int, epoch: int) -> None:
+        self.epoch[trial] = epoch
+        metrics = {"loss": self.loss(trial, epoch)}
+        self.tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
+
+    def run(self, choose: Callable[[list[int]], int]) -> None:
+        """Train to the end; ``choose`` says which of the trials that may go on does."""
+        alive: set[int] = set()
+        number = 0
+        while True:
+            for trial, reason in [*self.found.losers.items()]:
+                self.tell(ended(trial, Status.PRUNED, reason))
+                alive.discard(trial)
+            while self.start():
+                alive.add(number)
+                number += 1
+            ready = sorted(trial for trial in alive if not self.found.holds(trial))
+            if not ready:
+                assert not alive, "those that are left wait for ever"
+                return
+            trial = choose(ready)
+            self.report(trial, self.epoch[trial] + 1)
+            if self.epoch[trial] == self.rules.epochs:
+                self.tell(ended(trial, Status.COMPLETED))
+                alive.discard(trial)
+
+
+def by_rate(course: Course) -> Callable[[int, int], float]:
+    return lambda trial, epoch: course.params[trial]["rate"] / epoch
+
+
+def trained(choose: Callable[[list[int]], int] = min, rules: Rules = RULES, seed: int = 0) -> Course:
+    course = Course(population(rules, seed=seed), lambda trial, epoch: 0.0, rules)
+    course.loss = by_rate(course)
+    course.run(choose)
+    return course
+
+
+def test_the_worst_is_replaced_by_a_copy_of_the_best_at_the_end_of_each_generation() -> None:
+    course = trained()
+    first = [course.params[trial]["rate"] for trial in range(4)]
+    assert course.parents[4] == Parent(first.index(min(first)), 2)
+    pruned = [event for event in course.log if isinstance(event, TrialEnded) and event.status is Status.PRUNED]
+    assert pruned[0].trial == first.index(max(first))
+    assert f"trial {course.parents[4].trial} takes its place" in pruned[0].reason
+    assert len(pruned) == 3
+    assert len(course.epoch) == RULES.most_trials == 7
+
+
+@given(st.randoms(use_true_random=False), st.integers(2, 9), st.integers(1, 4))
+@settings(max_examples=30)
+def test_the_order_in_which_members_train_changes_nothing(numbers: Random, size: int, interval: int) -> None:
+    rules = Rules(size=size, interval=interval, epochs=8)
+    first, second = trained(min, rules), trained(numbers.choice, rules)
+    assert first.params == second.params
+    assert first.parents == second.parents
+    assert first.epoch == second.epoch
+
+
+@given(st.integers(0, 80))
+@settings(max_examples=30)
+def test_who_observes_the_same_says_the_same(length: int) -> None:
+    course = trained()
+    again = population()
+    for event in course.log[:length]:
+        again.observe(event)
+    whole = population()
+    for event in course.log[:length]:
+        whole.observe(event)
+    assert [again.suggest(number) for number in range(8)] == [whole.suggest(number) for number in range(8)]
+    assert dict(again.losers) == dict(whole.losers)
+    assert [again.holds(number) for number in range(8)] == [whole.holds(number) for number in range(8)]
+
+
+def test_members_wait_for_all_others() -> None:
+    found = population()
+    for number in range(4):
+        params = found.suggest(number)
+        assert params is not None
+        found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
+    for number in range(3):
+        for epoch in (1, 2):
+            found.observe(EpochReported(trial=number, epoch=epoch, metrics={"loss": number}, time=0.0, time_s=1.0))
+        assert found.holds(number)
+    assert found.suggest(4) is None
+    assert found.waits
+    found.observe(EpochReported(trial=3, epoch=1, metrics={"loss": 0.0}, time=0.0, time_s=1.0))
+    assert not found.holds(3)
+    found.observe(EpochReported(trial=3, epoch=2, metrics={"loss": 9.0}, time=0.0, time_s=1.0))
+    assert [found.holds(number) for number in range(4)] == [False] * 4
+    assert list(found.losers) == [3]
+    assert found.parent(4) == Parent(0, 2)
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.DIVERGED, Status.OOM])
+def test_a_member_that_is_lost_is_replaced_as_well(status: Status) -> None:
+    found = population()
+    for number in range(4):
+        params = found.suggest(number)
+        assert params is not None
+        found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
+    found.observe(ended(1, status))
+    for number in (0, 2, 3):
+        for epoch in (1, 2):
+            metrics = {"loss": math.nan if number == 2 else float(number)}
+            found.observe(EpochReported(trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
+    assert list(found.losers) == [2]
+    assert [found.parent(4), found.parent(5)] == [Parent(0, 2)] * 2
+
+
+def test_copies_are_moved_a_little_and_keep_what_has_no_range() -> None:
+    course = trained(rules=Rules(size=8, interval=1, epochs=9, resample=0.0))
+    for trial, parent in course.parents.items():
+        before, after = course.params[parent.trial], course.params[trial]
+        assert after["units"] == before["units"]
+        for name, bounds in (("rate", (1e-4, 1.0)), ("drop", (0.0, 1.0))):
+            moved = [min(max(before[name] * factor, bounds[0]), bounds[1]) for factor in (0.8, 1.2)]
+            assert any(after[name] == pytest.approx(one) for one in moved)
+
+
+def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> None:
+    rules = Rules(size=8, interval=1, epochs=9, resample=0.0, perturb=("units",))
+    course = trained(rules=rules)
+    values = (8, 16, 32)
+    for trial, parent in course.parents.items():
+        before, after = course.params[parent.trial], course.params[trial]
+        assert (after["rate"], after["drop"]) == (before["rate"], before["drop"])
+        assert abs(values.index(after["units"]) - values.index(before["units"])) <= 1
+
+
+def test_copies_meet_the_constraints() -> None:
+    space = Space(SPACE.parameters, (Expression.parse("rate < drop"),))
+    course = Course(population(Rules(size=6, interval=1, epochs=10), space), lambda trial, epoch: 0.0)
+    course.rules = Rules(size=6, interval=1, epochs=10)
+    course.loss = by_rate(course)
+    course.run(min)
+    assert all(params["rate"] < params["drop"] for params in course.params.values())
+
+
+@pytest.mark.parametrize(
+    ("size", "quantile", "replaced"), [(4, 0.25, 1), (8, 0.25, 2), (2, 0.5, 1), (3, 0.5, 1), (20, 0.2, 4), (5, 0.01, 1)]
+)
+def test_at_least_one_is_replaced_and_at_most_half(size: int, quantile: float, replaced: int) -> None:
+    assert Rules(size=size, interval=1, epochs=4, quantile=quantile).replaced == replaced
