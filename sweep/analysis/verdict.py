@@ -240,6 +240,8 @@ def _untold(others: Sequence[Ranked], ranking: Ranking) -> str:
     else:
         told = f"The next, {_named(follower, ranking)}, is {abs(score.mean - next_score.mean):.2g} behind"
     needed = seeds_for(len(others))
+    if any(trial.parent is not None for row in ranking.rows for trial in row.trials):
+        return f"{told}. A population is one training: run the sweep with other seeds to see what is luck."
     if len(score.values) < 2:
         return (
             f"{told}. With one seed it cannot be told from luck; repeats: {needed} in the sweep file trains each "

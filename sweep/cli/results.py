@@ -137,6 +137,9 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
 
     reopened = resuming.reopen(results, sweep)
     spec, folders = reopened.spec, reopened.import_folders
+    if spec.population is not None:
+        what = "is of a population, whose members depend on each other"
+        raise InputError.one(sweep, what, "replay is for sweeps whose trials train apart")
     other = spec if rule is None else _with_rule(spec, rule)
     methods.check(other, folders)
     events = list(log.read(reopened.folder.log)) if reopened.folder.log.exists() else []

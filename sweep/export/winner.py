@@ -359,6 +359,12 @@ def _sweep_file(restored: Restored) -> str:
         f"Where {module} cannot be imported: PYTHONPATH={_root(restored.source.files.get(module), module)} "
         f"python -m sweep run {SWEEP}",
     ]
+    if kept.started.parent is not None:
+        comments[0] = (
+            f"The last parameters of trial {kept.trial} of the sweep {spec.name}. It was a copy: trial "
+            f"{kept.started.parent} had trained {kept.started.parent_epoch} epochs with others. "
+            "This trains another model."
+        )
     if sweep.simulated_gpus:
         comments.append(f"It was rehearsed with --simulate-gpus {sweep.simulated_gpus}.")
     if kept.accumulate > 1:

@@ -51,6 +51,10 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
         trial = min(one.trial for one in restoring.best_configuration(folder))
     state, _ = restoring.history(folder, trial)
     started = state.start
+    if started.parent is not None:
+        what = f"is a copy: trial {started.parent} has trained its first {started.parent_epoch} epochs otherwise"
+        hint = f"its model is there: sweep best {folder.name} --trial {trial} --export keras"
+        raise InputError.one(f"{folder.name}, trial {trial}", what, hint)
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from curves import Watcher, resume, run
 
 import sweep
 from sweep.analysis import lineage
 from sweep.analysis.trials import read
+from sweep.cli import main
 from sweep.events import EpochReported, Event, TrialStarted
 from sweep.store import log as store_log
 
@@ -166,3 +168,20 @@ epochs: 3
         if copy["epochs"] > until:
             assert rates[number].iloc[until] == pytest.approx(copy["param.learning_rate"], rel=1e-3)
             assert copy["param.learning_rate"] != parent["param.learning_rate"]
+
+
+def test_commands_that_would_train_a_copy_as_if_it_were_one_configuration_say_so(
+    walking: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = run(walking, TEXT)
+    monkeypatch.chdir(walking)
+    retrain = CliRunner().invoke(main, ["retrain", "pop", "--trial", "6", "--inline"])
+    assert isinstance(retrain.exception, sweep.InputError | SystemExit)
+    found = str(retrain.exception) + retrain.output
+    assert "trial 6: is a copy: trial" in found
+    assert "has trained its first 6 epochs otherwise" in found
+    replay = CliRunner().invoke(main, ["replay", "pop"])
+    assert "is of a population" in str(replay.exception) + replay.output
+    compared = CliRunner().invoke(main, ["compare", "pop"]).output
+    assert "A population is one training: run the sweep with other seeds" in compared
+    assert outcome.completed == 4
