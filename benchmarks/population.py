@@ -2,9 +2,9 @@
 
     python benchmarks/population.py --seeds 10     # some minutes on two cores
 
-Noisy gradient descent on a stiff quadratic function: the loss falls fast at a large rate and stays at a floor that the rate
-sets, so that no constant rate is best for all of it. Each method trains as many epochs in all. A line for each seed, then the mean of the best loss of
-each, and in how many seeds the population was best, with a sign test (two-sided).
+Noisy gradient descent on a stiff quadratic function: the loss falls fast at a large rate, and stays at a floor that the
+rate sets, so that no constant rate is best for all of it. Each method trains as many epochs in all. A line for each
+seed, then the mean of the best losses, and in how many seeds the population was best, with a sign test (two-sided).
 """
 
 from __future__ import annotations
