@@ -56,9 +56,8 @@ config = {
 Path("config.json").write_text(json.dumps(config))
 start = "start --head --block --num-cpus=0 --port=26379 --node-ip-address=127.0.0.1 --include-dashboard=false"
 start += f" --autoscaling-config=config.json --temp-dir=/tmp/{Path.cwd().name[-20:]}-{os.getpid()}"
-head = subprocess.Popen(
-    [sys.executable, "-m", "ray.scripts.scripts", *start.split()], stdout=open("head.log", "w"), stderr=subprocess.STDOUT
-)
+command = [sys.executable, "-m", "ray.scripts.scripts", *start.split()]
+head = subprocess.Popen(command, stdout=open("head.log", "w"), stderr=subprocess.STDOUT)
 for name in ("RAY_OVERRIDE_NODE_ID_FOR_TESTING", "RAY_CLOUD_INSTANCE_ID"):
     os.environ.pop(name, None)
 import ray
