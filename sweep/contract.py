@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from sweep.events import EpochReported, Facts, Params, Value
 
 __all__ = [
+    "Apart",
     "Assignment",
     "Devices",
     "Diverged",
@@ -22,6 +23,8 @@ __all__ = [
     "Exporting",
     "Facts",
     "Fold",
+    "Fusing",
+    "Group",
     "NotExportable",
     "OtherData",
     "OutOfMemory",
@@ -155,6 +158,31 @@ class Ranked(Protocol):
         """
 
 
+class Group(Protocol):
+    """Trials of one structure that are trained together, as one program."""
+
+    def member(self) -> Trainable:
+        """Return a trainable for one more trial of the group, and for those that come after it.
+
+        Its ``begin`` raises `Apart` for a trial that cannot be trained together with those that have begun. Its
+        ``train`` is not called.
+        """
+
+    def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
+        """Train the trials of these members, one epoch of each at a time, until one of the reports says to return.
+
+        Return what each that ended has raised. Raises `Apart` before any of them has trained where they cannot be
+        trained together, or not as fast as alone. One member alone is trained as by itself.
+        """
+
+
+class Fusing(Protocol):
+    """What a trainable may offer beside `Trainable`: several trials at once in one process, `training: {fuse: 32}`."""
+
+    def group(self) -> Group:
+        """Return a group, whose members this object trains from now on."""
+
+
 class Exporting(Protocol):
     """What a trainable may offer beside `Trainable`: its model, for use without sweep.
 
@@ -213,6 +241,10 @@ class Stopped(Exception):
 
 class OtherData(Exception):
     """The data are not those that the trial was trained on: it can neither go on with them nor be tested on them."""
+
+
+class Apart(Exception):
+    """Trials cannot be trained together, for this reason; each by itself can."""
 
 
 class OutOfMemory(Exception):

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 
 from sweep.contract import Assignment, Devices, Exported, Facts, Report, Value
+from sweep.contract import Group as TrialGroup
 from trainables.recipe.author import Author
 from trainables.recipe.author_updates import Batch, Update
 from trainables.recipe.groups import Group
@@ -86,6 +87,10 @@ class KerasTrainable(Author):
     def restore(self, folder: Path) -> int:
         """Go on from an exact checkpoint; returns its epoch."""
         return self._session.restore(folder)
+
+    def group(self) -> TrialGroup:
+        """What trains trials of one structure together."""
+        return self._session.group()
 
     def facts(self) -> Facts:
         """Where and how the present trial runs."""

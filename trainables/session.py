@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import keras
 
@@ -22,6 +23,7 @@ from trainables.devices import compile_cache, determinism, parameter_server, pre
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, placed
 from trainables.export import exporting, plain_model, whole_model
+from trainables.fused.group import Group
 from trainables.loop import building, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
 from trainables.loop.callbacks import Callbacks
@@ -42,6 +44,15 @@ from trainables.state import attributes, checkpoint, fitted, origins, owned, wei
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """The attributes of an author's object that are not its author's."""
+
+
+class Aside(NamedTuple):
+    """A trial that is put aside for another one."""
+
+    trial: Trial
+    setting: Setting
+    spans: tuple[Span, ...]
+    memory: dict[str, Any]
 
 
 class Session(Joining):
@@ -193,6 +204,7 @@ class Session(Joining):
             precision=trial.dtype,
             numerics=determinism.described(trial.placement)
             | trial.program.numerics
+            | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
             | ({"differs": differs} if differs else {}),
             train_s=trial.train_s,
             overhead_s=dict(trial.stopwatch.laps),
@@ -202,6 +214,31 @@ class Session(Joining):
             structures=len(self._programs),
             reproducible=not differs,
         )
+
+    # ---- several trials in turns
+
+    def group(self) -> Group:
+        """Return what trains trials of one structure together."""
+        return Group(self)
+
+    def aside(self) -> Aside:
+        """Return all that is held of the present trial, but for the program's state."""
+        return Aside(self.trial, self._setting, self._spans, self._author.memory)
+
+    def go_on(self, aside: Aside) -> None:
+        """Be with a trial that was put aside; the program's state stays as it is."""
+        self._trial, self._setting, self._spans, self._author.memory = aside
+        self._hp, author, trial = aside.trial.hp, self._author, aside.trial
+        author.live = trial.program.live
+        author.live.set(trial.hp)
+        attributes.put(author, OWN, {**self._data.bare, **trial.structure.attributes})
+
+    def fits(self, assignment: Assignment, other: Trial) -> bool:
+        """Return whether a trial would have the program and the data of another one, as far as its parameters tell."""
+        hp, was = Hyperparameters(assignment.params), other.assignment
+        same = (assignment.devices, assignment.fold, assignment.accumulate) == (was.devices, was.fold, was.accumulate)
+        same &= assignment.seed == was.seed or not other.structure.drew
+        return same and all(hp.agree(reads) for reads in (*self._setting.reads, other.structure.reads))
 
     def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
         """Yield the losses of updates at these rates, for `plan --find-lr`; the trial cannot be used after."""

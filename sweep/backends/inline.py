@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sweep import interruption
-from sweep.backends.protocol import Driver, Job, Order
+from sweep.backends.group import WorkerGroup
+from sweep.backends.protocol import Driver, Job, Order, orders
 from sweep.backends.worker import Worker
 
 QUIET = ("tensorflow", "absl")
@@ -42,31 +43,40 @@ class Inline:
 
     def train(self, driver: Driver) -> None:
         """Train all trials that the driver gives out."""
-        worker = Worker(self.job, reuse=self.reuse)
+        group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
+        together = self.job.together
         with _quiet():
             try:
-                while (order := driver.next()) is not None:
-                    self._train(driver, worker, order)
+                while found := orders(driver, "", together, 1):
+                    together = self._train(driver, group, found, together)
             finally:
-                worker.close()
+                group.close()
 
     def at_once(self, gpus: float) -> int:
-        """Return one: this process trains one trial after the other."""
+        """Return one: this process trains one trial, or one group of them, after the other."""
         return 1
 
-    def _train(self, driver: Driver, worker: Worker, order: Order) -> None:
-        trial = order.assignment.trial
-        worker.take(order)
-        driver.begun(trial)
-        go_on = True
-        while go_on:
+    def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
+        """Train trials to their ends; how many to train at once from now on."""
+        group.take(given)
+        trials = [order.assignment.trial for order in given]
+        for trial in trials:
+            driver.begun(trial)
+        while trials:
             with interruption.breakable():
-                progress = worker.step()
-            for text in progress.notices:
-                self.notice(text)
-            go_on = driver.take(trial, progress)
-            if progress.spoilt:
-                driver.lose(trial, "replaced")
-            if trial in driver.tick():  # it took too long; while it trains, nobody can end it here
+                steps = group.step()
+            together = min(together, steps.together)
+            trials = []
+            for trial, progress in steps.found.items():
+                for text in progress.notices:
+                    self.notice(text)
+                goes_on = driver.take(trial, progress)
+                if progress.spoilt or progress.outgrown:
+                    driver.lose(trial, "replaced")
+                if goes_on and not progress.over:
+                    trials.append(trial)
+            for trial in driver.tick():  # it took too long; while it trains, nobody can end it here
                 driver.lose(trial, "ended")
-                go_on = False
+                trials = [other for other in trials if other != trial]
+            group.keep(trials)
+        return together

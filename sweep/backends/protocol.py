@@ -34,6 +34,7 @@ class Job:
     maximize: bool
     workers: int = 1  # processes of each trial
     servers: int = 0  # more of them, that keep the weights; then yet another one coordinates
+    together: int = 1  # trials that a worker may get at once
     session: str = ""  # tells the driver's own stop file from any other
     checkpoint_every_s: float = 60.0
     checkpoint_keep: int = 2
@@ -120,7 +121,26 @@ class Progress:
     worker: str = ""  # the name of the worker, where there are several
     accumulate: int | None = None  # micro-batches for the trial in another process: it does not fit, and this is spoilt
     crowded: bool = False  # the trial needs a larger share of a GPU, in another worker: this is spoilt
-    moves: bool = False  # the trial was saved, to go on in another worker with the share that it was told
+    moves: bool = False  # the trial goes on in another worker, from its last checkpoint
+
+    @property
+    def outgrown(self) -> bool:
+        """Whether the trial needs another process."""
+        return self.accumulate is not None or self.crowded
+
+    @property
+    def over(self) -> bool:
+        """Whether its worker has nothing more to do for the trial, whatever the driver says."""
+        return self.end is not None or self.moves or self.outgrown
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """What a step of a worker's trials brought, by trial."""
+
+    found: Mapping[int, Progress]
+    spoilt: str | None = None  # why the worker must not be used again once none of its trials goes on
+    together: int = 1  # how many trials such a worker should get at once
 
 
 Lost: TypeAlias = Literal["worker", "node", "preempted"]
@@ -137,6 +157,10 @@ class Driver(Protocol):
     @property
     def room(self) -> int | None:
         """How many trials may run at once by their shares of GPUs; None: as many as fit."""
+
+    @property
+    def left(self) -> int | None:
+        """How many trials may still be given out; None where nobody knows."""
 
     @property
     def stopping(self) -> str | None:
@@ -162,6 +186,19 @@ class Driver(Protocol):
 
         It is called for every spoilt worker as well.
         """
+
+
+def orders(driver: Driver, worker: str, most: int, idle: int) -> list[Order]:
+    """Return the next trials for a worker, at most so many.
+
+    Of few that are left it gets its part: there are so many ``idle`` workers.
+    """
+    left = driver.left
+    most = most if left is None else min(most, max(-(-left // max(idle, 1)), 1))
+    found: list[Order] = []
+    while len(found) < most and (order := driver.next(worker)) is not None:
+        found.append(order)
+    return found
 
 
 class Backend(Protocol):

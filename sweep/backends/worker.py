@@ -11,7 +11,7 @@ import dataclasses
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -23,7 +23,7 @@ from sweep.backends import checkpoints, driver_messages, memory
 from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
-from sweep.contract import Assignment, Diverged, EpochReported, Facts, OtherData, Stopped, Trainable
+from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
 from sweep.events import Params, Status, TrialEnded
 from sweep.functions import FunctionTrainable
@@ -112,7 +112,7 @@ class Worker:
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
-        self._let_go()  # the driver has ended it
+        self.let_go()
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -122,15 +122,43 @@ class Worker:
 
     def close(self) -> None:
         """Let go of the last trial, and of the driver."""
-        self._let_go()
+        self.let_go()
         self._hearing()
 
-    def _let_go(self) -> None:
-        if self._trial is not None:
-            self._settle(self._trial, kept=False)
+    def let_go(self) -> None:
+        """Let go of the trial, which the driver has ended."""
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            self._settle(trial, kept=False)
+
+    @property
+    def trainable(self) -> Trainable:
+        """Return what trains the trials of this worker, made when it is first asked for."""
+        return self._loaded()
 
     def step(self) -> Progress:
         """Train on; never raises for what a trainable does."""
+        steps = self.steps()
+        try:
+            hear = next(steps)
+            while True:
+                try:
+                    self._loaded().train(hear)
+                except BaseException as error:  # it is the border to the user's code that knows what to do
+                    hear = steps.throw(error)
+                else:
+                    hear = next(steps)
+        except StopIteration as end:
+            progress: Progress = end.value
+            return progress
+
+    def pause(self) -> None:
+        """Let the trial go on in the next step, though it might have trained on in this one."""
+        if self._trial is not None:
+            self._trial.paused = True
+
+    def steps(self) -> Generator[Report, None, Progress]:
+        """Do as `step` does, but yield where to train: whoever asks trains until the report says no, or throws."""
         trial = self._trial
         if trial is None:
             raise RuntimeError("the worker has no trial")
@@ -138,7 +166,7 @@ class Worker:
         fault: str | None = None
         facts = Facts()
         try:
-            status, reason, error = self._advance_in_memory(trial, epochs)
+            status, reason, error = yield from self._advance_in_memory(trial, epochs)
             if status is not Status.RUNNING:
                 trial.saver.finish()
             facts = self._facts(trial, status)
@@ -151,6 +179,9 @@ class Worker:
         except _TooLarge as caught:
             self._settle(trial)
             return Progress(notices=self._told(), spoilt=str(caught), accumulate=trial.accumulate)
+        except Apart:
+            self._settle(trial)
+            return Progress(notices=self._told(), moves=True)
         except _Crowded as caught:
             self._settle(trial)
             return Progress(notices=self._told(), spoilt=str(caught), crowded=True)
@@ -205,12 +236,12 @@ class Worker:
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
 
-    def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
+    def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
         """Train on; what does not fit does so without what others left, in smaller parts, or in a fresh process."""
         asked = trial.order.assignment
         while True:
             try:
-                return self._advance(trial, epochs)
+                return (yield from self._advance(trial, epochs))
             except Exception as error:
                 if not memory.is_short(error):
                     raise
@@ -236,7 +267,7 @@ class Worker:
         self._trainable, self._keeps = None, False
         gc.collect()
 
-    def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> _State:
+    def _advance(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
         began, told = time.monotonic(), ""
         if not trial.begun:
             if self._job.stop_file.exists():
@@ -254,7 +285,7 @@ class Worker:
         if not self._done(trial, epochs):
             trial.paused = False
             try:
-                self._loaded().train(lambda epoch: self._hear(trial, epoch, epochs, began))
+                yield lambda epoch: self._hear(trial, epoch, epochs, began)
             except Stopped as stopped:
                 told = first_line(stopped)
         self._notices += self._unread.told(trial.order.assignment.params) if epochs else ()
@@ -328,7 +359,7 @@ class Worker:
             epoch,
             trial=trial.number,
             metrics={name: float(value) for name, value in epoch.metrics.items()},
-            measures={name: float(value) for name, value in epoch.measures.items()} | self._cost(trial),
+            measures={name: float(value) for name, value in epoch.measures.items()} | self._cost(trial, epoch),
         )
         encode(epoch)  # what the log would refuse is this trial's failure, not the sweep's
         epochs.append(epoch)
@@ -347,13 +378,13 @@ class Worker:
         trial.paused = not go_on
         return go_on
 
-    def _cost(self, trial: _Trial) -> dict[str, float]:
-        """Of the GPUs that a trial has held since its last epoch, or since it came to this worker."""
+    def _cost(self, trial: _Trial, epoch: EpochReported) -> dict[str, float]:
+        """Of the GPUs that a trial has held, with others or alone, since its last epoch or since it came here."""
         since, self._held_since = self._held_since, time.monotonic()
         if self._price is None:
             return {}
         gpus = trial.order.assignment.devices.gpus * self._job.workers
-        return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price}
+        return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
         to_beat, objective = trial.order.to_beat, self._job.objective
@@ -393,7 +424,8 @@ class Worker:
             store = ObjectStore(job.store)
             trim = partial(checkpoints.trim_in_store, store, trial, job.checkpoint_keep)
             sender = Sender(store, folder, trial, trim)
-        return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, STEP_S, best, epoch, sender)
+        pause_s = STEP_S * job.together  # of all trials together, no more than one a second
+        return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
         value = epoch.metrics.get(self._job.objective, math.nan)

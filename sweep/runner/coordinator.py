@@ -107,6 +107,12 @@ class Coordinator:
         return self._sharing.room if self._sharing.auto else None
 
     @property
+    def left(self) -> int | None:
+        """How many trials may still be given out; None where nobody knows."""
+        total = self._spec.all_trials
+        return None if total is None else max(total - len(self._ledger.trials), 0) + len(self._again)
+
+    @property
     def running(self) -> int:
         """Trials that a worker has, or should have."""
         return len(self._out) + len(self._dying)
@@ -223,7 +229,7 @@ class Coordinator:
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)
         there.accumulate = progress.accumulate or there.accumulate
-        there.outgrown = progress.accumulate is not None or progress.crowded
+        there.outgrown = progress.outgrown
         fresh = [epoch for epoch in progress.epochs if epoch.epoch > there.state.epoch]
         end = progress.end and self._terms.spared(progress.end, there.state.retries)
         if progress.fault:

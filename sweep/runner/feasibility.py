@@ -27,7 +27,8 @@ def check(spec: Spec, where: str, source: Source) -> None:
     """
     problems = [*_values(spec, where, source), *_lacking(spec, where, source)]
     problems += [
-        Problem(f"{where}: {one.where}", one.what, one.hint) for one in (*_workers(spec, source), *_tpus(spec))
+        Problem(f"{where}: {one.where}", one.what, one.hint)
+        for one in (*_workers(spec, source), *_fused(spec, source), *_tpus(spec))
     ]
     if problems:
         raise InputError(problems)
@@ -109,6 +110,15 @@ def _outside(domain: Domain, bounds: standard_hyperparameters.Bounds) -> str | N
     if isinstance(number, standard_hyperparameters.Number) and number.whole and (step is None or step != int(step)):
         return "numbers that are not whole"
     return None if bounds.takes(low) and bounds.takes(high) else f"numbers from {low:g} to {high:g}"
+
+
+def _fused(spec: Spec, source: Source) -> list[Problem]:
+    if spec.together == 1 or not source.lacks("group"):
+        return []
+    what = f"{spec.training['fuse']}, and {spec.trainable} trains one trial at a time"
+    what += ": it is a function" if source.is_function else ": it has no group()"
+    hint = "derive it from trainables.keras_trainable.KerasTrainable, or leave fuse out"
+    return [Problem("training.fuse", what, hint)]
 
 
 def _workers(spec: Spec, source: Source) -> list[Problem]:

@@ -181,6 +181,7 @@ class Session:
             maximize=objective.goal == "maximize",
             workers=spec.resources.workers,
             servers=spec.resources.servers,
+            together=spec.together if self.options.reuse else 1,  # else each has a process of its own
             session=uuid.uuid4().hex[:12],
             checkpoint_every_s=spec.checkpoint.every_s,
             checkpoint_keep=spec.checkpoint.keep,

@@ -17,6 +17,9 @@ from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
 from sweep.spec.mistakes import flow
 
+FUSED, FUSED_OF_LEARNING = 32, 8
+"""Trials that a worker may train at once with ``fuse: auto``; of methods that learn fewer, for all begin unlearnt."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -76,6 +79,14 @@ class Spec:
         """Trials of the search and of the baseline, None where only time or epochs bound them."""
         configurations = self.trials()
         return None if configurations is None else configurations * self.trials_each + self.baseline_trials
+
+    @property
+    def together(self) -> int:
+        """Trials that a worker may train at once, as one program."""
+        fuse = self.training.get("fuse", False)
+        if fuse == "auto":
+            return FUSED_OF_LEARNING if self.method in sweep_file.LEARNING or ":" in self.method else FUSED
+        return fuse if isinstance(fuse, int) and fuse else 1
 
     @property
     def endless(self) -> bool:

@@ -288,6 +288,7 @@ class _Resolution:
         if training.run_eagerly and training.jit_compile is True:
             what = "true, and run_eagerly runs each operation by itself"
             self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
+        self.check_fused()
         if training.strategy == "tpu" and resources.gpus:
             what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
             self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
@@ -313,6 +314,22 @@ class _Resolution:
         if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
             what = f"{training.cross_device} is for the devices of one process, {several}"
             self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
+
+    def check_fused(self) -> None:
+        """Note what trials that are trained as one program cannot have."""
+        training, resources = self.file.training, self.file.resources
+        if not training.fuse:
+            return
+        whats = {
+            "a trial has several workers": resources.workers > 1 or training.strategy == "parameter_server",
+            "loop fit trains them one at a time": training.loop == "fit",
+            "run_eagerly runs each operation by itself": training.run_eagerly,
+            "jit_compile true compiles the updates of one": training.jit_compile is True,
+            "gpus auto shares a GPU between processes": resources.gpus == "auto",
+            "a trial has several GPUs": resources.most_gpus > 1,
+        }
+        for what in (what for what, there in whats.items() if there):
+            self.document.mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
 
     def check_reduction(self) -> None:
         """TensorFlow's hierarchical copy leaves out the last of an odd number of devices, without a word."""

@@ -38,19 +38,27 @@ class Gauges:
                 tf.config.experimental.reset_memory_stats(device.upper())
             self._meters.begin()
 
-    def end(self) -> dict[str, float]:
+    def end(self, trials: int = 1) -> dict[str, float]:
         """Columns of the epoch: memory in bytes, use of a GPU as a share of 1, CPUs as cores at work.
+
+        Of several ``trials`` that were trained together each has its share of the energy and of the cores.
 
         Raises OutOfMemory where GPUs are simulated and their share is not enough.
         """
         wall = time.perf_counter() - self._began
-        measures = {"memory_peak_bytes": float(_host_peak()), "cpu_cores": (time.process_time() - self._cpu_s) / wall}
+        measures = {
+            "memory_peak_bytes": float(_host_peak()),
+            "cpu_cores": (time.process_time() - self._cpu_s) / wall / trials,
+        }
         measures |= self._given
         if self._stands_in:
             measures["gpu_memory_peak_bytes"] = self._stands_in.end()
         if self._meters:
             peaks = [tf.config.experimental.get_memory_info(d.upper())["peak"] for d in self._placement.devices]
             measures |= {"gpu_memory_peak_bytes": float(max(peaks)), **self._meters.end()}
+        if trials > 1:
+            measures["together"] = float(trials)
+            measures |= {name: measures[name] / trials for name in ("energy_j",) if name in measures}
         return measures
 
 

@@ -53,6 +53,8 @@ class GraphProgram(Program):
         self.loss_scale = graph.loss_scale
         self.by_epoch: EpochAverage | None = None
         self._graph, self.xla = graph, Xla(graph, jit_compile)
+        self.stacks: list[Any] = []  # in which several trials of it are trained together
+        self.gain: float | None = None  # how many times as fast they are then, where that was measured
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
         evaluate = functools.partial(epochs.evaluate, graph)
@@ -73,6 +75,11 @@ class GraphProgram(Program):
         """Raise Refused for optimizers of a model's own, which cannot begin anew."""
         if self._graph.step.by_itself and type(self.model).compile is not keras.Model.compile:
             raise Refused("the trial has phases, between which a compile() of the model's own cannot begin anew")
+
+    @property
+    def graph(self) -> Graph:
+        """What is traced for training and evaluation."""
+        return self._graph
 
     @property
     def average(self) -> Average | None:
@@ -247,6 +254,13 @@ class GraphProgram(Program):
             self.by_epoch.count(walk.anew(epoch), batch_size, seed, first)
         metrics = scalars(self._graph.step.reported(self._metrics(training=True), sums, seen))
         return Trained(metrics, finite, chunks.waited_s, seen)
+
+    @go_with_owner
+    def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int) -> None:
+        """Train batches of a chunk, one for each rate, of which nobody wants to know more than how long it takes."""
+        self.state.will_train()
+        arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=0, first=0))
+        bool(self.train_chunk(*arguments, self._graph.zeros(training=True))[1])
 
     @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:

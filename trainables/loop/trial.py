@@ -21,7 +21,7 @@ from trainables.loop import eager, steering
 from trainables.loop.cache import Structure
 from trainables.loop.callbacks import Callbacks
 from trainables.loop.hooks import Hooks
-from trainables.loop.program import Program, Trained
+from trainables.loop.program import Evaluated, Program, Trained
 from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
@@ -43,6 +43,14 @@ class Setting(NamedTuple):
     stopwatch: Stopwatch
     reads: tuple[Reads, ...]  # for its data and phases
     callbacks: Callbacks
+
+
+class Spent(NamedTuple):
+    """The time that an epoch of a trial took, of one of several that were trained together its share."""
+
+    train_s: float
+    time_s: float  # with the validation
+    trials: int = 1  # that were trained together
 
 
 @dataclass
@@ -74,6 +82,7 @@ class Trial:
     stopped: str = ""  # why the author's hook ends the trial
     epoch: int = 0
     train_s: float = 0.0
+    together: int = 1  # the most trials with which it was trained at once
     waited: Plateau = field(init=False)
     held: Reads = field(init=False)  # what of the trial's parameters its programs were made of, for another to fit
 
@@ -151,15 +160,28 @@ class Trial:
             self._begin_epoch(epoch)
         rates, wheel = self.rates(), Wheel.of(self.program) if steered else None
         self.gauges.begin()
-        trained = self._train(rates, epoch)
+        trained, evaluated = self._train(rates, epoch), None
         train_s = time.perf_counter() - began
-        metrics, loss_std = trained.metrics, math.nan
         if self.held_out is not None and trained.finite:
             with self.placement.replicas.scope(), eager.run(self.assignment.training):
-                found, loss_std = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
-            metrics = metrics | {f"val_{name}": value for name, value in found.items()}
-        time_s = time.perf_counter() - began
-        self.epoch, self.train_s = epoch, self.train_s + time_s
+                evaluated = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
+        spent = Spent(train_s, time.perf_counter() - began)
+        return self.conclude(rates, trained, evaluated, spent, wheel)
+
+    def conclude(
+        self,
+        rates: np.ndarray[Any, Any],
+        trained: Trained,
+        evaluated: Evaluated | None,
+        spent: Spent,
+        wheel: Wheel | None = None,
+    ) -> EpochReported:
+        """Return the report of the epoch that was just trained at these rates; raise Diverged."""
+        epoch, metrics = self.epoch + 1, trained.metrics
+        if evaluated is not None:
+            metrics = metrics | {f"val_{name}": value for name, value in evaluated.metrics.items()}
+        loss_std = math.nan if evaluated is None else evaluated.loss_std
+        self.epoch, self.train_s = epoch, self.train_s + spent.time_s
         if not trained.finite:
             raise Diverged(f"the loss, a gradient or a weight became NaN or infinite in epoch {epoch}")
         if wheel is not None:
@@ -172,18 +194,18 @@ class Trial:
             epoch=epoch,
             metrics=metrics,
             time=time.time(),
-            time_s=time_s,
+            time_s=spent.time_s,
             learning_rate=float(rates[-1]) if trained.rate is None else trained.rate,
-            examples_per_s=trained.examples / train_s,
+            examples_per_s=trained.examples / spent.train_s,
             measures={
-                "step_s": (train_s - trained.wait_s) / len(rates),
+                "step_s": (spent.train_s - trained.wait_s) / len(rates),
                 "data_wait_s": trained.wait_s,
-                "validation_s": time_s - train_s,
+                "validation_s": spent.time_s - spent.train_s,
                 "compile_s": self.compile_s if epoch == self.span.first + 1 else 0.0,
                 **({"validation_examples": float(self.held_out.size)} if epoch == 1 and self.held_out else {}),
                 **({} if math.isnan(loss_std) else {"validation_loss_std": loss_std}),
                 **({} if self.walk.steps is None else {"passes": self.walk.passes(epoch)}),
-                **self.gauges.end(),
+                **self.gauges.end(spent.trials),
             },
         )
 

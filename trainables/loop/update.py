@@ -22,7 +22,7 @@ from trainables.devices.replicas import Replicas, gathered, sums
 from trainables.loop import batches, finiteness, sharpness
 from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
-from trainables.loop.intake import Intake
+from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
 from trainables.numbers.drawn_rows import is_compiling
 from trainables.numbers.draws import EVALUATION
@@ -33,6 +33,7 @@ from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import Seeds
+from trainables.replicas.slices import Slice
 
 CALLS = 2**10
 """Where the draws of each further turn of a batch are counted from."""
@@ -77,6 +78,7 @@ class Graph:
         self.whole = replicas.number * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
+        self._of_rows: dict[int, bool] = {}  # whether some of their gradients are of rows; likewise
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
         self.optimizer_of = {id(update): its for update, its in author_updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
@@ -197,6 +199,7 @@ class Graph:
             self.seeds.note(draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
+            self._of_rows[id(update)] = any(isinstance(g, tuple) for g in grads)
             if not self._changed[id(update)]:
                 self.step.refuse_untrained(update)
         return [[g for g in part if g is not None] for part in sums], values
@@ -300,18 +303,36 @@ class Graph:
         if self.step.follows_the_rate:
             self._assign_rate(rate)
 
-        def on_the_replica() -> dict[str, tf.Tensor]:
-            (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-            cut.seeds = self.seeds_from
-            draws = cut.draw(seed, number)
-            example = self.intake.take(tensors, rows, cut)
-            with slices.entered(cut):
-                values = self.step.evaluate(cut, example, training=True)
-            self.seeds.note(draws)
-            return values
-
-        values = self.replicas.first(self.replicas.run(on_the_replica))
+        values = self.replicas.first(
+            self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
+        )
         return values, finiteness.of([values.get("loss", tf.constant(0.0))])
+
+    def _trained_by_the_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
+        return self.step.evaluate(cut, example, training=True)
+
+    def losses(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> dict[str, tf.Tensor]:
+        """On the only replica: the losses of a batch that is one slice with one turn, which is counted."""
+
+        def compute(cut: Slice, example: Example) -> dict[str, tf.Tensor]:
+            shares, count = self.step.losses(cut, example, self.step.turns[0], counts=True)
+            count()
+            return shares
+
+        return self._of_whole(compute, tensors, rows, seed, number)
+
+    def _of_whole(
+        self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """On the only replica: what is computed of a batch that is one slice; ``of``: the seed and its number."""
+        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        cut.seeds = self.seeds_from
+        draws = cut.draw(*of)
+        example = self.intake.take(tensors, rows, cut)
+        with slices.entered(cut):
+            values = compute(cut, example)
+        self.seeds.note(draws)
+        return values
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         """On each replica: its shares of the mean values of a batch, which is counted in the metrics."""
@@ -337,6 +358,14 @@ class Graph:
         if not self.step.turns:
             return list(self.model.trainable_variables)
         return list({id(v): v for turn in self.step.turns for update in turn for v in update.variables}.values())
+
+    def changed(self, update: Update) -> Sequence[keras.Variable]:
+        """The weights that an update changes, once it is traced."""
+        return self._changed[id(update)]
+
+    def has_rows(self, update: Update) -> bool:
+        """Return whether some of its gradients are of rows, as an embedding's, once it is traced."""
+        return self._of_rows[id(update)]
 
     @property
     def seeds_from(self) -> slices.Seeds:

@@ -47,7 +47,8 @@ def asked(training: Mapping[str, object], placement: Placement) -> Asked:
     if option is True:
         return "must"
     same_bits = training.get("deterministic") is True  # which nobody promises of what XLA compiles
-    by_itself = option == "auto" and placement.on_gpu and training.get("run_eagerly") is not True
+    other_ways = training.get("run_eagerly") is True or bool(training.get("fuse"))
+    by_itself = option == "auto" and placement.on_gpu and not other_ways
     return "may" if by_itself and not same_bits else ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +12,19 @@ import tensorflow as tf
 
 from sweep import standard_hyperparameters as table
 from sweep.hyperparameters import Hyperparameters, Mark
+
+_present = threading.local()
+
+
+@contextmanager
+def valued(values: Mapping[int, tf.Tensor]) -> Iterator[None]:
+    """Have these values in place of the variables inside the block, by their identity; in this thread."""
+    before = getattr(_present, "values", None)
+    _present.values = values
+    try:
+        yield
+    finally:
+        _present.values = before
 
 
 class LiveNumber:
@@ -25,8 +39,15 @@ class LiveNumber:
     def __init__(self, name: str, value: float) -> None:
         self.variable = tf.Variable(value, trainable=False, dtype=tf.float64, name=f"hp_{name}")
 
+    @property
+    def value(self) -> tf.Tensor:
+        """The present trial's value, in float64; of several trials in one graph, that of the one being computed."""
+        values: Mapping[int, tf.Tensor] = getattr(_present, "values", None) or {}
+        given = values.get(id(self.variable))
+        return tf.convert_to_tensor(self.variable) if given is None else given
+
     def __tf_tensor__(self, dtype: Any = None, name: str | None = None) -> tf.Tensor:
-        return tf.cast(self.variable, dtype or tf.float32)
+        return tf.cast(self.value, dtype or tf.float32)
 
     def __float__(self) -> float:
         return float(self.variable.numpy())
@@ -34,12 +55,12 @@ class LiveNumber:
     def _with(self, other: Any, operator: Callable[[Any, Any], Any]) -> tf.Tensor:
         """The result with another number, plain or in a tensor, in float32 or the tensor's type."""
         if isinstance(other, int | float):
-            return tf.cast(operator(tf.convert_to_tensor(self.variable), other), tf.float32)
+            return tf.cast(operator(self.value, other), tf.float32)
         kind = tf.as_dtype(getattr(other, "dtype", tf.float32))
-        return operator(tf.cast(self.variable, kind if kind.is_floating else tf.float32), other)
+        return operator(tf.cast(self.value, kind if kind.is_floating else tf.float32), other)
 
     def __neg__(self) -> tf.Tensor:
-        return tf.cast(-self.variable, tf.float32)
+        return tf.cast(-self.value, tf.float32)
 
     def __add__(self, other: Any) -> tf.Tensor:
         return self._with(other, lambda mine, theirs: mine + theirs)

@@ -179,8 +179,9 @@ def _dropout(cut: Slice | None, original: Callable[..., Any], given: dict[str, A
     seed = keras_random._cast_seed(keras_random.draw_seed(given.get("seed")))
     shape = keras_random._get_concrete_noise_shape(inputs, given.get("noise_shape"))
     uniform = tf.random.stateless_uniform(shape, seed, dtype=inputs.dtype)
-    scale = tf.where(rate.variable < 1, 1 / (1 - rate.variable), 0)
-    return inputs * tf.where(uniform >= tf.cast(rate.variable, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
+    given_rate = rate.value
+    scale = tf.where(given_rate < 1, 1 / (1 - given_rate), 0)
+    return inputs * tf.where(uniform >= tf.cast(given_rate, inputs.dtype), tf.cast(scale, inputs.dtype), 0)
 
 
 def _whole(cut: Slice | None, original: Callable[..., Any], given: dict[str, Any]) -> Any:

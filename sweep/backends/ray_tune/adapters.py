@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends.protocol import Driver, Job, Order, Progress, SweepStatus
+from sweep.backends.protocol import Driver, Job, Order, Progress, Steps, SweepStatus, orders
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
 
@@ -33,29 +33,42 @@ class _NotSaved:
         return {}
 
 
+@dataclass(slots=True)
+class Workers:
+    """Who has which trials: a trial of Tune's is a worker with one trial of the sweep, or several at once."""
+
+    together: int  # trials that a worker gets at once
+    free: list[str] = field(default_factory=list)  # workers that wait: Tune gives the next to the longest waiting one
+    held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep, by trial of Tune's
+
+    def of(self, trial: Any) -> list[int]:
+        """Return the trials that a trial of Tune's has."""
+        return self.held.get(trial.trial_id, [])
+
+
 class DriverSearcher(_NotSaved, Searcher):
-    """Gives Tune the driver's next trial, never more at a time than there is room for.
+    """Gives Tune the driver's next trials, never to more workers at a time than there is room for."""
 
-    ``free`` are the workers that wait for one: Tune gives the next trial to the one that has waited longest.
-    """
-
-    def __init__(self, driver: Driver, room: Callable[[], int], free: list[str], always: dict[str, Any]) -> None:
+    def __init__(self, driver: Driver, room: Callable[[], int], workers: Workers, always: dict[str, Any]) -> None:
         """``always`` is in the config of every trial: the ``job``, and whether workers ``reuse`` what they hold."""
         super().__init__()
         self._driver, self._room = driver, room
-        self._free, self._always = free, always
+        self._workers, self._always = workers, always
 
     def suggest(self, trial_id: str) -> Any:
-        """Return a config that holds the order; FINISHED when there will be none, None to be asked again later.
+        """Return a config that holds the orders; FINISHED when there will be none, None to be asked again later.
 
         While a trial runs, it may come again: its worker may be lost.
         """
-        has_room = self._driver.running < self._room()
-        order = self._driver.next(self._free[0] if self._free else "") if has_room else None
-        if order is None:
+        workers, room = self._workers, self._room()
+        idle = room - len(workers.held)
+        name = workers.free[0] if workers.free else ""
+        found = orders(self._driver, name, workers.together, idle) if idle > 0 else []
+        if not found:
             return None if self._driver.running else Searcher.FINISHED
-        del self._free[:1]
-        return {"order": order, "room": self._room(), **self._always}
+        del workers.free[:1]
+        workers.held[trial_id] = [order.assignment.trial for order in found]
+        return {"orders": found, "room": room, **self._always}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """The scheduler adapter has told the driver already."""
@@ -74,12 +87,12 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         self,
         driver: Driver,
         notice: Callable[[str], None],
-        free: list[str],
+        workers: Workers,
         longest_wait_s: float = LONGEST_WAIT_S,
     ) -> None:
         super().__init__()
         self._driver, self._notice, self._longest_wait_s = driver, notice, longest_wait_s
-        self._free = free
+        self._workers = workers
         self._waiting: dict[str, float] = {}
         self._usable: dict[ray_private_api.Use, bool] = {}
 
@@ -104,18 +117,29 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
         """Called for every step; all decisions are made here."""
-        progress: Progress = result["progress"]
-        for text in progress.notices:
-            self._notice(text)
-        if progress.worker in self._free:  # it was given a trial that was meant for another worker
-            self._free.remove(progress.worker)
-        if self._driver.take(_number(trial), progress):
+        steps: Steps = result["steps"]
+        workers, worker = self._workers, next((one.worker for one in steps.found.values()), "")
+        workers.together = min(workers.together, steps.together)
+        for progress in steps.found.values():
+            for text in progress.notices:
+                self._notice(text)
+        if worker in workers.free:  # it was given trials that were meant for another worker
+            workers.free.remove(worker)
+        goes_on = [number for number, progress in steps.found.items() if self._goes_on(number, progress)]
+        ends = any(number not in goes_on and not one.over for number, one in steps.found.items())
+        if ends and (goes_on or steps.spoilt is not None) and not self._keeps(trial, goes_on):
+            goes_on = []
+        if goes_on:
+            workers.held[trial.trial_id] = goes_on
             return str(TrialScheduler.CONTINUE)
-        if progress.spoilt is not None:
-            self._notice(f"the worker of trial {_number(trial)} is replaced: {progress.spoilt}")
+        if steps.spoilt is not None:
+            # Those that are told to go on elsewhere may be there already, and are not lost with this worker.
+            workers.held[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
+            self._notice(f"the worker of {_named(steps.found)} is replaced: {steps.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
-        self._free.append(progress.worker)
+        workers.held.pop(trial.trial_id, None)
+        workers.free.append(worker)
         return str(TrialScheduler.STOP)
 
     def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
@@ -127,10 +151,30 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         """A worker is gone, or raised because it was spoilt: then its trial has ended already."""
         text = Path(trial.error_file).read_text() if trial.error_file else ""
         _, _, error = text.partition("\n")  # a heading
-        reason = f"worker lost: {worker_exits.cause(trial.config['job'], _number(trial), error)}"
+        first: Order = trial.config["orders"][0]
+        reason = f"worker lost: {worker_exits.cause(trial.config['job'], first.assignment.trial, error)}"
         lost = worker_exits.loss(error)
-        if self._driver.lose(_number(trial), reason, lost):
-            self._notice(f"trial {_number(trial)}: {reason}; it goes on from its checkpoint")
+        for number in self._workers.held.pop(trial.trial_id, []):
+            if self._driver.lose(number, reason, lost):
+                self._notice(f"trial {number}: {reason}; it goes on from its checkpoint")
+
+    def _goes_on(self, number: int, progress: Progress) -> bool:
+        """Hand a trial's progress to the driver; whether its worker trains on."""
+        goes_on = self._driver.take(number, progress)
+        if progress.outgrown and progress.spoilt is None:  # its worker stays, for others
+            self._driver.lose(number, "it needs another process")
+        return goes_on and not progress.over
+
+    def _keeps(self, trial: Any, goes_on: list[int]) -> bool:
+        """Let a worker go on with some of its trials; where it cannot be told, they go on by themselves."""
+        if ray_private_api.usable(ray_private_api.KEEPING, self._notice, trial):
+            # Before its next step: calls of one actor come in their order.
+            trial.temporary_state.ray_actor.keep.remote(goes_on)
+            return True
+        self._workers.together = 1
+        for number in goes_on:
+            self._driver.lose(number, "its worker has another trial", "preempted")
+        return False
 
     def _may(self, use: ray_private_api.Use, controller: Any) -> bool:
         """Return whether a controller has the names of a use; said once if not."""
@@ -268,26 +312,28 @@ def _has_room(controller: Any, trial: Any) -> bool:
     return worker is not None and bool(controller._actor_manager.is_actor_started(worker))
 
 
-def _number(trial: Any) -> int:
-    order: Order = trial.config["order"]
-    return order.assignment.trial
+def _named(trials: Iterable[int]) -> str:
+    """For example: trial 3; trials 3, 4."""
+    numbers = [*trials]
+    return f"trial{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
 
 class DriverClock(Callback):
     """Called by Tune in each turn of its loop, whether anything has happened or not."""
 
-    def __init__(self, driver: Driver, notice: Callable[[str], None]) -> None:
-        self._driver, self._notice = driver, notice
+    def __init__(self, driver: Driver, notice: Callable[[str], None], workers: Workers) -> None:
+        self._driver, self._notice, self._workers = driver, notice, workers
 
     def on_trial_start(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         """A worker is there and takes the trial."""
-        self._driver.begun(_number(trial))
+        for number in self._workers.of(trial):
+            self._driver.begun(number)
 
     def on_step_end(self, iteration: int, trials: Any, **info: Any) -> None:
         """Kill the processes of trials that the driver has ended while they trained."""
         doomed = set(self._driver.tick())
         for trial in trials if doomed else ():
-            if trial.is_finished() or _number(trial) not in doomed:
+            if trial.is_finished() or not doomed & set(self._workers.of(trial)):
                 continue
             if (
                 ray_private_api.usable(ray_private_api.KILLING, self._notice, trial)

@@ -21,6 +21,7 @@ from sweep.backends.ray_tune.adapters import (
     DriverSearcher,
     DriverStopper,
     Publisher,
+    Workers,
     count_no_callbacks,
     name_workers,
     silence,
@@ -121,16 +122,16 @@ def run(backend: RayTune, job: Job, driver: Driver, sharing: Sharing | None = No
     always = {"job": job, "reuse": backend.reuse, "watch": not backend.cluster.local} | (
         {} if backend._given is None else {"given": backend._given}
     )
-    free: list[str] = []
+    workers = Workers(job.together)
     with worker_exits.kept(job), _told(published), tempfile.TemporaryDirectory(prefix="sweep-") as scratch:
         tune.run(
             TrialWorker,
             name=job.sweep,
             num_samples=-1,
-            search_alg=DriverSearcher(driver, room, free, always),
-            scheduler=DriverScheduler(driver, notice, free),
+            search_alg=DriverSearcher(driver, room, workers, always),
+            scheduler=DriverScheduler(driver, notice, workers),
             stop=DriverStopper(driver),
-            callbacks=[*silence(notice), DriverClock(driver, notice), *published, *waiting],
+            callbacks=[*silence(notice), DriverClock(driver, notice, workers), *published, *waiting],
             reuse_actors=backend.reuse,
             max_failures=0,  # Tune's own restarts fail a trial twice where a node is lost: the driver's serve
             checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=0, checkpoint_at_end=False),

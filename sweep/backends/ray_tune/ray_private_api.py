@@ -86,6 +86,8 @@ LOGS = Use((":get_session_name",), "where its logs are is not told")  # public, 
 
 KILLING = Use((":temporary_state.ray_actor",), "a trial that hangs is given up, but its worker is not ended")
 
+KEEPING = Use(KILLING.names, "a worker trains one trial at a time, whatever training.fuse says")
+
 OF_RAY = (
     *(
         FASTER_START,
@@ -102,7 +104,7 @@ OF_RAY = (
 )
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
-OF_TUNES_TRIALS = (KILLING,)
+OF_TUNES_TRIALS = (KILLING, KEEPING)
 OF_TUNES_CONTROLLER = (FORGETTING, STARTING_WORKERS)
 
 

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ import ray
 from ray import tune
 
 from sweep.backends import memory
-from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends.group import WorkerGroup
+from sweep.backends.protocol import Job, Order, Progress, Steps
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Worker
-from sweep.contract import Devices
+from sweep.contract import Devices, Trainable
 from sweep.events import Status, TrialEnded
 from sweep.loading import make_importable
 
@@ -39,23 +40,24 @@ class TrialWorker(tune.Trainable):
 
         Tune takes a worker for another one if that is equal.
         """
-        if "order" not in config:  # Tune asks for the experiment as well
+        if "orders" not in config:  # Tune asks for the experiment as well
             return None
         job: Job = config["job"]
-        shares = job.shares(config["order"].assignment.devices)
+        shares = job.shares(config["orders"][0].assignment.devices)
         return tune.PlacementGroupFactory([{"CPU": of.cpus} | ({"GPU": of.gpus} if of.gpus else {}) for of in shares])
 
     def setup(self, config: dict[str, Any]) -> None:
         """Note the first order."""
         job: Job = config["job"]
-        order: Order = config["order"]
+        orders: Sequence[Order] = config["orders"]
+        order = orders[0]
         with suppress(ValueError):  # not in the main thread
             # Whoever ends this process does not mean the trial: Ray's handler would raise SystemExit in its code.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
-        self._job, self._trial = job, order.assignment.trial
+        self._job = job
         job.prepare()
         self._began = worker_exits.record(job)
         node = _here()
@@ -63,15 +65,20 @@ class TrialWorker(tune.Trainable):
         neighbours = at_once(order.assignment.devices, room, node.get("Resources", {}))
         whole = _whole(job, config)
         self._gang = gang = Gang(whole) if job.workers + job.aside > 1 else None
-        self._worker = Worker(
-            whole,
-            reuse=config["reuse"],
-            memory_bytes=memory.part(neighbours),
-            make=None if gang is None else lambda: gang,
-            labels=node.get("Labels"),
-            leaving=nodes.Leaving() if config["watch"] else None,
-        )
-        self._take(order)
+        leaving = nodes.Leaving() if config["watch"] else None
+
+        def make(member: Callable[[], Trainable] | None) -> Worker:
+            return Worker(
+                whole,
+                reuse=config["reuse"],
+                memory_bytes=memory.part(neighbours),
+                make=member if gang is None else lambda: gang,
+                labels=node.get("Labels"),
+                leaving=leaving,
+            )
+
+        self._group = WorkerGroup(whole, make)
+        self._take(orders)
         self._spoilt = False
         self._id = uuid.uuid4().hex
         self._folder = Path(self.logdir)
@@ -82,37 +89,53 @@ class TrialWorker(tune.Trainable):
             self._folder.rmdir()
         self._folder = Path(self.logdir)
         new_config.pop("given", None)  # Tune sends the config back with each result
-        self._take(new_config["order"])
+        self._take(new_config["orders"])
         return True
 
     def cleanup(self) -> None:
         """Let go of the last trial, before Tune ends this process."""
-        self._worker.close()
+        self._group.close()
         if self._gang is not None:
             self._gang.close()
 
-    def _without_results(self) -> Progress:
+    def keep(self, trials: Sequence[int]) -> None:
+        """Let go of all trials but these, which the driver has told to go on."""
+        self._group.keep(trials)
+
+    def _without_results(self) -> Steps:
         folder = self._job.folder
         fault = f"node {socket.gethostname()} does not see {folder}, which all nodes must share"
-        end = TrialEnded(trial=self._trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
-        return Progress(end=end, fault=fault)
 
-    def _take(self, order: Order) -> None:
-        self._trial = order.assignment.trial
-        self._began(order.assignment.trial)
-        self._worker.take(order)
+        def end(trial: int) -> Progress:
+            ended = TrialEnded(trial=trial, status=Status.INTERRUPTED, reason=fault, time=time.time())
+            return Progress(end=ended, fault=fault)
+
+        return Steps({trial: end(trial) for trial in self._trials})
+
+    def _take(self, orders: Sequence[Order]) -> None:
+        self._trials = [order.assignment.trial for order in orders]
+        self._began(self._trials[0])
+        self._group.keep([])
+        self._group.take(orders)
 
     def step(self) -> dict[str, Any]:
-        """Train to the next decision point."""
-        if self._spoilt:
+        """Train to the next decision point.
+
+        A worker of which a trial failed serves those on that it trains, and then no others.
+        """
+        if self._spoilt and self._group.is_idle:
             # A worker whose trial failed must not train another: raising is Tune's way to end an actor.
             raise RuntimeError("this worker is replaced")
         if not self._job.folder.is_dir():  # a node that has joined since the sweep began
-            return {"progress": self._without_results()}
-        progress = self._worker.step()
-        self._spoilt = progress.spoilt is not None
-        notices = progress.notices + (self._gang.told() if self._gang is not None else ())
-        return {"progress": dataclasses.replace(progress, worker=self._id, notices=notices)}
+            return {"steps": self._without_results()}
+        steps = self._group.step()
+        self._spoilt = steps.spoilt is not None
+        more = () if self._gang is None else self._gang.told()
+        found = {
+            trial: dataclasses.replace(progress, worker=self._id, notices=progress.notices + more)
+            for trial, progress in steps.found.items()
+        }
+        return {"steps": dataclasses.replace(steps, found=found)}
 
     def __repr__(self) -> str:
         """Return the name in the Ray dashboard: that of the actor, or else the sweep and the first trial."""

@@ -1,0 +1,1 @@
+"""Several trials of one structure as one program."""

@@ -1,0 +1,254 @@
+"""Batched forms of operations for `tf.vectorized_map`, where TensorFlow has none or computes one trial after the other.
+
+They are entered into TensorFlow's registry of converters (`tensorflow/python/ops/parallel_for/pfor.py`). In them a
+stacked tensor has one more dimension, in front: that of the trials.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops.parallel_for import pfor
+
+from trainables.recipe.refusals import Refused
+
+MISSING = "No pfor vectorization defined for "
+"""How TensorFlow's message begins where an operation has no batched form."""
+
+_present = threading.local()
+
+
+@dataclass(frozen=True, eq=False)
+class Streams:
+    """Which trials draw the same random numbers: those of a stream have the same seed, and are at the same update."""
+
+    count: int
+    first: tf.Tensor  # a trial of each stream
+    of: tf.Tensor  # the stream of each trial
+
+
+@contextmanager
+def drawn_by(streams: Streams) -> Iterator[None]:
+    """Draw once for each stream inside the block, in this thread."""
+    before = getattr(_present, "streams", None)
+    _present.streams = streams
+    try:
+        yield
+    finally:
+        _present.streams = before
+
+
+@functools.cache
+def install() -> None:
+    """Enter all of them, once per process."""
+    for kinds, convert in _CONVERTERS:
+        for kind in kinds:
+            before = pfor._pfor_converter_registry.pop(kind, None)
+            given = before[0] if isinstance(before, tuple) else before
+            pfor.RegisterPFor(kind)(functools.partial(convert, kind, given))
+
+
+def mapped(function: Callable[..., Any], values: Any) -> Any:
+    """Return what ``function`` makes of each trial's part of the values, as one computation.
+
+    Raises Refused for an operation without a batched form.
+    """
+    install()
+    try:
+        return tf.vectorized_map(function, values, fallback_to_while_loop=False, warn=False)
+    except ValueError as error:
+        text = str(error)
+        if MISSING not in text:
+            raise
+        kind = text.partition(MISSING)[2].split()[0].strip("'\".,:")
+        raise Refused(f"{kind} has no form for several trials at once") from error
+
+
+# ---- how they are computed
+
+
+def _wrapped(tensor: Any, *, stacked: bool = True) -> Any:
+    return pfor.wrap(tensor, stacked)
+
+
+def _dimensions(tensor: tf.Tensor) -> list[Any]:
+    return [tf.shape(tensor)[i] if n is None else n for i, n in enumerate(tensor.shape.as_list())]
+
+
+def _flattened(tensor: tf.Tensor) -> tf.Tensor:
+    """The first two dimensions as one: the examples of all trials one after the other."""
+    return tf.reshape(tensor, [-1, *_dimensions(tensor)[2:]])
+
+
+def _of_each(tensor: tf.Tensor, trials: Any, static: Sequence[int | None]) -> tf.Tensor:
+    """The way back from `_flattened`."""
+    found = tf.reshape(tensor, [trials, -1, *_dimensions(tensor)[1:]])
+    found.set_shape([found.shape[0], *static])
+    return found
+
+
+def _l2_loss(kind: str, given: Any, call: Any) -> Any:
+    x = call.stacked_input(0)
+    return _wrapped(tf.reduce_sum(tf.square(x), axis=list(range(1, x.shape.rank))) / 2)
+
+
+def _bitcast(kind: str, given: Any, call: Any) -> Any:
+    return _wrapped(tf.bitcast(call.stacked_input(0), call.get_attr("type")))
+
+
+def _zeros_like(kind: str, given: Any, call: Any) -> Any:
+    tensor, stacked, _ = call.input(0)
+    if tensor.dtype != tf.variant:
+        return given(call)
+    return _wrapped(tf.zeros_like(tensor), stacked=stacked)
+
+
+def _transformed(kind: str, given: Any, call: Any) -> Any:
+    call.stack_inputs([0, 1])
+    images, transforms = call.stacked_input(0), call.stacked_input(1)
+    found = tf.raw_ops.ImageProjectiveTransformV3(
+        images=_flattened(images),
+        transforms=_flattened(transforms),
+        output_shape=call.unstacked_input(2),
+        fill_value=call.unstacked_input(3),
+        interpolation=call.get_attr("interpolation"),
+        fill_mode=call.get_attr("fill_mode"),
+    )
+    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+
+
+def _resized(kind: str, given: Any, call: Any) -> Any:
+    call.stack_inputs([0])
+    images = call.stacked_input(0)
+    found = getattr(tf.raw_ops, kind)(
+        images=_flattened(images),
+        size=call.unstacked_input(1),
+        align_corners=call.get_attr("align_corners"),
+        half_pixel_centers=call.get_attr("half_pixel_centers"),
+    )
+    return _wrapped(_of_each(found, _dimensions(images)[0], call.outputs[0].shape))
+
+
+def _in_top_k(kind: str, given: Any, call: Any) -> Any:
+    call.stack_inputs([0, 1])
+    predictions, targets = call.stacked_input(0), call.stacked_input(1)
+    found = tf.raw_ops.InTopKV2(
+        predictions=_flattened(predictions), targets=tf.reshape(targets, [-1]), k=call.unstacked_input(2)
+    )
+    return _wrapped(tf.reshape(found, tf.shape(targets)))
+
+
+def _drawn(kind: str, given: Any, call: Any) -> Any:
+    """Draw once for each stream of trials; those of one stream share the result where there is only one."""
+    streams: Streams | None = getattr(_present, "streams", None)
+    inputs = [call.input(i) for i in range(call.num_inputs)]
+    if streams is None or any(one.is_stacked and one.t.shape.rank != 2 for one in inputs):
+        raise ValueError(f"{MISSING}{kind}, whose seed or numbers differ between trials")
+    each = [tf.gather(one.t, streams.first) if one.is_stacked else one.t for one in inputs]
+    made = []
+    for number in range(streams.count):
+        own = [t[number] if one.is_stacked else t for t, one in zip(each, inputs, strict=True)]
+        made.append(pfor._create_op(kind, own, [out.dtype for out in call.outputs], call.op.node_def.attr).outputs)
+    stacked = [tf.gather(tf.stack(parts), streams.of) for parts in zip(*made, strict=True)]
+    for tensor, output in zip(stacked, call.outputs, strict=True):
+        tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
+    found = [_wrapped(tensor) for tensor in stacked]
+    return found[0] if len(found) == 1 else found
+
+
+# Convolutions: the channels of all trials side by side, in as many groups as there are trials.
+
+
+def _side_by_side(tensor: tf.Tensor) -> tf.Tensor:
+    """Images, or filters, of all trials, [trials, a, b, c, channels], as [a, b, c, trials * channels]."""
+    k, a, b, c, channels = _dimensions(tensor)
+    return tf.reshape(tf.transpose(tensor, [1, 2, 3, 0, 4]), [a, b, c, k * channels])
+
+
+def _apart(tensor: tf.Tensor, trials: Any) -> tf.Tensor:
+    """The way back from `_side_by_side`."""
+    a, b, c, channels = _dimensions(tensor)
+    return tf.transpose(tf.reshape(tensor, [a, b, c, trials, channels // trials]), [3, 0, 1, 2, 4])
+
+
+def _attributes(call: Any) -> dict[str, Any]:
+    found = {name: call.get_attr(name) for name in ("strides", "padding", "dilations", "data_format")}
+    found = {name: value.decode() if isinstance(value, bytes) else value for name, value in found.items()}
+    if found["data_format"] != "NHWC" or call.get_attr("explicit_paddings"):
+        raise ValueError(f"{MISSING}{call.op_type} with channels first")
+    return found
+
+
+def _convolved(kind: str, given: Any, call: Any) -> Any:
+    images, filters = call.input(0), call.input(1)
+    if not filters.is_stacked:
+        return given(call)
+    trials, how = _dimensions(filters.t)[0], _attributes(call)
+    convolve = functools.partial(
+        tf.nn.conv2d, strides=how["strides"], padding=how["padding"], dilations=how["dilations"]
+    )
+    # One batch for all trials is one convolution with the filters of all.
+    found = convolve(_side_by_side(images.t) if images.is_stacked else images.t, _side_by_side(filters.t))
+    return _wrapped(_apart(found, trials))
+
+
+def _convolved_input(kind: str, given: Any, call: Any) -> Any:
+    if not call.input(1).is_stacked:
+        return given(call)
+    call.stack_inputs([1, 2])
+    filters, gradients = call.stacked_input(1), call.stacked_input(2)
+    trials = _dimensions(filters)[0]
+    found = tf.raw_ops.Conv2DBackpropInput(
+        input_sizes=call.unstacked_input(0) * tf.stack([1, 1, 1, trials]),
+        filter=_side_by_side(filters),
+        out_backprop=_side_by_side(gradients),
+        **_attributes(call),
+    )
+    found = _apart(found, trials)
+    found.set_shape([found.shape[0], *call.outputs[0].shape])
+    return _wrapped(found)
+
+
+def _convolved_filter(kind: str, given: Any, call: Any) -> Any:
+    if not (call.input(0).is_stacked or call.input(2).is_stacked):
+        return given(call)
+    call.stack_inputs([0, 2])
+    images, gradients = call.stacked_input(0), call.stacked_input(2)
+    trials = _dimensions(images)[0]
+    found = tf.raw_ops.Conv2DBackpropFilter(
+        input=_side_by_side(images),
+        filter_sizes=call.unstacked_input(1) * tf.stack([1, 1, 1, trials]),
+        out_backprop=_side_by_side(gradients),
+        **_attributes(call),
+    )
+    return _wrapped(_apart(found, trials))
+
+
+_CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
+    (("L2Loss",), _l2_loss),
+    (("Bitcast",), _bitcast),
+    (("ZerosLike",), _zeros_like),
+    (("ImageProjectiveTransformV3",), _transformed),
+    (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _resized),
+    (("InTopKV2",), _in_top_k),
+    (("Conv2D",), _convolved),
+    (("Conv2DBackpropInput",), _convolved_input),
+    (("Conv2DBackpropFilter",), _convolved_filter),
+    (
+        (
+            "StatelessRandomGetKeyCounter",
+            "StatelessRandomUniformV2",
+            "StatelessRandomNormalV2",
+            "StatelessTruncatedNormalV2",
+            "StatelessRandomUniformIntV2",
+            "StatelessRandomUniformFullIntV2",
+        ),
+        _drawn,
+    ),
+)

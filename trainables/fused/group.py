@@ -1,0 +1,388 @@
+"""Trials that one session trains together: each has a face of its own, and a place in a stack of their states.
+
+A trial begins, saves and restores as it does alone: its state is put into the one program, and copied from there. Only
+the training is another: epochs of all trials at once, by a `Stack`. A trial that ends leaves its place empty, and a
+smaller stack takes over where that is worth its trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
+from sweep.errors import first_line
+from trainables.data.chunks import Chunk, updates
+from trainables.fused import fitness
+from trainables.fused.stack import Given, Stack
+from trainables.loop.graph_program import GraphProgram
+from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.trial import Spent, Trial
+from trainables.recipe.refusals import Refused
+from trainables.replicas import by_example
+from trainables.state.owned import Arrays
+
+MEASURED, REPEATED = 24, 3
+"""Updates by which it is measured whether trials train faster together, and how often; the least time counts."""
+
+
+class Session(Trainable, Protocol):
+    """A session as a group sees it: it trains one trial, and can put it aside for another one."""
+
+    @property
+    def trial(self) -> Trial:
+        """The present trial."""
+
+    def aside(self) -> Any:
+        """Return all that is held of the present trial, but for the program's state."""
+
+    def go_on(self, aside: Any) -> None:
+        """Be with a trial that was put aside; the program's state stays as it is."""
+
+    def fits(self, assignment: Assignment, other: Trial) -> bool:
+        """Return whether a trial would have the program and the data of another one."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One trial of a group, as its worker sees it: a `sweep.contract.Trainable`."""
+
+    group: Group
+    aside: Any = None  # what the session holds of it
+    trial: Trial = field(init=False)
+    state: Arrays = field(default_factory=dict)  # where it is in no stack
+    numbers: Mapping[int, float] = field(default_factory=dict)  # its live numbers, by the identity of their variables
+
+    def begin(self, assignment: Assignment) -> None:
+        """Begin as a trial alone does; raise Apart for one that does not fit to the others."""
+        self.group.begin(self, assignment)
+
+    def train(self, report: Report) -> None:
+        """Train by itself."""
+        for error in self.group.train({self: report}).values():
+            raise error
+
+    def save(self, folder: Path) -> Callable[[], None] | None:
+        """Copy a checkpoint, which is that of a trial alone."""
+        return self.group.session_with(self).save(folder)
+
+    def restore(self, folder: Path) -> int:
+        """Go on from a checkpoint, whoever has written it."""
+        epoch = self.group.session_with(self).restore(folder)
+        self.group.hold(self)
+        return epoch
+
+    def facts(self) -> Facts:
+        """Return where and how the trial runs."""
+        return self.group.session_with(self, state=False).facts()
+
+
+@dataclass
+class _Places:
+    """Who is where in a stack."""
+
+    stack: Stack
+    members: list[Member | None]  # None: empty
+    streams: list[int]  # of each place
+
+    def of(self, member: Member) -> int | None:
+        return next((place for place, there in enumerate(self.members) if there is member), None)
+
+    @property
+    def firsts(self) -> list[int]:
+        """A place of each stream; of a stream that all have left, that of another one."""
+        taken = [place for place, member in enumerate(self.members) if member is not None]
+        return [
+            next((place for place in taken if self.streams[place] == stream), taken[0])
+            for stream in range(self.stack.streams)
+        ]
+
+    def trial(self, place: int) -> Trial:
+        """The trial of a place that is taken."""
+        member = self.members[place]
+        if member is None:
+            raise LookupError(f"place {place} is empty")
+        return member.trial
+
+    def given(self, chunks: Sequence[Chunk], count: int, size: int, numbers: Sequence[int]) -> Given:
+        """Batches of these chunks, one of each stream; raises Refused where these are not of the same examples."""
+        tensors, firsts = chunks[0].tensors, self.firsts
+        if any(chunk.tensors is not tensors for chunk in chunks):
+            raise Refused("trials of several seeds read examples that do not stay on the device in orders of their own")
+        orders = np.stack([chunk.order for chunk in chunks]).astype(np.int64)
+        seeds = [self.trial(place).assignment.seed & 0x7FFFFFFF for place in firsts]
+        return Given(tensors, *map(tf.constant, (orders, count, size, seeds, numbers, firsts, self.streams)))
+
+
+class Group:
+    """The trials of a session that are trained together: a `sweep.contract.Group`."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._begun: list[Member] = []
+        self._places: _Places | None = None
+
+    def member(self) -> Trainable:
+        """Return a face for one more trial."""
+        return Member(self)
+
+    def begin(self, member: Member, assignment: Assignment) -> None:
+        """Let a trial begin; raise Apart for one that does not fit to the others."""
+        self._leave(member)
+        first = self._begun[0] if self._begun else None
+        if first is not None and not self._session.fits(assignment, first.trial):
+            raise Apart("another structure, or other data")
+        self._session.begin(assignment)
+        self.hold(member)
+        if first is not None and not fitness.alike(member.trial, first.trial):
+            raise Apart("another batch size, or another way through the data")
+        self._begun.append(member)
+
+    def hold(self, member: Member) -> None:
+        """Hold the session's trial, as it is now, as this member's."""
+        self._empty(member)
+        program = self._session.trial.program
+        member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
+        member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}
+
+    def session_with(self, member: Member, *, state: bool = True) -> Session:
+        """Return the session with a member's trial, and the program in its state."""
+        self._session.go_on(member.aside)
+        if state:
+            member.trial.program.state.assign(self._state(member))
+        return self._session
+
+    def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
+        """Train the trials of these members epoch by epoch, until a report says to return.
+
+        Return what those have raised that ended: `Stopped` where a trial says so itself.
+        Raises Apart before any has trained where they cannot be trained together, or are faster one after the other.
+        """
+        members = [member for member in reports if isinstance(member, Member)]
+        for member in [member for member in self._begun if member not in members]:
+            self._leave(member)
+        raised: dict[Trainable, Exception] = {}
+        if len(members) == 1:
+            self._train_alone(members[0], reports[members[0]], raised)
+            return raised
+        self._check(members)
+        goes_on = True
+        while goes_on:
+            for member, epoch in zip(members, self._epoch(members), strict=True):
+                try:
+                    goes_on &= reports[member](epoch())
+                    if member.trial.finished:
+                        raise Stopped(member.trial.stopped)
+                except Exception as error:  # of this trial alone
+                    raised[member] = error
+            goes_on &= not raised
+        for ended in raised:
+            self._leave(ended)  # type: ignore[arg-type]  # a member, as all of `reports`
+        return raised
+
+    # ---- who is where
+
+    def _leave(self, member: Member) -> None:
+        self._empty(member)
+        self._begun = [other for other in self._begun if other is not member]
+
+    def _empty(self, member: Member) -> None:
+        """Let a member be in no place any more."""
+        if self._places is None or (place := self._places.of(member)) is None:
+            return
+        self._places.members[place] = None
+        if not any(self._places.members):
+            self._places = None
+
+    def _state(self, member: Member) -> Arrays:
+        place = None if self._places is None else self._places.of(member)
+        return member.state if self._places is None or place is None else self._places.stack.arrays(place)
+
+    def _placed(self, members: Sequence[Member]) -> _Places:
+        """Return the places of these members, in the smallest stack that is worth its trace."""
+        places = self._places
+        there = places is not None and all(places.of(member) is not None for member in members)
+        if places is not None and there and not _wants_smaller(places.stack, members):
+            return places
+        for member in members:
+            member.state = self._state(member)
+        program = members[0].trial.program
+        if not isinstance(program, GraphProgram):
+            raise Refused("Model.fit trains it")
+        keys = [fitness.stream(member.trial, member.state) for member in members]
+        streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        stack = _stack(program, members, len(streams))
+        empty = stack.trials - len(members)
+        stack.put(
+            [member.state for member in members] + [members[0].state] * empty,
+            [member.numbers for member in members] + [members[0].numbers] * empty,
+        )
+        self._places = _Places(stack, [*members, *[None] * empty], [*(streams[key] for key in keys), *[0] * empty])
+        return self._places
+
+    # ---- training
+
+    def _train_alone(self, member: Member, report: Report, raised: dict[Trainable, Exception]) -> None:
+        session = self.session_with(member)
+        try:
+            session.train(report)
+        except Exception as error:  # as where several are trained
+            raised[member] = error
+            self._leave(member)
+        else:
+            self.hold(member)
+
+    def _check(self, members: Sequence[Member]) -> None:
+        """Raise Apart where these are better trained one after the other."""
+        trial = members[0].trial
+        one_at_a_time = "trials of this structure are trained one at a time"
+        try:
+            if why := fitness.hindrance(trial):
+                raise Refused(why)
+            with trial.placement.replicas.scope():
+                self._trace(members)
+                gain = self._gain(members)
+        except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
+            self._places = None
+            raise Apart(f"{one_at_a_time}: {first_line(error)}") from error
+        if gain < 1:
+            raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
+
+    def _trace(self, members: Sequence[Member]) -> None:
+        places, trial = self._placed(members), members[0].trial
+        stack = places.stack
+        none = [0] * stack.streams
+
+        def given(chunk: Chunk) -> Given:
+            return places.given([chunk] * stack.streams, 0, 1, none)
+
+        held_out = trial.held_out
+        validation = None if held_out is None else given(next(iter(held_out.chunks())))
+        stack.trace(given(next(trial.walk.anew(trial.epoch + 1))), validation)
+
+    def _gain(self, members: Sequence[Member]) -> float:
+        """Return how many times as fast these trials are together, as measured once; it changes no state."""
+        places, program, trial = self._placed(members), members[0].trial.program, members[0].trial
+        if not isinstance(program, GraphProgram) or trial.assignment.training.get("fuse") != "auto":
+            return 1.0
+        if program.gain is not None:
+            return program.gain
+        chunk, size = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size
+        count = min(MEASURED, updates(len(chunk.order), size))
+        self.session_with(members[0])
+        rates = np.zeros(count, np.float32)
+        alone_s = _least_s(lambda: program.try_updates(chunk, rates, batch_size=size))
+        stack = places.stack
+        given = places.given([chunk] * stack.streams, count, size, [0] * stack.streams)
+        sums, wide = stack.zeros(training=True), np.zeros((count, stack.trials), np.float32)
+        together_s = _least_s(lambda: stack.train(given, wide, sums)[1].numpy())
+        self._places = None  # the members have their states as they were
+        program.gain = len(members) * alone_s / together_s
+        return program.gain
+
+    def _epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
+        """Train and validate the next epoch of each; what gives its report, or raises Diverged."""
+        began = time.perf_counter()
+        with members[0].trial.placement.replicas.scope():
+            places = self._placed(members)
+            rates = {member: member.trial.rates() for member in members}
+            for member in members:
+                member.trial.gauges.begin()
+            trained = self._trained(places, rates)
+            train_s = time.perf_counter() - began
+            evaluated = self._evaluated(places)
+        time_s = time.perf_counter() - began
+        places.stack.epoch_s = time_s
+        spent = Spent(train_s / len(members), time_s / len(members), len(members))
+        found: list[Callable[[], EpochReported]] = []
+        for member in members:
+            place = places.of(member)
+            if place is None:
+                raise LookupError("a member without a place")
+            member.trial.together = max(member.trial.together, len(members))
+            found.append(_concluding(member.trial, rates[member], trained[place], evaluated[place], spent))
+        return found
+
+    def _trained(self, places: _Places, rates: Mapping[Member, np.ndarray[Any, Any]]) -> list[Trained]:
+        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        count_all, size = trials[0].walk.per_epoch, trials[0].walk.batch_size
+        each = np.zeros((count_all, stack.trials), np.float32)
+        for place, member in enumerate(places.members):
+            if member is not None:
+                each[:, place] = rates[member]
+        done, seen, waited, sums = 0, 0, 0.0, stack.zeros(training=True)
+        finite = np.ones(stack.trials, bool)
+        walks = zip(*(trial.walk.epoch(trial.epoch + 1) for trial in trials), strict=True)
+        asked = time.perf_counter()
+        for chunks in walks:
+            waited += time.perf_counter() - asked
+            count = updates(len(chunks[0].order), size)
+            given = places.given(chunks, count, size, [trial.epoch * count_all + done for trial in trials])
+            sums, sound = stack.train(given, each[done : done + count], sums)
+            finite &= sound.numpy()
+            done, seen = done + count, seen + len(chunks[0].order)
+            if not finite.any():
+                break
+            asked = time.perf_counter()
+        found = stack.reported(sums, seen, training=True)
+        return [Trained(scalars(found[k]), bool(finite[k]), waited, seen) for k in range(stack.trials)]
+
+    def _evaluated(self, places: _Places) -> list[Evaluated | None]:
+        stack, trials = places.stack, [places.trial(place) for place in places.firsts]
+        held_out = trials[0].held_out
+        if held_out is None:
+            return [None] * stack.trials
+        sums, size, seen = stack.zeros(training=False), held_out.part_size, 0
+        done = [(trial.epoch + 1) * held_out.split.updates(size) for trial in trials]
+        for chunk in held_out.chunks():
+            count = updates(len(chunk.order), size)
+            sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
+            done, seen = [number + count for number in done], seen + len(chunk.order)
+        names = stack.graph.step.spread
+        spreads = [[float(sums[name][k]) / seen for name in names] for k in range(stack.trials)]
+        sums = {name: total for name, total in sums.items() if name not in names}
+        found = stack.reported(sums, seen, training=False)
+        return [
+            Evaluated(scalars(values), *([by_example.deviation(*spread)] if spread else []))
+            for values, spread in zip(found, spreads, strict=True)
+        ]
+
+
+def _concluding(
+    trial: Trial, rates: np.ndarray[Any, Any], trained: Trained, evaluated: Evaluated | None, spent: Spent
+) -> Callable[[], EpochReported]:
+    return lambda: trial.conclude(rates, trained, evaluated if trained.finite else None, spent)
+
+
+def _stack(program: GraphProgram, members: Sequence[Member], streams: int) -> Stack:
+    """Return a stack for these members: one that is there, or a new one where that is worth its trace."""
+    fitting = [one for one in program.stacks if one.trials >= len(members) and one.streams >= streams]
+    smallest = min(fitting, key=lambda one: (one.trials, one.streams), default=None)
+    if smallest is None or _wants_smaller(smallest, members):
+        smallest = Stack(program.graph, program.state, program.live, len(members), streams)
+        program.stacks.append(smallest)
+    return smallest
+
+
+def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
+    """Return whether what empty places cost until the members end is more than another trace."""
+    empty = 1 - len(members) / stack.trials
+    epochs = max(member.trial.assignment.epochs - member.trial.epoch for member in members)
+    return empty * epochs * stack.epoch_s > stack.trace_s
+
+
+def _least_s(call: Callable[[], Any]) -> float:
+    """Return the least time that a call takes, once it has been traced."""
+    call()
+    found = []
+    for _ in range(REPEATED):
+        began = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - began)
+    return min(found)

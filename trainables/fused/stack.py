@@ -1,0 +1,314 @@
+"""The state of several trials of one program side by side, and updates of all of them at once.
+
+Each variable has one more dimension, in front: that of the trials. A trial's part of an update is the one that it has
+alone (`loop/update.py`): the same functions run under a `keras.StatelessScope`, which gives each variable the trial's
+value, inside of `tf.vectorized_map`. Gradients are taken around the map, for loops over time steps have no batched
+gradient within.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+from trainables.fused.batched_ops import Streams, drawn_by, mapped
+from trainables.loop.update import Graph
+from trainables.numbers.live import Live, valued
+from trainables.recipe import grouped
+from trainables.recipe.refusals import Refused
+from trainables.replicas import random_layers
+from trainables.state.owned import Arrays, State
+
+_PLAIN = (
+    "_backend_update_step",
+    "_apply_weight_decay",
+    "_overwrite_model_variables_with_average_value",
+    "assign",
+    "assign_add",
+    "assign_sub",
+)
+"""What Keras does by `tf.distribute` for TensorFlow, and by variables alone for its other backends."""
+
+
+class Given(NamedTuple):
+    """Batches of a chunk for all trials; those of a stream have the same."""
+
+    tensors: Any
+    orders: tf.Tensor  # of the chunk's rows, for each stream
+    count: tf.Tensor  # of batches
+    size: tf.Tensor  # of each but the last
+    seeds: tf.Tensor  # of each stream's trials
+    numbers: tf.Tensor  # of each stream's first batch, from the beginning of its trials
+    first: tf.Tensor  # a trial of each stream
+    of: tf.Tensor  # the stream of each trial
+
+
+class Stack:
+    """So many trials of one program, of so many streams: those of a stream have the same seed and are as far.
+
+    Raises Refused for what cannot be trained for several trials at once. Create it under the strategy's scope.
+    """
+
+    def __init__(self, graph: Graph, state: State, live: Live, trials: int, streams: int) -> None:
+        self.trials, self.streams = trials, streams
+        self.graph = graph
+        self.epoch_s = self.trace_s = 0.0  # of the last epoch, and of tracing it first
+        known = {id(v.value): v for v in graph.variables if isinstance(v, keras.Variable)}
+        self._paths = list(state)
+        strays = [path for path in self._paths if id(state[path].raw) not in known]
+        if strays:
+            raise Refused(f"{', '.join(strays)} is a tf.Variable, of which several trials cannot have a value each")
+        self._variables = [known[id(state[path].raw)] for path in self._paths]
+        ids = {id(v): place for place, v in enumerate(self._variables)}
+        ((update,),) = graph.step.turns
+        self._trained = [ids[id(v)] for v in graph.changed(update)]
+        self._counts = [ids[id(v)] for v in graph.counters if id(v) in ids]
+        generators = random_layers.generators_of(graph.step.networks)
+        self._seeds = {ids[id(generator.state)] for generator in generators if id(generator.state) in ids}
+        self._values = [
+            self._variable(v.dtype, v.shape, on_host=place in self._seeds) for place, v in enumerate(self._variables)
+        ]
+        self._numbers = {id(v): self._variable(v.dtype.name, v.shape) for v in live.variables}
+        self._train = tf.function(self._train_all, autograph=False, reduce_retracing=True)
+        self._evaluate = tf.function(self._evaluate_all, autograph=False, reduce_retracing=True)
+        self._read = tf.function(self._read_all, autograph=False)
+
+    def _variable(self, dtype: str, shape: Sequence[int], *, on_host: bool = False) -> tf.Variable:
+        with tf.device("/cpu:0") if on_host else nullcontext():  # where kernels want seeds
+            return tf.Variable(tf.zeros([self.trials, *shape], dtype), trainable=False)
+
+    # ---- as the host sees it
+
+    def put(self, states: Sequence[Arrays], numbers: Sequence[Mapping[int, float]]) -> None:
+        """Take the state of each trial, and its live numbers."""
+        for path, variable in zip(self._paths, self._values, strict=True):
+            variable.assign(np.stack([arrays[path][0] for arrays in states]))
+        for key, variable in self._numbers.items():
+            variable.assign([each[key] for each in numbers])
+
+    def arrays(self, place: int) -> Arrays:
+        """Return the state of a trial."""
+        return {path: (value[place].numpy(),) for path, value in zip(self._paths, self._values, strict=True)}
+
+    def trace(self, train: Given, validation: Given | None) -> None:
+        """Trace all graphs by running them over no batch at all; raises whatever the author's code does in a map."""
+        if self.trace_s:
+            return
+        began = time.perf_counter()
+        self.train(train, np.zeros((0, self.trials), np.float32), self.zeros(training=True))
+        if validation is not None:
+            self.evaluate(validation, self.zeros(training=False))
+        if any(self.graph.step.measures(training=training) for training in (True, False)):
+            self._read()
+        self.trace_s = time.perf_counter() - began
+
+    def train(self, given: Given, rates: np.ndarray[Any, Any], sums: dict[str, tf.Tensor]) -> Any:
+        """Train on batches at these rates, by batch and trial; return the sums of losses, and what is finite."""
+        padded = np.zeros([given.orders.shape[1], self.trials], np.float32)  # one shape whatever the batch size
+        padded[: len(rates)] = rates
+        return self._train(given, tf.constant(padded), sums)
+
+    def evaluate(self, given: Given, sums: dict[str, tf.Tensor]) -> Any:
+        """Evaluate batches, which all trials have in common; return the sums of losses."""
+        return self._evaluate(given, sums)
+
+    def reported(self, sums: Mapping[str, tf.Tensor], seen: int, *, training: bool) -> list[dict[str, Any]]:
+        """Return what each trial's epoch, or validation, of so many examples is reported as."""
+        step = self.graph.step
+        read = self._read() if step.measures(training=training) else {}
+        metrics, totals = ({name: value.numpy() for name, value in found.items()} for found in (read, sums))
+        return [
+            step.reported(
+                {name: value[k] for name, value in metrics.items()},
+                {name: value[k] for name, value in totals.items()},
+                seen,
+            )
+            for k in range(self.trials)
+        ]
+
+    def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
+        """Where the sums of an epoch or a validation begin."""
+        return {
+            name: tf.repeat(zero[None], self.trials, 0) for name, zero in self.graph.zeros(training=training).items()
+        }
+
+    # ---- the graphs
+
+    def _train_all(self, given: Given, rates: tf.Tensor, sums: dict[str, tf.Tensor]) -> Any:
+        def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
+            rows = given.orders[:, i * given.size : (i + 1) * given.size]
+            values, finite = self._update(given, rows, rates[i], given.numbers + i)
+            return i + 1, self.graph.step.added(totals, values, rows[0]), tf.logical_and(before, finite)
+
+        on = tf.ones([self.trials], tf.bool)
+        _, totals, finite = tf.while_loop(lambda i, *_: i < given.count, one, (tf.constant(0), sums, on))
+        with tf.control_dependencies([finite]):
+            weights = [tf.identity(self._values[place]) for place in self._trained]
+            sound = [tf.reduce_all(tf.math.is_finite(tf.reshape(w, [self.trials, -1])), 1) for w in weights]
+        return totals, tf.reduce_all(tf.stack([finite, *sound]), 0)
+
+    def _update(self, given: Given, rows: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+        own = self._own(given)
+        alike = self._alike(given, rows, number)
+        if not alike:
+            own |= {"rows": tf.gather(rows, given.of), "seed": tf.gather(given.seeds, given.of)}
+            own["number"] = tf.gather(number, given.of)
+        with self._drawn(given):
+            trained = [own["state"][place] for place in self._trained]
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(trained)
+                shares, state = mapped(functools.partial(self._forward, given, alike), own)
+                total = tf.reduce_sum(shares["loss"])
+            gradients = tape.gradient(total, trained)
+            own |= {
+                "state": state,
+                "rate": rate,
+                "shares": shares,
+                "gradients": [*map(tf.convert_to_tensor, gradients)],
+            }
+            values, finite, state = mapped(functools.partial(self._applied, alike), own)
+        self._assign(state, alike)
+        return values, finite
+
+    def _forward(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+        """One trial's losses, and its state after them."""
+        one = {**own, **alike}
+        with self._as(one) as scope:
+            shares = self.graph.replicas.first(
+                self.graph.replicas.run(self.graph.losses, given.tensors, one["rows"], one["seed"], one["number"])
+            )
+            state = [scope.get_current_value(v) for v in self._variables]
+        assigned = [place for place in self._trained if state[place] is not one["state"][place]]
+        if assigned:
+            raise Refused(f"{self._variables[assigned[0]].path} is assigned while the loss is computed")
+        return shares, state
+
+    def _applied(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+        """One trial's update with its gradients."""
+        one = {**own, **alike, "seeds": {}}
+        with self._as(one) as scope, ExitStack() as stack:
+            for optimizer in self.graph.optimizers:
+                for part in grouped.parts(optimizer):
+                    stack.enter_context(_undistributed(part))
+
+            def known(*_: Any, **__: Any) -> Any:
+                return [one["gradients"]], one["shares"]
+
+            values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
+            return values, finite, [scope.get_current_value(v) for v in self._variables]
+
+    def _evaluate_all(self, given: Given, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
+            rows = given.orders[0, i * given.size : (i + 1) * given.size]
+            own, alike = self._own(given), self._alike(given, rows[None], given.numbers + i)
+            if not alike:
+                own |= {"seed": tf.gather(given.seeds, given.of), "number": tf.gather(given.numbers + i, given.of)}
+            alike = {**alike, "rows": rows}
+            with self._drawn(given):
+                values, state = mapped(functools.partial(self._evaluated, given, alike), own)
+            self._assign(state, alike)
+            return i + 1, self.graph.step.added(totals, values, rows)
+
+        totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+        return totals
+
+    def _evaluated(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
+        one, graph = {**own, **alike}, self.graph
+        with self._as(one) as scope:
+            values = graph.replicas.first(
+                graph.replicas.run(graph.evaluate, given.tensors, one["rows"], one["seed"], one["number"])
+            )
+            return values, [scope.get_current_value(v) for v in self._variables]
+
+    def _read_all(self) -> dict[str, tf.Tensor]:
+        def one(values: list[tf.Tensor]) -> dict[str, tf.Tensor]:
+            with keras.StatelessScope([(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]):
+                return {name: tf.identity(value) for name, value in self.graph.step.metrics().items()}
+
+        def anew(values: list[tf.Tensor]) -> list[tf.Tensor]:
+            with keras.StatelessScope(
+                [(self._variables[p], v) for p, v in zip(self._counts, values, strict=True)]
+            ) as scope:
+                for metric in self.graph.model.metrics:
+                    metric.reset_state()
+                return [scope.get_current_value(self._variables[place]) for place in self._counts]
+
+        counted = [tf.convert_to_tensor(self._values[place]) for place in self._counts]
+        results: dict[str, tf.Tensor] = mapped(one, counted)
+        with tf.control_dependencies(list(results.values())):
+            for place, value in zip(self._counts, mapped(anew, counted), strict=True):
+                self._values[place].assign(value)
+        return results
+
+    # ---- the parts of a trial
+
+    @property
+    def _shared(self) -> set[int]:
+        """The places of what trials of one stream have in common: the states of seeds."""
+        return self._seeds if self.streams == 1 else set()
+
+    def _own(self, given: Given) -> dict[str, Any]:
+        """What each trial has for itself."""
+        state = [tf.convert_to_tensor(value) for value in self._values]
+        return {"state": state, "numbers": [tf.convert_to_tensor(v) for v in self._numbers.values()]}
+
+    def _alike(self, given: Given, rows: tf.Tensor, number: tf.Tensor) -> dict[str, Any]:
+        """What all trials have in common, where they are one stream."""
+        if self.streams > 1:
+            return {}
+        seeds = {place: tf.convert_to_tensor(self._values[place])[0] for place in self._shared}
+        return {"rows": rows[0], "seed": given.seeds[0], "number": number[0], "seeds": seeds}
+
+    @contextmanager
+    def _drawn(self, given: Given) -> Iterator[None]:
+        if self.streams == 1:
+            yield
+        else:
+            with drawn_by(Streams(self.streams, given.first, given.of)):
+                yield
+
+    @contextmanager
+    def _as(self, one: Mapping[str, Any]) -> Iterator[keras.StatelessScope]:
+        """Inside the block, all variables and live numbers have one trial's values."""
+        state = [one.get("seeds", {}).get(place, value) for place, value in enumerate(one["state"])]
+        numbers = dict(zip(self._numbers, one["numbers"], strict=True))
+        with _Values(list(zip(self._variables, state, strict=True))) as scope, valued(numbers):
+            yield scope
+
+    def _assign(self, state: Sequence[tf.Tensor], alike: Mapping[str, Any]) -> None:
+        for variable, value in zip(self._values, state, strict=True):
+            variable.assign(value)
+
+
+class _Values(keras.StatelessScope):
+    """Values in place of variables; through what is assigned flows no gradient, as through a variable."""
+
+    def __init__(self, state_mapping: Sequence[tuple[keras.Variable, tf.Tensor]]) -> None:
+        super().__init__(state_mapping=state_mapping, collect_losses=True)
+
+    def add_update(self, update: tuple[keras.Variable, Any]) -> None:
+        variable, value = update
+        super().add_update((variable, tf.stop_gradient(value)))
+
+
+@contextmanager
+def _undistributed(optimizer: Any) -> Iterator[None]:
+    """Let an optimizer change variables as Keras does on its other backends, where they are values."""
+    keys = {id(v): optimizer._var_key(v._value) for v in (*optimizer._trainable_variables, *optimizer.variables)}
+    plain = {name: getattr(BaseOptimizer, name).__get__(optimizer) for name in _PLAIN}
+    plain["_var_key"] = lambda variable: keys[id(variable)]
+    for name, method in plain.items():
+        object.__setattr__(optimizer, name, method)
+    try:
+        yield
+    finally:
+        for name in plain:
+            object.__delattr__(optimizer, name)
