@@ -72,12 +72,12 @@ def test_a_trial_of_this_tune_has(use: Use) -> None:
 
 
 def test_a_worker_that_cannot_be_found_is_left_alone_and_that_is_said() -> None:
-    from sweep.backends.ray_tune.adapters import DriverClock
+    from sweep.backends.ray_tune.adapters import DriverClock, Workers
 
-    order = SimpleNamespace(assignment=SimpleNamespace(trial=3))
-    trial = SimpleNamespace(is_finished=lambda: False, config={"order": order}, temporary_state=SimpleNamespace())
+    trial = SimpleNamespace(is_finished=lambda: False, trial_id="t", temporary_state=SimpleNamespace())
     said = list[str]()
-    DriverClock(SimpleNamespace(tick=lambda: [3]), said.append).on_step_end(1, [trial])
+    workers = Workers(1, held={"t": [3]})
+    DriverClock(SimpleNamespace(tick=lambda: [3]), said.append, workers).on_step_end(1, [trial])
     assert said == [f"Ray {ray.__version__} has no temporary_state.ray_actor: {ray_private_api.KILLING.loss}"]
 
 
@@ -176,7 +176,7 @@ class Trial(NamedTuple):
 
 @pytest.mark.parametrize("name", CONTROLLERS)
 def test_a_controller_without_a_name_is_left_alone_and_that_is_said_once(name: str) -> None:
-    from sweep.backends.ray_tune.adapters import DriverScheduler
+    from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
 
     ended, waiting = Trial("1", "TERMINATED"), Trial("2", "PENDING")
     whole = SimpleNamespace(
@@ -191,7 +191,7 @@ def test_a_controller_without_a_name_is_left_alone_and_that_is_said_once(name: s
     )
     delattr(whole, name[1:].partition(".")[0])
     said = list[str]()
-    scheduler = DriverScheduler(SimpleNamespace(), said.append, [])
+    scheduler = DriverScheduler(SimpleNamespace(), said.append, Workers(1))
     for _ in range(2):
         assert scheduler.choose_trial_to_run(whole) is waiting
         scheduler.on_trial_complete(whole, ended, {})

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.protocol import Job, Lost, Order, Progress
-from sweep.contract import Assignment
+from sweep.backends.protocol import Job, Lost, Progress, Steps
+from sweep.events import Status, TrialEnded
 
 pytestmark = pytest.mark.ray
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ray
 class NoDriver:
     """Is not asked for anything."""
 
-    running, stopping = 0, None
+    running, stopping, left = 0, None, None
 
     def next(self, worker: str = "") -> None:
         raise AssertionError
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
 
 def chosen(longest_wait_s: float, *statuses: str, starting: tuple[int, ...] = ()) -> str | None:
     """The trial that is chosen the second time; the workers of all have been asked for, some of them start."""
-    from sweep.backends.ray_tune.adapters import DriverScheduler
+    from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
 
     trials = [Trial(str(number), status) for number, status in enumerate(statuses)]
     controller = SimpleNamespace(
@@ -55,7 +55,7 @@ def chosen(longest_wait_s: float, *statuses: str, starting: tuple[int, ...] = ()
         _trial_to_actor={trial: int(trial.trial_id) for trial in trials},
         _actor_manager=SimpleNamespace(is_actor_started=lambda worker: worker in starting),
     )
-    scheduler = DriverScheduler(NoDriver(), lambda text: None, [], longest_wait_s)
+    scheduler = DriverScheduler(NoDriver(), lambda text: None, Workers(1), longest_wait_s)
     found = [scheduler.choose_trial_to_run(controller) for _ in range(2)][-1]
     return found and str(found.trial_id)
 
@@ -77,22 +77,87 @@ def test_nobody_waits() -> None:
 
 
 def test_a_worker_that_is_replaced_is_told_with_the_reason() -> None:
-    from sweep.backends.ray_tune.adapters import DriverScheduler
-
-    class Driver(NoDriver):
-        def take(self, trial: int, progress: Any) -> bool:
-            return False
+    from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
 
     said: list[str] = []
-    scheduler = DriverScheduler(Driver(), said.append, free := ["w2"])
-    trial = SimpleNamespace(config={"order": Order(Assignment(trial=7, params={}, seed=0, epochs=1))})
+    scheduler = DriverScheduler(Ending(7), said.append, Workers(1, free := ["w2"]))
+    end = TrialEnded(trial=7, status=Status.COMPLETED, reason="", time=0.0)
     answers = [
-        scheduler.on_trial_result(None, trial, {"progress": Progress(spoilt=spoilt, worker="w")})
-        for spoilt in (None, "it is full")
+        scheduler.on_trial_result(None, SimpleNamespace(trial_id="t"), {"steps": Steps({7: progress}, progress.spoilt)})
+        for progress in (Progress(end=end, worker="w"), Progress(end=end, spoilt="it is full", worker="w"))
     ]
     assert answers == ["STOP", "CONTINUE"]  # one that goes on raises next, at which Tune ends it
     assert said == ["the worker of trial 7 is replaced: it is full"]
     assert free == ["w2"]  # it was among those until it reported once more
+
+
+class Ending(NoDriver):
+    """Ends these trials."""
+
+    def __init__(self, *ended: int) -> None:
+        self.ended, self.lost = ended, list[int]()
+
+    def take(self, trial: int, progress: Any) -> bool:
+        return trial not in self.ended
+
+    def lose(self, trial: int, reason: str, lost: Lost = "worker") -> bool:
+        self.lost.append(trial)
+        return True
+
+
+class Actor:
+    """Is told which trials to keep."""
+
+    def __init__(self) -> None:
+        self.kept: list[list[int]] = []
+        self.keep = SimpleNamespace(remote=self.kept.append)
+
+
+def several(driver: Ending, steps: Steps, actor: Actor | None) -> tuple[Any, list[str], Any]:
+    """A step of a worker with several trials: Tune's answer, what was said, and who has which trials then."""
+    from sweep.backends.ray_tune.adapters import DriverScheduler, Workers
+
+    said: list[str] = []
+    workers = Workers(4, held={"t": [*steps.found]})
+    state = SimpleNamespace() if actor is None else SimpleNamespace(ray_actor=actor)
+    trial = SimpleNamespace(trial_id="t", temporary_state=state)
+    answer = DriverScheduler(driver, said.append, workers).on_trial_result(None, trial, {"steps": steps})
+    return answer, said, workers
+
+
+def test_a_worker_keeps_the_trials_that_go_on() -> None:
+    found = {number: Progress(worker="w") for number in (1, 2, 3)}
+    answer, _, workers = several(Ending(2), Steps(found, together=4), actor := Actor())
+    assert (answer, actor.kept, workers.held, workers.together) == ("CONTINUE", [[1, 3]], {"t": [1, 3]}, 4)
+
+
+def test_a_worker_is_free_when_all_of_its_trials_have_ended() -> None:
+    found = {number: Progress(worker="w") for number in (1, 2)}
+    answer, _, workers = several(Ending(1, 2), Steps(found, together=2), actor := Actor())
+    assert (answer, actor.kept, workers.held, workers.free, workers.together) == ("STOP", [], {}, ["w"], 2)
+
+
+def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None:
+    driver, failed = Ending(1), TrialEnded(trial=1, status=Status.FAILED, reason="broken", time=0.0)
+    found = {1: Progress(end=failed, worker="w"), 2: Progress(worker="w")}
+    answer, said, workers = several(driver, Steps(found, "its trial ended as failed", 4), actor := Actor())
+    assert (answer, said, actor.kept, workers.held) == ("CONTINUE", [], [], {"t": [2]})
+    answer, said, workers = several(Ending(2), Steps({2: Progress(worker="w")}, "its trial ended as failed", 4), actor)
+    assert (answer, actor.kept, workers.held) == ("CONTINUE", [[]], {"t": []})  # with nothing to train, it raises
+    assert said == ["the worker of trial 2 is replaced: its trial ended as failed"]
+
+
+def test_a_trial_that_needs_another_process_is_lost_by_a_worker_that_stays() -> None:
+    found = {1: Progress(accumulate=2, worker="w"), 2: Progress(worker="w")}
+    answer, _, workers = several(driver := Ending(), Steps(found, "its trial does not fit", 4), Actor())
+    assert (answer, driver.lost, workers.held) == ("CONTINUE", [1], {"t": [2]})
+
+
+def test_trials_go_on_by_themselves_where_a_worker_cannot_be_told() -> None:
+    found = {number: Progress(worker="w") for number in (1, 2, 3)}
+    answer, said, workers = several(driver := Ending(2), Steps(found, together=4), None)
+    assert (answer, driver.lost, workers.held, workers.together) == ("STOP", [1, 3], {}, 1)
+    assert "temporary_state.ray_actor" in said[0]
 
 
 def test_workers_ask_for_no_environment_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +243,7 @@ from sweep.backends.protocol import Job, Order
 from sweep.contract import Assignment, Devices
 
 class Driver:
-    stopping = room = None
+    stopping = room = left = None
     def __init__(self):
         self.given, self.out, self.ended, self.peak, self.lost = 0, set(), [], 0, []
         self.ahead = set()

@@ -44,6 +44,27 @@ def drawn_by(streams: Streams) -> Iterator[None]:
         _present.streams = before
 
 
+@dataclass(frozen=True, eq=False)
+class Lookup:
+    """Rows that all trials have looked up in their tables."""
+
+    table: tf.Tensor  # (trials, rows, ...)
+    places: tf.Tensor  # of the rows, of each trial or, where that is `alike`, of all
+    alike: bool
+    found: tf.Tensor  # (trials, ..., the rest of a row)
+
+
+@contextmanager
+def looked_up() -> Iterator[list[Lookup]]:
+    """Note what is looked up inside the block, in this thread: gradients of rows are kept apart for optimizers."""
+    before, found = getattr(_present, "lookups", None), list[Lookup]()
+    _present.lookups = found
+    try:
+        yield found
+    finally:
+        _present.lookups = before
+
+
 @functools.cache
 def install() -> None:
     """Enter all of them, once per process."""
@@ -144,6 +165,12 @@ def _in_top_k(kind: str, given: Any, call: Any) -> Any:
     return _wrapped(tf.reshape(found, tf.shape(targets)))
 
 
+def _of_stacked(kind: str, given: Any, call: Any) -> Any:
+    """Where TensorFlow's own form asks for images of each trial, and all have the same."""
+    call.stack_inputs([0])
+    return given(call)
+
+
 def _drawn(kind: str, given: Any, call: Any) -> Any:
     """Draw once for each stream of trials; those of one stream share the result where there is only one."""
     streams: Streams | None = getattr(_present, "streams", None)
@@ -160,6 +187,16 @@ def _drawn(kind: str, given: Any, call: Any) -> Any:
         tensor.set_shape([None, *output.shape] if output.shape.rank is not None else None)
     found = [_wrapped(tensor) for tensor in stacked]
     return found[0] if len(found) == 1 else found
+
+
+def _gathered(kind: str, given: Any, call: Any) -> Any:
+    (table, is_stacked, _), (places, differ, _) = call.input(0), call.input(1)
+    axis = tf.get_static_value(call.unstacked_input(2))
+    found = given(call)
+    lookups: list[Lookup] | None = getattr(_present, "lookups", None)
+    if lookups is not None and is_stacked and axis == 0 and not call.get_attr("batch_dims"):
+        lookups.append(Lookup(table, places, not differ, found.t))
+    return found
 
 
 # Convolutions: the channels of all trials side by side, in as many groups as there are trials.
@@ -237,6 +274,8 @@ _CONVERTERS: Sequence[tuple[Sequence[str], Callable[[str, Any, Any], Any]]] = (
     (("ImageProjectiveTransformV3",), _transformed),
     (("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic"), _resized),
     (("InTopKV2",), _in_top_k),
+    (("GatherV2",), _gathered),
+    (("DepthwiseConv2dNative",), _of_stacked),
     (("Conv2D",), _convolved),
     (("Conv2DBackpropInput",), _convolved_input),
     (("Conv2DBackpropFilter",), _convolved_filter),

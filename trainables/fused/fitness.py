@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
-
 from trainables.data.sources import Visits
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.trial import Trial
 from trainables.loop.update import Graph
-from trainables.recipe import grouped
 from trainables.replicas import random_layers
 from trainables.state.owned import Arrays
-
-ADDED_UP = (keras.optimizers.SGD,)
-"""Optimizers to which it is all one whether a row of an embedding has one gradient or several."""
 
 
 def hindrance(trial: Trial) -> str:
@@ -40,17 +34,12 @@ def hindrance(trial: Trial) -> str:
 def _of_graph(graph: Graph) -> str:
     if not isinstance(graph.step, CompiledStep):
         return "train_step() is one's own"
-    ((update,),) = graph.step.turns
-    rows = graph.has_rows(update) and not graph.recipe.clipping
-    sums = all(type(part) in ADDED_UP for part in grouped.parts(graph.optimizer) if type(part) is not grouped.Grouped)
     reasons = {
         "batches are cut (micro_batches)": not graph.whole,
         "gradients are scaled (mixed_float16)": graph.loss_scale is not None,
         "weights are averaged (ema_momentum)": graph.average is not None,
         "updates are sharpness-aware (sam_rho)": graph.recipe.sharpness,
         "a hook hears of each update": graph.watch is not None,
-        f"{type(graph.optimizer).__name__} squares the gradients of each row of an embedding by itself; with "
-        "global_clipnorm it does not": rows and not sums,
     }
     return next((why for why, there in reasons.items() if there), "")
 

@@ -182,8 +182,9 @@ class Group:
                 except Exception as error:  # of this trial alone
                     raised[member] = error
             goes_on &= not raised
-        for ended in raised:
-            self._leave(ended)  # type: ignore[arg-type]  # a member, as all of `reports`
+        for member in members:
+            if not isinstance(raised.get(member, Stopped()), Stopped):  # one that has finished may be saved yet
+                self._leave(member)
         return raised
 
     # ---- who is where

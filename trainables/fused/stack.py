@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-from trainables.fused.batched_ops import Streams, drawn_by, mapped
+from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
 from trainables.loop.update import Graph
 from trainables.numbers.live import Live, valued
 from trainables.recipe import grouped
@@ -70,6 +70,7 @@ class Stack:
         ids = {id(v): place for place, v in enumerate(self._variables)}
         ((update,),) = graph.step.turns
         self._trained = [ids[id(v)] for v in graph.changed(update)]
+        self._tables = {ids[id(v)] for v in graph.changed_by_rows(update)}
         self._counts = [ids[id(v)] for v in graph.counters if id(v) in ids]
         generators = random_layers.generators_of(graph.step.networks)
         self._seeds = {ids[id(generator.state)] for generator in generators if id(generator.state) in ids}
@@ -163,20 +164,43 @@ class Stack:
             own["number"] = tf.gather(number, given.of)
         with self._drawn(given):
             trained = [own["state"][place] for place in self._trained]
-            with tf.GradientTape(watch_accessed_variables=False) as tape:
+            with looked_up() as lookups, tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(trained)
                 shares, state = mapped(functools.partial(self._forward, given, alike), own)
                 total = tf.reduce_sum(shares["loss"])
-            gradients = tape.gradient(total, trained)
+            gradients = self._gradients(tape, total, trained, lookups)
             own |= {
                 "state": state,
                 "rate": rate,
                 "shares": shares,
-                "gradients": [*map(tf.convert_to_tensor, gradients)],
+                "gradients": gradients,
             }
             values, finite, state = mapped(functools.partial(self._applied, alike), own)
         self._assign(state, alike)
         return values, finite
+
+    def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
+        """The gradients of all trials by weight; of tables those of the rows that were looked up, with their places."""
+        tables = {place: t for place, t in zip(self._trained, trained, strict=True) if place in self._tables}
+        looked = {place: [one for one in lookups if _origin(one.table) is t] for place, t in tables.items()}
+        if missing := [place for place, found in looked.items() if not found]:
+            raise Refused(f"rows of {self._variables[missing[0]].path} are trained, and not looked up by themselves")
+        whole = [t for place, t in zip(self._trained, trained, strict=True) if place not in tables]
+        found = [one.found for of_one in looked.values() for one in of_one]
+        gradients = iter(tape.gradient(total, [*whole, *found]))
+        dense = {id(t): tf.convert_to_tensor(next(gradients)) for t in whole}
+        rows = {place: [self._rows(one, next(gradients)) for one in of_one] for place, of_one in looked.items()}
+        joined = {
+            place: tuple(tf.concat(part, 1) for part in zip(*parts, strict=True)) for place, parts in rows.items()
+        }
+        return [
+            joined[place] if place in tables else dense[id(t)] for place, t in zip(self._trained, trained, strict=True)
+        ]
+
+    def _rows(self, one: Lookup, gradient: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        places = tf.reshape(tf.cast(one.places, tf.int64), [1 if one.alike else self.trials, -1])
+        rest = one.table.shape[2:]
+        return tf.reshape(gradient, [self.trials, -1, *rest]), tf.repeat(places, self.trials if one.alike else 1, 0)
 
     def _forward(self, given: Given, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """One trial's losses, and its state after them."""
@@ -199,8 +223,14 @@ class Stack:
                 for part in grouped.parts(optimizer):
                     stack.enter_context(_undistributed(part))
 
+            shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
+            found = [
+                (*gradient, shape) if isinstance(gradient, tuple) else gradient
+                for gradient, shape in zip(one["gradients"], shapes, strict=True)
+            ]
+
             def known(*_: Any, **__: Any) -> Any:
-                return [one["gradients"]], one["shares"]
+                return [found], one["shares"]
 
             values, finite = self.graph.update(None, None, one["rate"], None, None, forward=known)
             return values, finite, [scope.get_current_value(v) for v in self._variables]
@@ -286,6 +316,13 @@ class Stack:
     def _assign(self, state: Sequence[tf.Tensor], alike: Mapping[str, Any]) -> None:
         for variable, value in zip(self._values, state, strict=True):
             variable.assign(value)
+
+
+def _origin(tensor: tf.Tensor) -> tf.Tensor:
+    """What a tensor is but another name of."""
+    while tensor.op.type == "Identity":
+        tensor = tensor.op.inputs[0]
+    return tensor
 
 
 class _Values(keras.StatelessScope):

@@ -78,7 +78,7 @@ class Graph:
         self.whole = replicas.number * recipe.micro_batches == 1
         self.traced: list[Any] = []  # graphs
         self._changed: dict[int, list[keras.Variable]] = {}  # weights that a loss depends on, by update; once traced
-        self._of_rows: dict[int, bool] = {}  # whether some of their gradients are of rows; likewise
+        self._of_rows: dict[int, list[keras.Variable]] = {}  # those whose gradients are of rows; likewise
         self._drawn: dict[int, dict[int, tuple[Any, int]]] = {}  # of seed generators, at the end of each turn
         self.optimizer_of = {id(update): its for update, its in author_updates.optimizers(step.turns, self.optimizer)}
         self.loss_scale = LossScale() if recipe.scale_loss else None
@@ -199,7 +199,7 @@ class Graph:
             self.seeds.note(draws)
         for update, part, grads in zip(turn, weights, sums, strict=True):
             self._changed[id(update)] = [v for v, g in zip(part, grads, strict=True) if g is not None]
-            self._of_rows[id(update)] = any(isinstance(g, tuple) for g in grads)
+            self._of_rows[id(update)] = [v for v, g in zip(part, grads, strict=True) if isinstance(g, tuple)]
             if not self._changed[id(update)]:
                 self.step.refuse_untrained(update)
         return [[g for g in part if g is not None] for part in sums], values
@@ -363,8 +363,8 @@ class Graph:
         """The weights that an update changes, once it is traced."""
         return self._changed[id(update)]
 
-    def has_rows(self, update: Update) -> bool:
-        """Return whether some of its gradients are of rows, as an embedding's, once it is traced."""
+    def changed_by_rows(self, update: Update) -> Sequence[keras.Variable]:
+        """Those of which a batch changes some rows, as an embedding's, once it is traced."""
         return self._of_rows[id(update)]
 
     @property
