@@ -229,8 +229,9 @@ class Session(Joining):
         """Be with a trial that was put aside; the program's state stays as it is."""
         self._trial, self._setting, self._spans, self._author.memory = aside
         self._hp, author, trial = aside.trial.hp, self._author, aside.trial
-        author.live = trial.program.live
-        author.live.set(trial.hp)
+        if trial.program.kept:
+            author.live = trial.program.live
+            author.live.set(trial.hp)
         attributes.put(author, OWN, {**self._data.bare, **trial.structure.attributes})
 
     def fits(self, assignment: Assignment, other: Trial) -> bool:

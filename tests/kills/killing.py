@@ -88,8 +88,13 @@ resources: {max_concurrent: 2}
 checkpoint: {every_s: 0.5}
 max_restarts: 1000
 """
+FUSED = (
+    SEARCH.replace("name: search", "name: fused")
+    .replace("method: tpe", "method: random")
+    .replace("max_concurrent: 1", "max_concurrent: 2}\ntraining: {fuse: 4")
+)
 SWEEPS = {
-    **{"grid": GRID, "search": SEARCH, "population": POPULATION, "digits": DIGITS},
+    **{"grid": GRID, "search": SEARCH, "population": POPULATION, "fused": FUSED, "digits": DIGITS},
     **{"pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")

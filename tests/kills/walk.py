@@ -6,15 +6,38 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Value
+from sweep.contract import Assignment, Devices, EpochReported, Facts, Report, Stopped, Value
 
 READS = ("rate", "drag")
 JOURNAL = "journal.txt"  # beside this file: a line for each trial begun and each epoch trained
+
+
+class Together:
+    """Walks that are trained together, an epoch of each at a time."""
+
+    def member(self) -> Walk:
+        return Walk()
+
+    def train(self, reports: Mapping[Any, Report]) -> Mapping[Any, Exception]:
+        goes_on, raised = True, {}
+
+        def hear(walk: Walk, epoch: EpochReported) -> bool:
+            nonlocal goes_on
+            goes_on &= reports[walk](epoch)
+            return False
+
+        while goes_on:
+            for walk in reports:
+                walk.train(partial(hear, walk))
+            raised = {walk: Stopped() for walk in reports if walk.done >= walk.given.epochs}
+            goes_on &= not raised
+        return raised
 
 
 class Walk:
@@ -27,6 +50,9 @@ class Walk:
 
     def leave(self, reason: str) -> None:
         """There is nothing to wait for."""
+
+    def group(self) -> Together:
+        return Together()
 
     def begin(self, assignment: Assignment) -> None:
         self.given, self.done = assignment, 0

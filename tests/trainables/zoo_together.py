@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+import pytest
+from small import go_on, metrics
 from zoo_checks import given
-from zoo_entries import ENTRIES
 
-from sweep.contract import Assignment, EpochReported, Stopped
-from trainables.fused.group import Member
+from sweep.contract import Apart, Assignment, EpochReported, Stopped
 from trainables.session import Session
 from trainables.state.owned import Arrays
 
 EPOCHS = 3
+TOLERANCE = 1e-6
+"""Of metrics and weights, relative above 1: additions are in another order."""
 
 
 @dataclass(frozen=True)
@@ -24,38 +28,59 @@ class Trained:
     state: Arrays
 
 
-def trials(name: str, count: int = 4) -> list[Assignment]:
+def trials(kind: Any, count: int = 4) -> list[Assignment]:
     """Return trials that differ in what needs no program of its own: learning rates, and two seeds."""
-    found, rated = given(ENTRIES[name]), ENTRIES[name].rated
-    rates = [{"learning_rate": 0.01 * (1 + number / 4)} if rated else {} for number in range(count)]
+    found = given(kind)
+    rates = [{"learning_rate": 0.01 * (1 + number / 4)} if kind.rated else {} for number in range(count)]
     return [
         replace(found, trial=number, params={**found.params, **rate}, seed=found.seed + number // 2, epochs=EPOCHS)
         for number, rate in enumerate(rates)
     ]
 
 
-def alone(name: str, assignments: Sequence[Assignment]) -> list[Trained]:
+def alone(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     """Train one after the other."""
-    session, found = Session(ENTRIES[name].trainable()), []
+    session, found = Session(kind.trainable()), []
     for assignment in assignments:
         session.begin(assignment)
-        epochs: list[EpochReported] = []
-        session.train(lambda epoch, epochs=epochs: not epochs.append(epoch))
-        found.append(Trained([dict(epoch.metrics) for epoch in epochs], session.trial.program.state.arrays()))
+        found.append(Trained(metrics(go_on(session)), session.trial.program.state.arrays()))
     return found
 
 
-def together(name: str, assignments: Sequence[Assignment]) -> list[Trained]:
+def together(kind: Any, assignments: Sequence[Assignment]) -> list[Trained]:
     """Train all at once; raises Apart where they cannot be."""
-    session = Session(ENTRIES[name].trainable())
-    group = session.group()
+    group = Session(kind.trainable()).group()
     members = [group.member() for _ in assignments]
-    epochs: dict[Member, list[EpochReported]] = {member: [] for member in members}
+    epochs: list[list[EpochReported]] = [[] for _ in members]
     for member, assignment in zip(members, assignments, strict=True):
         member.begin(assignment)
-    raised = group.train({member: lambda epoch, of=epochs[member]: not of.append(epoch) for member in members})
-    for error in raised.values():
+    reports = {
+        member: lambda epoch, of=of: of.append(epoch) is None for member, of in zip(members, epochs, strict=True)
+    }
+    for error in group.train(reports).values():
         if not isinstance(error, Stopped):
             raise error
     states = [group.session_with(member).trial.program.state.arrays() for member in members]
-    return [Trained([dict(e.metrics) for e in epochs[m]], state) for m, state in zip(members, states, strict=True)]
+    return [Trained(metrics(of), state) for of, state in zip(epochs, states, strict=True)]
+
+
+def compare(kind: Any, tolerance: float = TOLERANCE, count: int = 4) -> str:
+    """Check that trials are together what they are alone; why they cannot be trained together, else nothing."""
+    assignments = trials(kind, count)
+    try:
+        found = together(kind, assignments)
+    except Apart as error:
+        return str(error)
+    for a, b in zip(alone(kind, assignments), found, strict=True):
+        assert_same(a, b, tolerance)
+    return ""
+
+
+def assert_same(a: Trained, b: Trained, tolerance: float = TOLERANCE) -> None:
+    """Two trials are the same but for rounding."""
+    assert len(a.metrics) == len(b.metrics)
+    for mine, theirs in zip(a.metrics, b.metrics, strict=True):
+        assert theirs == pytest.approx(mine, abs=tolerance, rel=tolerance, nan_ok=True)
+    assert a.state.keys() == b.state.keys()
+    for path, (value, *_) in a.state.items():
+        np.testing.assert_allclose(b.state[path][0], value, atol=2 * tolerance, rtol=2 * tolerance, err_msg=path)

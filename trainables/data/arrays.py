@@ -60,6 +60,11 @@ class ArraySplit(Examples):
         rows = places if self._rows is None else self._rows[places]
         return tf.nest.map_structure(lambda leaf: text.as_tensor(np.asarray(leaf[rows])), self.arrays)
 
+    @property
+    def stays(self) -> bool:
+        """Whether all of it lies on the devices, in whatever order it is visited."""
+        return self._placed.fits
+
     def some_targets(self) -> Any:
         """The targets of the first examples, some megabytes of them; None without targets."""
         targets = self.targets

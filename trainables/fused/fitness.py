@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainables.data.arrays import ArraySplit
 from trainables.data.sources import Visits
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.steps import CompiledStep
@@ -52,7 +53,13 @@ def alike(one: Trial, other: Trial) -> bool:
         and (one.walk.batch_size, one.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
         and one.held_out == other.held_out
         and Visits.of(one.hp) == Visits.of(other.hp)
+        and (one.assignment.seed == other.assignment.seed or stays(one))
     )
+
+
+def stays(trial: Trial) -> bool:
+    """Return whether the examples lie on the device, so that trials can visit them in orders of their own."""
+    return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
 
 
 def stream(trial: Trial, state: Arrays) -> tuple[Any, ...]:

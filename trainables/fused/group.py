@@ -28,8 +28,10 @@ from trainables.recipe.refusals import Refused
 from trainables.replicas import by_example
 from trainables.state.owned import Arrays
 
+COMPARED, TOLERANCE = 6, 1e-4
+"""Updates by which it is tried whether trials are together what they are alone, and how far losses may be apart."""
 MEASURED, REPEATED = 24, 3
-"""Updates by which it is measured whether trials train faster together, and how often; the least time counts."""
+"""Updates by which it is measured whether they are faster, and how often; the least time counts."""
 
 
 class Session(Trainable, Protocol):
@@ -136,7 +138,7 @@ class Group:
         """Let a trial begin; raise Apart for one that does not fit to the others."""
         self._leave(member)
         first = self._begun[0] if self._begun else None
-        if first is not None and not self._session.fits(assignment, first.trial):
+        if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.hold(member)
@@ -149,7 +151,7 @@ class Group:
         self._empty(member)
         program = self._session.trial.program
         member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
-        member.numbers = {id(v): float(v.numpy()) for v in program.live.variables}
+        member.numbers = {id(v): float(v.numpy()) for v in program.live.variables} if program.kept else {}
 
     def session_with(self, member: Member, *, state: bool = True) -> Session:
         """Return the session with a member's trial, and the program in its state."""
@@ -248,17 +250,21 @@ class Group:
                 raise Refused(why)
             with trial.placement.replicas.scope():
                 self._trace(members)
-                gain = self._gain(members)
+                program = trial.program
+                if isinstance(program, GraphProgram) and program.gain is None:
+                    program.gain = self._try(members)
         except Exception as error:  # of TensorFlow, or the author's code, in a trace: nothing is trained
             self._places = None
             raise Apart(f"{one_at_a_time}: {first_line(error)}") from error
-        if gain < 1:
+        if (gain := getattr(program, "gain", None) or 1.0) < 1:
             raise Apart(f"{one_at_a_time}, which is {1 / gain:.2f} times as fast as {len(members)} together")
 
     def _trace(self, members: Sequence[Member]) -> None:
         places, trial = self._placed(members), members[0].trial
         stack = places.stack
         none = [0] * stack.streams
+        if stack.streams > 1 and not fitness.stays(trial):
+            raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
         def given(chunk: Chunk) -> Given:
             return places.given([chunk] * stack.streams, 0, 1, none)
@@ -267,25 +273,42 @@ class Group:
         validation = None if held_out is None else given(next(iter(held_out.chunks())))
         stack.trace(given(next(trial.walk.anew(trial.epoch + 1))), validation)
 
-    def _gain(self, members: Sequence[Member]) -> float:
-        """Return how many times as fast these trials are together, as measured once; it changes no state."""
-        places, program, trial = self._placed(members), members[0].trial.program, members[0].trial
-        if not isinstance(program, GraphProgram) or trial.assignment.training.get("fuse") != "auto":
-            return 1.0
-        if program.gain is not None:
-            return program.gain
-        chunk, size = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size
-        count = min(MEASURED, updates(len(chunk.order), size))
-        self.session_with(members[0])
-        rates = np.zeros(count, np.float32)
-        alone_s = _least_s(lambda: program.try_updates(chunk, rates, batch_size=size))
-        stack = places.stack
-        given = places.given([chunk] * stack.streams, count, size, [0] * stack.streams)
-        sums, wide = stack.zeros(training=True), np.zeros((count, stack.trials), np.float32)
-        together_s = _least_s(lambda: stack.train(given, wide, sums)[1].numpy())
+    def _try(self, members: Sequence[Member]) -> float:
+        """Train the first trial's first batches alone and together; how many times as fast they are together.
+
+        It changes no state. Raises Refused where it makes a difference: code that holds on to a variable and reads it
+        once it was assigned gets the new value from a variable, and the old one from values.
+        """
+        places, trial, first = self._placed(members), members[0].trial, members[0]
+        program, stack, place = trial.program, places.stack, places.of(first)
+        if not isinstance(program, GraphProgram) or place is None:
+            raise Refused("Model.fit trains it")
+        chunk, size, seed = next(trial.walk.anew(trial.epoch + 1)), trial.walk.batch_size, trial.assignment.seed
+        there, rate = updates(len(chunk.order), size), np.nanmax(trial.rates())
+
+        def alone(count: int) -> dict[str, float]:
+            return program.try_updates(chunk, np.full(count, rate, np.float32), batch_size=size, seed=seed)
+
+        def together(count: int) -> dict[str, float]:
+            given = places.given([chunk] * stack.streams, count, size, [0] * stack.streams)
+            rates = np.full((count, stack.trials), rate, np.float32)
+            sums, _ = stack.train(given, rates, stack.zeros(training=True))
+            return {name: float(value[place]) for name, value in sums.items()}
+
+        self.session_with(first)
+        count = min(COMPARED, there)
+        expected, found = alone(count), together(count)
+        for name, value in expected.items():
+            if abs(value - found[name]) > TOLERANCE * max(abs(value), 1.0):
+                raise Refused(
+                    f"they are not what they are alone ({name} of {count} batches {value:g}, {found[name]:g})"
+                )
+        gain = 1.0
+        if trial.assignment.training.get("fuse") == "auto":
+            count = min(MEASURED, there)
+            gain = len(members) * _least_s(lambda: alone(count)) / _least_s(lambda: together(count))
         self._places = None  # the members have their states as they were
-        program.gain = len(members) * alone_s / together_s
-        return program.gain
+        return gain
 
     def _epoch(self, members: Sequence[Member]) -> list[Callable[[], EpochReported]]:
         """Train and validate the next epoch of each; what gives its report, or raises Diverged."""
@@ -379,8 +402,7 @@ def _wants_smaller(stack: Stack, members: Sequence[Member]) -> bool:
 
 
 def _least_s(call: Callable[[], Any]) -> float:
-    """Return the least time that a call takes, once it has been traced."""
-    call()
+    """Return the least time that a call takes."""
     found = []
     for _ in range(REPEATED):
         began = time.perf_counter()

@@ -256,11 +256,12 @@ class GraphProgram(Program):
         return Trained(metrics, finite, chunks.waited_s, seen)
 
     @go_with_owner
-    def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int) -> None:
-        """Train batches of a chunk, one for each rate, of which nobody wants to know more than how long it takes."""
+    def try_updates(self, chunk: Chunk, rates: np.ndarray[Any, Any], *, batch_size: int, seed: int) -> dict[str, float]:
+        """Train the first batches of a chunk, one for each rate; return the sums of losses."""
         self.state.will_train()
-        arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=0, first=0))
-        bool(self.train_chunk(*arguments, self._graph.zeros(training=True))[1])
+        arguments = _with(rates, Batches.of(chunk, len(rates), size=batch_size, seed=seed, first=0))
+        sums, _ = self.train_chunk(*arguments, self._graph.zeros(training=True))
+        return {name: float(value) for name, value in sums.items()}
 
     @go_with_owner
     def one_update(self, chunk: Chunk, rate: float, *, batch_size: int, seed: int, number: int) -> float:

@@ -1,0 +1,269 @@
+"""Trials that are trained together, in ways that must not matter: when they begin, end, diverge, are saved and go on."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from small import Small, assignment, go_on, metrics
+from zoo_together import Trained, assert_same
+
+from sweep.contract import Apart, Assignment, Diverged, EpochReported, Stopped
+from trainables.fused.group import Group, Member
+from trainables.session import Session
+
+pytestmark = pytest.mark.keras
+
+
+class Dropped(Small):
+    """With a dropout whose rate is the trial's, behind clipped gradients."""
+
+    def model(self, hp: Any) -> keras.Model:
+        body = super().model(hp).layers
+        return keras.Sequential([keras.Input((6,)), *body[:-1], keras.layers.Dropout(self.dropout(hp)), body[-1]])
+
+
+def given(number: int, *, epochs: int = 5, **params: Any) -> Assignment:
+    rng = np.random.default_rng(number)
+    own = {"learning_rate": float(10 ** rng.uniform(-3, -1)), "dropout": float(rng.uniform(0, 0.5))}
+    found = assignment(epochs=epochs, seed=number % 2, clipnorm=float(rng.uniform(0, 2)), **{**own, **params})
+    return replace(found, trial=number)
+
+
+def alone(assignments: list[Assignment]) -> list[Trained]:
+    session, found = Session(Dropped()), []
+    for one in assignments:
+        session.begin(one)
+        try:
+            epochs = metrics(go_on(session))
+        except Diverged:
+            epochs = []
+        found.append(Trained(epochs, session.trial.program.state.arrays()))
+    return found
+
+
+def begun(assignments: list[Assignment]) -> tuple[Group, list[Member]]:
+    group = Session(Dropped()).group()
+    members = [group.member() for _ in assignments]
+    for member, one in zip(members, assignments, strict=True):
+        member.begin(one)
+    return group, members
+
+
+def train(
+    group: Group, members: list[Member], until: int | None = None
+) -> tuple[dict[Member, list[dict[str, float]]], dict[Member, Exception]]:
+    """Train to the ends of all, or until they have this epoch; what they reported, and raised."""
+    epochs: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
+    raised: dict[Member, Exception] = {}
+    going = list(members)
+
+    def report(member: Member) -> Any:
+        def hear(epoch: EpochReported) -> bool:
+            epochs[member].append(dict(epoch.metrics))
+            return epoch.epoch != until
+
+        return hear
+
+    while going:
+        raised |= group.train({member: report(member) for member in going})
+        going = [member for member in going if member not in raised and (until is None or member.trial.epoch < until)]
+    return epochs, raised
+
+
+def state(group: Group, member: Member) -> Any:
+    return group.session_with(member).trial.program.state.arrays()
+
+
+def test_trials_of_two_seeds_are_what_they_are_alone() -> None:
+    assignments = [given(number, epochs=5 + number % 3) for number in range(6)]
+    group, members = begun(assignments)
+    epochs, raised = train(group, members)
+    assert all(isinstance(error, Stopped) for error in raised.values())
+    for member, expected in zip(members, alone(assignments), strict=True):
+        assert_same(expected, Trained(epochs[member], state(group, member)))
+
+
+def test_a_diverged_trial_stays_in_its_place() -> None:
+    assignments = [given(0), given(2, learning_rate=1e30), given(4)]
+    group, members = begun(assignments)
+    epochs, raised = train(group, members)
+    assert isinstance(raised[members[1]], Diverged)
+    assert epochs[members[1]] == []
+    other, same = begun([assignments[0], given(6), assignments[2]])
+    theirs, _ = train(other, same)
+    for place in (0, 2):  # the bits are the same whoever is beside them
+        assert epochs[members[place]] == theirs[same[place]]
+        assert_same(alone(assignments)[place], Trained(epochs[members[place]], state(group, members[place])))
+
+
+def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
+    assignments = [given(number, epochs=2000 if number < 2 else 1) for number in range(0, 12, 2)]
+    assignments = [replace(one, epochs=40 if place < 2 else 2) for place, one in enumerate(assignments)]
+    group, members = begun(assignments)
+    first, raised = train(group, members, until=2)
+    program = members[0].trial.program
+    for stack in program.stacks:  # what empty places cost is more than any trace
+        stack.epoch_s, stack.trace_s = 1.0, 1.0
+    epochs, _ = train(group, members[:2], until=20)
+    assert sorted(stack.trials for stack in program.stacks) == [2, 6]
+    last, _ = train(group, members[:1])
+    expected = alone(assignments)
+    assert_same(
+        expected[0], Trained(first[members[0]] + epochs[members[0]] + last[members[0]], state(group, members[0]))
+    )
+    assert len(raised) == 4
+
+
+def test_a_checkpoint_of_a_place_is_one_of_a_trial_alone_and_the_other_way(tmp_path: Path) -> None:
+    assignments = [given(number) for number in (0, 2, 4)]
+    expected = alone(assignments)
+    group, members = begun(assignments)
+    first, _ = train(group, members, until=2)
+    for member in members:
+        (tmp_path / f"{member.trial.assignment.trial}").mkdir()
+        write = member.save(tmp_path / f"{member.trial.assignment.trial}")
+        assert write is not None
+        write()
+    for member, one, whole in zip(members, assignments, expected, strict=True):
+        session = Session(Dropped())
+        session.begin(one)
+        assert session.restore(tmp_path / str(one.trial)) == 2
+        rest = metrics(go_on(session))
+        assert_same(whole, Trained(first[member] + rest, session.trial.program.state.arrays()))
+    # And of a trial alone: it goes on among others that are elsewhere.
+    session = Session(Dropped())
+    session.begin(given(6))
+    before = metrics(go_on(session, pause_after=3))
+    (tmp_path / "alone").mkdir()
+    session.save(tmp_path / "alone")()
+    group, members = begun([given(6), given(8)])
+    assert members[0].restore(tmp_path / "alone") == 3
+    rest, _ = train(group, members)
+    whole, other = alone([given(6), given(8)])
+    assert_same(whole, Trained(before + rest[members[0]], state(group, members[0])))
+    assert_same(other, Trained(rest[members[1]], state(group, members[1])))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [given(1, units=9), given(1, batch_size=32), given(1, optimizer="sgd"), given(1, validation_batch_size=5)],
+    ids=["structure", "batch size", "optimizer", "validation"],
+)
+def test_what_has_another_structure_or_other_batches_is_apart(other: Assignment) -> None:
+    group, _ = begun([given(0)])
+    with pytest.raises(Apart):
+        group.member().begin(other)
+
+
+REASONS = {
+    "micro_batches": ({"micro_batches": 2}, {}, "batches are cut"),
+    "ema": ({"ema_momentum": 0.9}, {}, "weights are averaged"),
+    "swa": ({"swa_from": 2}, {}, "averaged over epochs"),
+    "sam": ({"sam_rho": 0.1}, {}, "sharpness-aware"),
+    "float16": ({}, {"precision": "mixed_float16"}, "gradients are scaled"),
+    "xla": ({}, {"jit_compile": True}, "through XLA"),
+    "phases": ({"frozen_epochs": 1, "frozen_layers": "dense", "fine_tune_learning_rate": 0.01}, {}, "phases"),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_what_is_not_trained_together_is_named(name: str) -> None:
+    params, training, why = REASONS[name]
+    group, members = begun([replace(given(number, **params), training=training) for number in (0, 2)])
+    with pytest.raises(Apart, match=why):
+        group.train(dict.fromkeys(members, lambda epoch: True))
+    epochs = list[EpochReported]()
+    group.train({members[0]: lambda epoch: epochs.append(epoch) is None})  # by itself it is
+    assert len(epochs) == 5
+
+
+def test_whether_it_is_faster_is_measured_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assignments = [replace(given(number), training={"fuse": "auto"}) for number in (0, 2, 4)]
+    group, members = begun(assignments)
+    epochs, _ = train(group, members)
+    gain = members[0].trial.program.gain
+    assert gain is not None
+    assert gain > 0
+    for member, expected in zip(members, alone(assignments), strict=True):
+        assert_same(expected, Trained(epochs[member], state(group, member)))
+    group, members = begun(assignments)
+    train(group, members, until=1)
+    members[0].trial.program.gain = 0.5  # as if it had been slower
+    with pytest.raises(Apart, match=r"one at a time, which is 2\.00 times as fast as 3 together"):
+        group.train(dict.fromkeys(members, lambda epoch: True))
+
+
+def test_a_trial_says_how_many_were_trained_at_once() -> None:
+    group, members = begun([given(0), given(2), given(4)])
+    heard: list[EpochReported] = []
+    group.train({member: lambda epoch: heard.append(epoch) is not None for member in members})
+    assert {epoch.measures["together"] for epoch in heard} == {3.0}
+    assert members[0].facts().numerics["fused"] == "3 trials"
+    assert sum(epoch.time_s for epoch in heard) == pytest.approx(3 * heard[0].time_s)
+
+
+def test_patience_ends_one_and_not_the_others() -> None:
+    impatient = replace(given(0, epochs=30, learning_rate=0.0), training={"patience": 3})
+    patient = [replace(given(number, epochs=8), training={"patience": 3}) for number in (2, 4)]
+    group, members = begun([impatient, *patient])
+    epochs, _ = train(group, members)
+    expected = alone([impatient, *patient])
+    for member, one in zip(members, expected, strict=True):
+        assert_same(one, Trained(epochs[member], state(group, member)))
+    assert len(epochs[members[0]]) < 8
+
+
+def fuzz(seed: int) -> None:
+    """Trials of random number, that begin at random epochs, are left, diverge, are saved and go on, are as alone."""
+    rng = random.Random(seed)
+    count = rng.randint(2, 16)
+    lengths = [rng.randint(1, 6) for _ in range(count)]
+    wild = [rng.random() < 0.15 for _ in range(count)]
+    assignments = [
+        given(rng.randrange(100), epochs=length, **({"learning_rate": 1e30} if diverges else {}))
+        for length, diverges in zip(lengths, wild, strict=True)
+    ]
+    expected = alone(assignments)
+    group, members = begun(assignments)
+    heard: dict[Member, list[dict[str, float]]] = {member: [] for member in members}
+    going = list(members)
+    while going:
+        stop = rng.randint(1, 3)
+        turn = {member: 0 for member in going}
+
+        def report(member: Member, turn: dict[Member, int] = turn, stop: int = stop) -> Any:
+            def hear(epoch: EpochReported) -> bool:
+                heard[member].append(dict(epoch.metrics))
+                turn[member] += 1
+                return turn[member] < stop
+
+            return hear
+
+        raised = group.train({member: report(member) for member in going})
+        for member, error in raised.items():
+            assert isinstance(error, Stopped | Diverged), error
+        going = [member for member in going if member not in raised and rng.random() < 0.85]
+        if len(going) > 1 and rng.random() < 0.3:  # one goes on from its checkpoint, as if it had been elsewhere
+            member = rng.choice(going)
+            arrays = state(group, member)
+            session = group.session_with(member)
+            session.trial.program.state.assign(arrays)
+            group.hold(member)
+    for member, whole, one in zip(members, expected, assignments, strict=True):
+        assert len(heard[member]) <= one.epochs
+        for mine, theirs in zip(whole.metrics, heard[member], strict=False):
+            assert theirs == pytest.approx(mine, abs=2e-6, rel=2e-6)
+        assert all(math.isfinite(value) for epoch in heard[member] for value in epoch.values())
+
+
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(3, 100))])
+@pytest.mark.slow
+def test_groups_of_any_kind(seed: int) -> None:
+    fuzz(seed)
