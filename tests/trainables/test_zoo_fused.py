@@ -11,6 +11,7 @@ from zoo_together import TOLERANCE, compare
 
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
+# OTHER: constants of the graph follow from the seed, or the program is not kept.
 OWN_STEP, STREAMED, OTHER = "train_step\\(\\) is one's own", "another way through the data", "another structure"
 MIXED, TEXTS = "StatelessRandomGammaV3 has no form", "StringLower has no form"
 APART = {
@@ -18,7 +19,9 @@ APART = {
     **dict.fromkeys(["Contrastive", "ContrastiveInParts", "SharpStep", "Adversaries", "TeachesItself"], OWN_STEP),
     **dict.fromkeys(["InBuckets", "TaggedInBuckets", "AcrossStreams", "InBatches", "AcrossBatches"], STREAMED),
     "AcrossBuckets": STREAMED,
-    **dict.fromkeys(["Positions", "DrawnConstant", "DrawnTable", "TensorFlowNoise"], OTHER),  # they follow from the seed
+    **dict.fromkeys(
+        ["Positions", "DrawnConstant", "DrawnTable", "TensorFlowNoise"], OTHER
+    ),  # they follow from the seed
     **dict.fromkeys(["TensorFlowState", "WithFeaturesInTheGraph", "AcrossInFit", "TaughtByFit"], OTHER),
     **dict.fromkeys(["MixedImages", "MixedHalf", "Segmented"], MIXED),
     **dict.fromkeys(["OfTexts", "OfTextsAdapted", "OfTextsAdaptedInTheModel"], TEXTS),

@@ -193,6 +193,7 @@ class Group:
 
     def _leave(self, member: Member) -> None:
         self._empty(member)
+        member.state = {}
         self._begun = [other for other in self._begun if other is not member]
 
     def _empty(self, member: Member) -> None:
