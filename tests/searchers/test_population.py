@@ -82,7 +82,7 @@ class Course:
         alive: set[int] = set()
         number = 0
         while True:
-            for trial, reason in [*self.found.losers.items()]:
+            for trial, reason in [*self.found.dropped(rest=False).items()]:
                 self.tell(ended(trial, Status.PRUNED, reason))
                 alive.discard(trial)
             while self.start():
@@ -142,7 +142,7 @@ def test_who_observes_the_same_says_the_same(length: int) -> None:
     for event in course.log[:length]:
         whole.observe(event)
     assert [again.suggest(number) for number in range(8)] == [whole.suggest(number) for number in range(8)]
-    assert dict(again.losers) == dict(whole.losers)
+    assert dict(again.dropped(rest=False)) == dict(whole.dropped(rest=False))
     assert [again.holds(number) for number in range(8)] == [whole.holds(number) for number in range(8)]
 
 
@@ -161,8 +161,8 @@ def test_members_wait_for_all_others() -> None:
     found.observe(EpochReported(trial=3, epoch=1, metrics={"loss": 0.0}, time=0.0, time_s=1.0))
     assert not found.holds(3)
     found.observe(EpochReported(trial=3, epoch=2, metrics={"loss": 9.0}, time=0.0, time_s=1.0))
-    assert [found.holds(number) for number in range(4)] == [False] * 4
-    assert list(found.losers) == [3]
+    assert [found.holds(number) for number in range(4)] == [None] * 4
+    assert list(found.dropped(rest=False)) == [3]
     assert found.parent(4) == Parent(0, 2)
 
 
@@ -178,7 +178,7 @@ def test_a_member_that_is_lost_is_replaced_as_well(status: Status) -> None:
         for epoch in (1, 2):
             metrics = {"loss": math.nan if number == 2 else float(number)}
             found.observe(EpochReported(trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
-    assert list(found.losers) == [2]
+    assert list(found.dropped(rest=False)) == [2]
     assert [found.parent(4), found.parent(5)] == [Parent(0, 2)] * 2
 
 
