@@ -33,7 +33,9 @@ class Pauses:
     def why(self, trial: OpenTrial) -> str | None:
         """Return why a trial is not to train on for now; None for one that may."""
         place = trial.state.place
-        return self._rule.holds(place) if self._rule and place is not None and trial.pauses else None
+        if self._rule is None or place is None or trial.state.epoch not in trial.decisions:
+            return None
+        return self._rule.holds(place)
 
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the interruption of a trial that pauses where it is; None for one that trains on."""

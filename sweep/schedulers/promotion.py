@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ from sweep.space import stopping_rules
 from sweep.space.objectives import INFEASIBLE, Objective
 from sweep.space.stopping_rules import AshaPromotion, FreezeThaw, Pasha
 
+OPTIMISM = 0.5  # standard deviations of a gain
 COMPARED = 100  # trials of a rung, the best ones, with which a new one's curve is compared
 
 
@@ -29,6 +31,7 @@ class _Pause:
 
     epoch: int
     loss: float
+    why: str = field(default="", compare=False)
 
 
 class PausingScheduler:
@@ -41,7 +44,8 @@ class PausingScheduler:
         self._kind, self._objective = kind, objective
         self._rungs = tuple(rungs)
         self._paused: dict[int, _Pause] = {}  # those that are held
-        self._best: float | None = None  # loss of the trials that completed
+        self._lasts: dict[int, float] = {}  # losses of trials that have not ended, at their last epochs
+        self._best: float | None = None  # loss of those that completed
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
         return tuple(rung for rung in self._rungs if rung < epochs)
@@ -52,17 +56,20 @@ class PausingScheduler:
                 self._paused.pop(trial, None)  # it has gone on
                 loss = self._objective.standing(event.metrics)
                 if loss is not None:
+                    self._lasts[trial] = loss
                     self._hear(trial, epoch, loss)
             case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
                 self._paused.pop(trial, None)
-                self._end(trial, completed=status is Status.COMPLETED)
+                loss = self._lasts.pop(trial, None)
+                if status is Status.COMPLETED and loss is not None:
+                    self._best = loss if self._best is None else min(loss, self._best)
+                self._end(trial)
             case _:
                 pass
 
     def holds(self, trial: int) -> str | None:
         pause = self._paused.get(trial)
-        where = pause and standing(self._kind, self._objective, pause.loss, pause.epoch)
-        return where and f"{where}, where it pauses"
+        return None if pause is None else pause.why
 
     def last(self) -> int | None:
         if self._best is not None or not self._paused:
@@ -77,9 +84,12 @@ class PausingScheduler:
         """Take in an epoch: whether the trial pauses after it, and which others go on."""
         raise NotImplementedError
 
-    def _end(self, trial: int, *, completed: bool) -> None:
-        """Hear that a trial has ended."""
-        raise NotImplementedError
+    def _end(self, trial: int) -> None:
+        """Hear that a trial has ended, and its worker is free."""
+
+    def _pause(self, trial: int, epoch: int, loss: float) -> None:
+        where = standing(self._kind, self._objective, loss, epoch)
+        self._paused[trial] = _Pause(epoch, loss, f"{where}, where it pauses")
 
     def _why(self, pause: _Pause) -> str:
         where = standing(self._kind, self._objective, pause.loss, pause.epoch)
@@ -98,23 +108,16 @@ class PromotionScheduler(PausingScheduler):
         super().__init__(kind, objective, stopping_rules.decision_epochs(rule, epochs))
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
-        self._lasts: dict[int, float] = {}  # losses of the last epochs
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
-        self._lasts[trial] = loss
         if epoch not in self._scores:
             return
-        self._paused[trial] = _Pause(epoch, loss)
+        self._pause(trial, epoch, loss)
         insort(self._scores[epoch], (loss, trial))
         if self._promotes(epoch):
             place = bisect_left(self._scores[epoch], (loss, trial))
             for one in {place, self._room(epoch) - 1}:  # before this one, all that could be were promoted
                 self._promote(epoch, one)
-
-    def _end(self, trial: int, *, completed: bool) -> None:
-        loss = self._lasts.pop(trial, None)
-        if completed and loss is not None and (self._best is None or loss < self._best):
-            self._best = loss
 
     def _promotes(self, epoch: int) -> bool:
         """Return whether trials go on from a rung."""
@@ -163,7 +166,7 @@ class PashaScheduler(PromotionScheduler):
         if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
             self._compare(trial)
         super()._hear(trial, epoch, loss)
-        while self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
+        if self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
             self._highest += 1
             for place in range(self._room(epoch)):
                 self._promote(epoch, place)
@@ -201,13 +204,94 @@ def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[
 
 
 class FreezeThawScheduler(PausingScheduler):
-    """Goes on with the trial that is predicted to end best; the idea of Swersky, Snoek and Adams (2014), simplified."""
+    """Goes on with the trial that is predicted to end best; the idea of Swersky, Snoek and Adams (2014), simplified.
+
+    A trial is predicted to gain from each rung to the next what those gained that went that way: the mean, and half a
+    standard deviation, since nothing is learnt of a trial that stays where it is. Of a rung that none has left, half of
+    the gain before it is expected, as curves do that fall by a power of the epoch. While new trials start, the others
+    have a share of the epochs; once none is left, the best goes on until none is predicted to end better than one that
+    has completed.
+    """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
         super().__init__("freeze_thaw", objective, stopping_rules.decision_epochs(rule, epochs))
+        self._share = rule.share
+        self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=True))
+        self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
+        self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
+        self._came: dict[int, _Pause] = {}  # where trials were at the last rung
+        self._fresh = self._thawed = 0  # epochs
+
+    def last(self) -> int | None:
+        trial = self._choice(OPTIMISM)
+        if self._best is None or trial is None:
+            return trial
+        pause = self._paused[trial]
+        return trial if pause.loss - self._expected(0.0)[pause.epoch] < self._best else None
 
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
-        raise NotImplementedError
+        before = self._came.get(trial)
+        if before is not None and epoch == self._next[before.epoch] and max(loss, before.loss) < INFEASIBLE:
+            self._gains[before.epoch].add(before.loss - loss)
+        if epoch not in self._waiting:
+            return
+        self._fresh += epoch if before is None else 0
+        self._came[trial] = _Pause(epoch, loss)
+        self._pause(trial, epoch, loss)
+        heappush(self._waiting[epoch], (loss, trial))
+        self._thaw()
 
-    def _end(self, trial: int, *, completed: bool) -> None:
-        raise NotImplementedError
+    def _end(self, trial: int) -> None:
+        self._came.pop(trial, None)
+        self._thaw()
+
+    def _thaw(self) -> None:
+        """Let the best go on, if its way to the next rung fits the share of the epochs."""
+        trial = self._choice(OPTIMISM)
+        if trial is None:
+            return
+        epoch = self._paused[trial].epoch
+        if self._thawed + self._next[epoch] - epoch <= self._share * self._fresh:
+            self._thawed += self._next[epoch] - epoch
+            del self._paused[trial]
+
+    def _choice(self, optimism: float) -> int | None:
+        """Return the waiting trial that is predicted to end best; None where none waits that meets the constraints."""
+        found: list[tuple[float, int]] = []
+        expected = self._expected(optimism)
+        for rung, heap in self._waiting.items():
+            while heap and self._paused.get(heap[0][1]) != _Pause(rung, heap[0][0]):
+                heappop(heap)  # it has gone on, or ended
+            if heap and heap[0][0] < INFEASIBLE:
+                found.append((heap[0][0] - expected[rung], heap[0][1]))
+        return min(found)[1] if found else None
+
+    def _expected(self, optimism: float) -> dict[int, float]:
+        """Return how much trials are predicted to gain from each rung to their ends."""
+        steps, before = list[float](), 0.0
+        for rung in self._rungs:
+            before = self._gains[rung].expected(optimism, before / 2)
+            steps.append(before)
+        return {rung: sum(steps[place:]) for place, rung in enumerate(self._rungs)}
+
+
+@dataclass(slots=True)
+class _Gains:
+    """What trials gained between two rungs, as they came: Welford (1962)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, gain: float) -> None:
+        self.count += 1
+        before = gain - self.mean
+        self.mean += before / self.count
+        self.squares += before * (gain - self.mean)
+
+    def expected(self, optimism: float, unknown: float) -> float:
+        """Return the mean, and so many standard deviations; of a single one, its size stands for the deviation."""
+        if not self.count:
+            return unknown
+        deviation = math.sqrt(self.squares / self.count) if self.count > 1 else abs(self.mean)
+        return max(self.mean, 0.0) + optimism * deviation

@@ -99,7 +99,9 @@ EarlyTerminate: TypeAlias = Annotated[
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
     """Return the block as the rule that schedulers know; note keys that do not go together."""
     match block:
-        case Asha(min_iter=first, max_iter=int(last)) | AshaPromotion(min_iter=first, max_iter=int(last)) if last < first:
+        case Asha(min_iter=first, max_iter=int(last)) | AshaPromotion(min_iter=first, max_iter=int(last)) if (
+            last < first
+        ):
             document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
         case Asha():
             return stopping_rules.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
