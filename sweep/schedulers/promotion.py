@@ -216,7 +216,7 @@ class FreezeThawScheduler(PausingScheduler):
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
         super().__init__("freeze_thaw", objective, stopping_rules.decision_epochs(rule, epochs))
         self._share = rule.share
-        self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=True))
+        self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
         self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
         self._came: dict[int, _Pause] = {}  # where trials were at the last rung
