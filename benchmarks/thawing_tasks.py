@@ -11,8 +11,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
-from sklearn.datasets import make_classification, make_friedman1
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_classification,
+    make_friedman1,
+)
 from sklearn.ensemble import GradientBoostingRegressor
 
 Numbers = NDArray[np.float64]

@@ -36,6 +36,10 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
 
 
+PAUSES = "pauses: "
+"""Begins the reason of each trial that is interrupted because its rule lets it pause."""
+
+
 class Role(StrEnum):
     """What a trial is for."""
 

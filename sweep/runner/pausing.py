@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from sweep.events import Facts, Status, TrialEnded
+from sweep.events import PAUSES, Facts, Status, TrialEnded
 from sweep.runner.trials import OpenTrial
 from sweep.schedulers.contract import Pausing, Scheduler
 from sweep.searchers.contract import Searcher
@@ -40,7 +40,7 @@ class Pauses:
     def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
         """Return the interruption of a trial that pauses where it is; None for one that trains on."""
         why = self.why(trial)
-        return structs.replace(trial.end(Status.INTERRUPTED, why, facts), waits=True) if why else None
+        return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True) if why else None
 
     def note(self, trial: OpenTrial, *, paused: bool) -> None:
         """Remember in which order trials paused, which is the one in which they are gone on with."""

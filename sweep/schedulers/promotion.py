@@ -88,8 +88,7 @@ class PausingScheduler:
         """Hear that a trial has ended, and its worker is free."""
 
     def _pause(self, trial: int, epoch: int, loss: float) -> None:
-        where = standing(self._kind, self._objective, loss, epoch)
-        self._paused[trial] = _Pause(epoch, loss, f"{where}, where it pauses")
+        self._paused[trial] = _Pause(epoch, loss, standing(self._kind, self._objective, loss, epoch))
 
     def _why(self, pause: _Pause) -> str:
         where = standing(self._kind, self._objective, pause.loss, pause.epoch)

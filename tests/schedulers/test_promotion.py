@@ -102,7 +102,7 @@ def test_reasons() -> None:
     scheduler = PromotionScheduler(AshaPromotion(eta=2), Objective("acc", "maximize"), EPOCHS)
     for trial, value in enumerate([0.5, 0.7, 0.6]):
         scheduler.observe(EpochReported(trial=trial, epoch=1, metrics={"acc": value}, time=0.0, time_s=1.0))
-    assert scheduler.holds(0) == "asha_promotion: acc 0.5 at epoch 1, where it pauses"
+    assert scheduler.holds(0) == "asha_promotion: acc 0.5 at epoch 1"
     assert scheduler.holds(1) is None
     assert dict(scheduler.dropped(rest=True)) == {
         0: "asha_promotion: acc 0.5 at epoch 1 below the cutoff 0.7",
