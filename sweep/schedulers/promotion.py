@@ -91,8 +91,8 @@ class PausingScheduler:
         self._paused[trial] = _Pause(epoch, loss, standing(self._kind, self._objective, loss, epoch))
 
     def _why(self, pause: _Pause) -> str:
-        where = standing(self._kind, self._objective, pause.loss, pause.epoch)
-        return f"{where} did not suffice to go on"
+        """Return why it never went on."""
+        raise NotImplementedError
 
 
 class PromotionScheduler(PausingScheduler):
@@ -253,6 +253,13 @@ class FreezeThawScheduler(PausingScheduler):
         if self._thawed + self._next[epoch] - epoch <= self._share * self._fresh:
             self._thawed += self._next[epoch] - epoch
             del self._paused[trial]
+
+    def _why(self, pause: _Pause) -> str:
+        where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+        if self._best is None or pause.loss >= INFEASIBLE:
+            return f"{where}, and none was left to go on with"
+        predicted = self._objective.of_loss(pause.loss - self._expected(0.0)[pause.epoch])
+        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
 
     def _choice(self, optimism: float) -> int | None:
         """Return the waiting trial that is predicted to end best; None where none waits that meets the constraints."""

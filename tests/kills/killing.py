@@ -88,8 +88,9 @@ resources: {max_concurrent: 2}
 checkpoint: {every_s: 0.5}
 max_restarts: 1000
 """
+PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
 SWEEPS = {
-    **{"grid": GRID, "search": SEARCH, "population": POPULATION, "digits": DIGITS},
+    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION, "digits": DIGITS},
     **{"pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")

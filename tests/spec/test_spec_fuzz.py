@@ -52,19 +52,8 @@ KEYS = sorted(
 )
 WORDS = sorted(
     {
-        *DISTRIBUTIONS,
-        "grid",
-        "random",
-        "asha",
-        "pasha",
-        "freeze_thaw",
-        "hyperband",
-        "median",
-        "none",
-        "m:M",
-        "= lr",
-        "lr < 1",
-        "sgd",
+        *(*DISTRIBUTIONS, "grid", "random", "asha", "pasha", "freeze_thaw", "hyperband", "median", "none"),
+        *("m:M", "= lr", "lr < 1", "sgd"),
     }
 )
 numbers = st.integers(-3, 30) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
