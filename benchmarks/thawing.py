@@ -30,7 +30,7 @@ from sweep.analysis.replay import Curve
 from sweep.events import Status
 from sweep.schedulers.contract import Scheduler
 from sweep.schedulers.early_termination import build
-from sweep.schedulers.promotion import PausingScheduler
+from sweep.schedulers.promotion import PausingScheduler, _Pause
 from sweep.space.objectives import Objective, objective
 from sweep.space.stopping_rules import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.store import log
@@ -49,6 +49,9 @@ class OneEpoch(PausingScheduler):
     def _hear(self, trial: int, epoch: int, loss: float) -> None:
         if epoch == 1:
             self._pause(trial, epoch, loss)
+
+    def _why(self, pause: _Pause) -> str:
+        return "not the best after an epoch"
 
 
 def record(name: str, tables: Path) -> None:
