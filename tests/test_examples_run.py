@@ -29,6 +29,7 @@ SMALL = {
     "hyperband": ["epochs=2", "early_terminate.max_iter=3", "early_terminate.s=1", "run_cap=3"],
     "long_epochs": ["epochs=2"],
     "median": ["epochs=2", "early_terminate.min_iter=1", "early_terminate.min_trials=1"],
+    "pausing": ["epochs=2", "run_cap=3"],
     "repeats": ["repeats=2", "run_cap=1"],
     "wandb": ["epochs=2", "early_terminate.min_iter=1"],
 }
