@@ -483,10 +483,13 @@ class Coordinator:
             self._again.append(trial)
 
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end that a killed driver could not write any more, with what is known of the trial."""
+        """Return the end that a killed driver could not write any more, with what is known of the trial.
+
+        Or that it pauses, where the sweep was stopped just then: those who learn from it hear of no other interruption.
+        """
         end, state = trial.overdue(), trial.state
         facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
-        if end is None and state.status is Status.RUNNING:
+        if end is None and not state.paused:
             return self._pauses.end(trial, facts)
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
 

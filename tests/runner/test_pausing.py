@@ -74,6 +74,20 @@ def test_a_killed_sweep_goes_on_the_same(tmp_path: Path, rule: str, method: str)
         assert simulated.story(resumed(given, path)) == simulated.story(whole), cut
 
 
+@pytest.mark.parametrize("method", ["tpe", "cmaes"])
+def test_one_that_is_stopped_where_a_trial_was_to_pause_goes_on_the_same(tmp_path: Path, method: str) -> None:
+    """Its worker ends the trial as it does any other then, and methods that learn must hear that it pauses."""
+    given = spec(RULES["promotion"], method=method, cap=14)
+    whole = simulated.simulate(given, tmp_path / "whole.jsonl", 1, seed=0)
+    for cut, event in enumerate(whole):
+        if not (isinstance(event, TrialEnded) and event.waits and event.status is Status.INTERRUPTED):
+            continue
+        path = tmp_path / f"{cut}.jsonl"
+        with Log(path) as log:
+            log.append([*whole[:cut], structs.replace(event, waits=False), SessionEnded(time=1.0, reason="stopped")])
+        assert simulated.story(resumed(given, path)) == simulated.story(whole), cut
+
+
 @every_rule
 def test_what_one_more_session_would_do_does_not_depend_on_the_sessions_before(tmp_path: Path, rule: str) -> None:
     """Whatever the workers of the log were: two drivers that go on from it do the same."""

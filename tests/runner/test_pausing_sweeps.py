@@ -26,7 +26,7 @@ method: random
 metric: {name: loss, goal: minimize}
 parameters: {rate: {min: 0.01, max: 1.0}, drag: {min: 0.0, max: 0.9}}
 epochs: 9
-run_cap: 9
+run_cap: 12
 early_terminate: {type: TYPE, min_iter: 1, eta: 2}
 """
 FAST = """
@@ -104,12 +104,13 @@ def test_trials_go_on_from_their_checkpoints_which_are_kept_until_they_end(walki
     assert kept == [completed.loc[completed["metric.loss"].idxmin(), "trial"]]
 
 
-@pytest.mark.parametrize("kind", TYPES)
-def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, kind: str) -> None:
-    straight = table(run(walking, text(kind, "straight")).folder.path)
+@pytest.mark.parametrize(("kind", "method"), [*((kind, "random") for kind in TYPES), ("asha_promotion", "cmaes")])
+def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, kind: str, method: str) -> None:
+    straight = table(run(walking, text(kind, "straight").replace("random", method)).folder.path)
     for epochs in (2, 5, 11, 17):
         name = f"stopped-{epochs}"
-        outcome = run(walking, text(kind, name), Looks(walking / "results" / name, epochs))
+        file = text(kind, name).replace("random", method)
+        outcome = run(walking, file, Looks(walking / "results" / name, epochs))
         assert outcome.interrupted
         status = CliRunner().invoke(main, ["status", name, "--results", str(walking / "results")]).output
         paused = [e for e in sweep.load(outcome.folder.path).trials["status_reason"] if e.startswith(PAUSES)]
