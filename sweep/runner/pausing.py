@@ -54,6 +54,8 @@ class Pauses:
     def last(self) -> int | None:
         """Return the trial that is trained on although it is held, once none trains and none is left to start."""
         place = self._rule.last() if self._rule else None
+        if place is None:
+            return None
         return next((number for number, one in self._trials.items() if one.state.place == place), None)
 
     def dropped(self, *, rest: bool) -> list[TrialEnded]:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import simulated
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.schedulers.contract import Pausing
+from sweep.schedulers.early_termination import build
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log
+from sweep.store.ledger import Ledger, searched
 from sweep.store.log import Log
 
 RULES = {
@@ -101,6 +107,34 @@ def test_what_one_more_session_would_do_does_not_depend_on_the_sessions_before(t
                 log.append(whole[:cut])
             stories.append(simulated.story(resumed(given, path)))
         assert stories[0] == stories[1]
+
+
+@given(st.sampled_from(list(RULES.values())), st.integers(1, 6), st.integers(0, 999), st.sampled_from([1, 2]))
+@settings(max_examples=25, deadline=None)
+def test_a_rule_that_hears_the_log_says_what_is_in_it(rule: str, room: int, seed: int, repeats: int) -> None:
+    """Each pause, its end, and each end of those that still paused, whatever the order in which workers reported."""
+    file = spec(rule, "baseline: {a: 0.5, b: 1}", repeats=repeats, cap=12 // repeats)
+    with tempfile.TemporaryDirectory() as folder:
+        events = simulated.simulate(file, Path(folder) / "log.jsonl", room, seed)
+    fresh, ledger = build(file.early_terminate, file.objectives[0], file.epochs), Ledger()
+    assert isinstance(fresh, Pausing)
+    told: dict[int, str] = {}
+    for event in events:
+        place = None
+        if isinstance(event, TrialEnded) and event.waits:
+            place = ledger.trials[event.trial].place
+            assert place is not None
+            why = fresh.holds(place) if event.status is Status.INTERRUPTED else fresh.dropped(rest=True)[place]
+            assert event.reason == (PAUSES if event.status is Status.INTERRUPTED else "") + str(why)
+            told[event.trial] = event.reason
+        elif isinstance(event, EpochReported) and event.trial in told:
+            place = ledger.trials[event.trial].place
+            assert place is not None
+            assert fresh.holds(place) is None or fresh.last() == place
+            del told[event.trial]
+        heard = searched(ledger.observe(event))
+        if heard is not None:
+            fresh.observe(heard)
 
 
 @every_rule
