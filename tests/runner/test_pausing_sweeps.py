@@ -180,3 +180,29 @@ def test_a_function_that_saves_nothing_trains_its_first_epochs_again(walking: Pa
     events = list(store_log.read(walking / "results" / "pausing" / "log.jsonl"))
     reported = [(event.trial, event.epoch) for event in events if isinstance(event, EpochReported)]
     assert len(reported) == len(set(reported))
+
+
+@pytest.mark.keras
+@pytest.mark.slow
+def test_a_keras_model_that_pauses_has_the_numbers_of_one_that_does_not(project: Path) -> None:
+    file = """
+name: NAME
+trainable: trainables.tabular_mlp:TabularMLP
+method: random
+metric: {name: val_loss, goal: minimize}
+parameters:
+  learning_rate: {distribution: log_uniform_values, min: 1e-4, max: 3e-2}
+  weight_decay: {distribution: log_uniform_values, min: 1e-4, max: 1e-1}
+epochs: 4
+run_cap: 4
+early_terminate: RULE
+"""
+    plain = sweep.load(run(project, file.replace("NAME", "plain").replace("RULE", "{type: none}")).folder.path)
+    rule = "{type: asha_promotion, min_iter: 1, eta: 2}"
+    paused = sweep.load(run(project, file.replace("NAME", "paused").replace("RULE", rule)).folder.path)
+    assert set(paused.trials["status"]) == {"completed", "pruned"}
+    numbers = ["trial", "epoch", "learning_rate", "metric.val_loss", "metric.loss"]
+    both = paused.metrics[numbers].merge(plain.metrics[numbers], on=["trial", "epoch"], suffixes=("", ".plain"))
+    assert len(both) == len(paused.metrics) < len(plain.metrics)
+    for name in numbers[2:]:
+        assert both[name].tolist() == both[f"{name}.plain"].tolist()
