@@ -126,3 +126,21 @@ def test_servers_are_for_a_parameter_server_alone() -> None:
     text = FILE.format(more="", training="", resources="servers: 1").replace("parameter_server", "mirrored")
     with pytest.raises(InputError, match=r"resources\.servers: 1, and training\.strategy is mirrored"):
         parse(text, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("more", "noted"),
+    [
+        ("method: random\nbudget: {hours: 1}", True),
+        ("method: random\nrun_cap: 9", False),
+        ("method: random\nbudget: {trials: 9, hours: 1}", False),
+        ("method: grid", False),
+    ],
+)
+def test_a_rule_that_lets_trials_pause_wants_an_end_of_the_search(more: str, noted: bool) -> None:
+    file = "trainable: a:B\nparameters: {a: {values: [1, 2]}}\nmetric: {name: loss}\nearly_terminate: {type: pasha}\n"
+    notes = parse(file + more, "s.yaml").notes
+    assert (
+        any("without run_cap, trials that pause when the sweep ends stay interrupted" in note for note in notes)
+        is noted
+    )
