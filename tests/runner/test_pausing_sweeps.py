@@ -119,9 +119,10 @@ def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, kind: str, met
         pd.testing.assert_frame_equal(table(again.folder.path), straight)
 
 
-def test_diverged_and_infeasible_trials(walking: Path) -> None:
+@pytest.mark.parametrize("kind", TYPES)
+def test_diverged_and_infeasible_trials(walking: Path, kind: str) -> None:
     (walking / "fast.py").write_text(FAST.replace("DIVERGES", "(0, 3)"))
-    trials = table(run(walking, text("asha_promotion", "pausing", "constraints: ['speed < 1e-9']")).folder.path)
+    trials = table(run(walking, text(kind, "pausing", "constraints: ['speed < 1e-9']")).folder.path)
     diverged = trials[trials["status"] == "diverged"]
     assert set(diverged["epochs"]) <= {2}
     assert "completed" not in set(trials["status"])  # none meets it, so none is trained to its end for nothing
