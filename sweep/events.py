@@ -36,6 +36,10 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"  # stopped with the sweep: resumable
 
 
+PAUSES = "pauses: "
+"""Begins the reason of each trial that is interrupted because its rule lets it pause."""
+
+
 class Role(StrEnum):
     """What a trial is for."""
 
@@ -117,7 +121,7 @@ class TrialEnded(Record, frozen=True, kw_only=True):
     at_target: bool = False  # it is complete with fewer epochs, for it reached the sweep's target
     regardless: bool = False  # it failed before it had read any parameter that differs between trials
     asked: bool = False  # somebody asked that it be stopped; the sweep's own rules had no part in it
-    waits: bool = False  # interrupted at the end of a generation, for the others of its population
+    waits: bool = False  # interrupted where it pauses, until its rule lets it go on; or pruned as it still paused there
     again: bool = False  # it has failed, and is tried again: interrupted, also where its log says failed before
     facts: Facts = field(default_factory=Facts)
     driven_s: float | None = None  # as of `TrialStarted`

@@ -19,16 +19,19 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 SMALL = {
     "asha": ["epochs=2", "run_cap=3"],
+    "asha_promotion": ["epochs=2", "run_cap=3"],
     "budget": ["budget.epochs=2"],
     "click_through": ["resources.servers=0", "resources.workers=1", "training.strategy=auto"],
     "conditions": ["run_cap=3"],
     "confirm": ["run_cap=2", "confirm.seeds=2", "confirm.finalists=2"],
     "epochs": ["parameters.epochs.values=[1, 2]", "parameters.warmup_epochs.value=0"],
     "folds": ["folds=3", "run_cap=1"],
+    "freeze_thaw": ["epochs=2", "run_cap=3"],
     "gpus": ["resources.gpus=0", "training.strategy=auto"],
     "hyperband": ["epochs=2", "early_terminate.max_iter=3", "early_terminate.s=1", "run_cap=3"],
     "long_epochs": ["epochs=2"],
     "median": ["epochs=2", "early_terminate.min_iter=1", "early_terminate.min_trials=1"],
+    "pasha": ["epochs=2", "run_cap=3"],
     "repeats": ["repeats=2", "run_cap=1"],
     "wandb": ["epochs=2", "early_terminate.min_iter=1"],
 }

@@ -16,7 +16,7 @@ from sweep.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-SEARCHER, SCHEDULER, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+SEARCHER, SCHEDULER, PAUSING, TESTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 TRAINABLE = """
 from sweep.contract import EpochReported, Facts
 
@@ -47,7 +47,7 @@ run_cap: 12
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "my_search.py").write_text(SEARCHER + SCHEDULER)
+    (tmp_path / "my_search.py").write_text(SEARCHER + SCHEDULER + PAUSING)
     (tmp_path / "test_my_search.py").write_text(TESTS)
     (tmp_path / "bowl.py").write_text(TRAINABLE)
     (tmp_path / "own.yaml").write_text(FILE)
@@ -66,11 +66,13 @@ def conformance(project: Path) -> subprocess.CompletedProcess[str]:
 def test_the_page_s_tests_pass(project: Path) -> None:
     done = conformance(project)
     assert done.returncode == 0, done.stdout
-    assert "15 passed" in done.stdout
+    assert "26 passed" in done.stdout
 
 
 def test_a_part_that_breaks_the_contract_fails_them(project: Path) -> None:
-    (project / "my_search.py").write_text((SEARCHER + SCHEDULER).replace("self.ledger.observe(event)", "pass"))
+    (project / "my_search.py").write_text(
+        (SEARCHER + SCHEDULER + PAUSING).replace("self.ledger.observe(event)", "pass")
+    )
     done = conformance(project)
     assert done.returncode == 1
     assert (
@@ -92,6 +94,23 @@ def test_a_sweep_with_both_is_planned_run_and_resumed(project: Path) -> None:
     resumed = CliRunner().invoke(main, ["resume", "own", "--run-cap", "20", "--inline"])
     assert resumed.exit_code == 0, resumed.output
     assert len(sweep.load("results/own").trials) == 20
+
+
+def test_a_sweep_whose_trials_pause_is_planned_run_replayed_and_resumed(project: Path) -> None:
+    (project / "own.yaml").write_text(FILE.replace("Halfway", "BestOfFour"))
+    planned = CliRunner().invoke(main, ["plan", "own.yaml"])
+    assert planned.exit_code == 0, planned.output
+    assert "12 trials" in planned.output or "3 (12)" in planned.output
+    ran = CliRunner().invoke(main, ["run", "own.yaml", "--inline"])
+    assert ran.exit_code == 0, ran.output
+    trials = sweep.load("results/own").trials
+    assert trials["status"].tolist().count("completed") == 3
+    assert (trials["status_reason"][trials["status"] == "pruned"] == "best of four: another one went on").all()
+    replayed = CliRunner().invoke(main, ["replay", "own", "--orderings", "3"])
+    assert "decisions are the same as when it ran" in replayed.output
+    resumed = CliRunner().invoke(main, ["resume", "own", "--run-cap", "20", "--inline"])
+    assert resumed.exit_code == 0, resumed.output
+    assert sweep.load("results/own").trials["status"].tolist().count("completed") == 5
 
 
 @pytest.mark.parametrize(

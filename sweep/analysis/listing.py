@@ -11,6 +11,7 @@ from sweep.analysis import verdict
 from sweep.analysis.ranking import rank
 from sweep.analysis.trials import read
 from sweep.errors import StoreError
+from sweep.events import PAUSES, Status
 from sweep.store.folder import ResultsFolder, folders
 
 
@@ -31,6 +32,7 @@ class Listed:
     duration_s: float | None = None  # without the pauses between sessions
     cost: float | None = None  # of its GPUs, where they have a price
     reason: str = ""
+    paused: int = 0  # of the interrupted trials, those that wait for their rule to let them go on
 
 
 def sweeps(results_dir: Path) -> list[Listed]:
@@ -58,6 +60,7 @@ def listed(folder: ResultsFolder) -> Listed:
         goal=goal,
         best=best.scores[0].mean if best else None,
         best_trial=best.trials[0].trial if best else None,
+        paused=sum(t.status is Status.INTERRUPTED and t.status_reason.startswith(PAUSES) for t in sweep.trials),
         verdict=verdict.words(best, ranking) if best and len(best.trials) > 1 else "",
         started=sweep.history.started,
         duration_s=sweep.history.active_s,

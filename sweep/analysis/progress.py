@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -197,6 +197,7 @@ class Standing:
         self._reached: Counter[int] = Counter()
         self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
         self._pruned: Counter[int] = Counter()
+        self._paused: dict[int, int] = {}  # trials that a stopping rule has paused, and the epochs where
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
@@ -212,6 +213,11 @@ class Standing:
     def finished(self) -> int:
         """Trials that ended for good."""
         return sum(self.ended.values())
+
+    @property
+    def paused(self) -> int:
+        """Trials that wait for `early_terminate` to let them go on."""
+        return len(self._paused)
 
     def observe(self, event: Event) -> Ended | None:
         """Count an event in; the trial that it ended or interrupted, if it did."""
@@ -263,7 +269,7 @@ class Standing:
         if waiting is None:
             return None
         survival = self._survival()
-        there = sum(survival.share(trial.epochs, trial.of) for trial in self.open.values())
+        there = sum(survival.share(trial.epochs, trial.of) for trial in self._going())
         return (
             self.ended[Status.COMPLETED]
             + self.ended[Status.INFEASIBLE]
@@ -290,7 +296,7 @@ class Standing:
         limits = self.outline.limits
         bounds = []
         if waiting is not None:
-            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self.open.values()]
+            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self._going()]
             each_s = survival.epochs(0, self.outline.epochs) * epoch_s + overhead_s
             bounds.append(seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
@@ -320,7 +326,7 @@ class Standing:
         waiting, survival, limits = self.waiting(), self._survival(), self.outline.limits
         bounds = [] if limits.money is None else [limits.money]
         if waiting is not None:
-            left = sum(survival.epochs(trial.epochs, trial.of) for trial in self.open.values())
+            left = sum(survival.epochs(trial.epochs, trial.of) for trial in self._going())
             left += waiting * survival.epochs(0, self.outline.epochs)
             bounds.append(self.cost + left * self.cost / max(self.epochs, 1))
         elif (left_s := self.left_s(now, slots)) is not None:
@@ -339,11 +345,16 @@ class Standing:
         shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
         return known | shares
 
+    def _going(self) -> Iterator[Open]:
+        """Yield the trials that have not ended, but for those that pause: these count as lost where they do."""
+        return (trial for number, trial in self.open.items() if number not in self._paused)
+
     def _survival(self) -> Survival:
         return survival(self._reached, self._lost, self.outline.prior)
 
     def _hear(self, state: TrialState, event: EpochReported) -> None:
         trial = self.running[state.number] = self.open[state.number]
+        self._thaw(state.number)
         self._reached[event.epoch] += 1
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]
@@ -370,6 +381,10 @@ class Standing:
         state, event = change
         number = state.number
         self.running.pop(number, None)
+        self._thaw(number)
+        if event.status is Status.INTERRUPTED and event.waits and self.outline.decisions:  # else of a population
+            self._paused[number] = state.epoch
+            self._lost[state.epoch] += 1
         if isinstance(change, ledger.Reopened):
             self._reopen(state)
         trial = self.open[number]
@@ -396,6 +411,12 @@ class Standing:
                 self._lost[trial.epochs] += 1
                 self._fail(event)
         return ended
+
+    def _thaw(self, trial: int) -> None:
+        """Count a trial no longer as one that pauses, if it did."""
+        epoch = self._paused.pop(trial, None)
+        if epoch is not None:
+            self._lost[epoch] -= 1
 
     def _fail(self, event: TrialEnded) -> None:
         kind = event.status, _kind(event.reason) if event.status is Status.FAILED else ""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from sweep.events import EpochReported, Event, Params, Status
-from sweep.schedulers.contract import Scheduler
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded
+from sweep.schedulers.contract import Pausing, Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started
@@ -139,19 +139,79 @@ def _placed(event: EpochReported, place: int) -> EpochReported:
     return event if event.trial == place else structs.replace(event, trial=place)
 
 
+class _Held:
+    """Trials that pause, where a scheduler lets them; none of any other."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._rule = scheduler if isinstance(scheduler, Pausing) else None
+        self.paused: dict[int, tuple[Curve, int]] = {}  # by place, in the order of their pauses: since which epoch
+
+    def takes(self, curve: Curve, epoch: int) -> bool:
+        """Return whether a trial pauses after this epoch."""
+        if self._rule is None or epoch not in self._rule.decision_epochs(curve.length):
+            return False
+        if self._rule.holds(curve.place) is None:
+            return False
+        self.paused[curve.place] = curve, epoch
+        return True
+
+    def ready(self) -> tuple[Curve, int] | None:
+        """Return the first that pauses no longer, and since which epoch it did."""
+        if self._rule is None:
+            return None
+        free = next((place for place in self.paused if self._rule.holds(place) is None), None)
+        return None if free is None else self.paused.pop(free)
+
+    def last(self) -> tuple[Curve, int] | None:
+        """Return which one trains on because nothing else is left to be done."""
+        place = self._rule.last() if self._rule and self.paused else None
+        return None if place is None else self.paused.pop(place, None)
+
+    def end(self, curve: Curve) -> None:
+        """Let the rule know that a trial has ended by itself; others hear of reports alone."""
+        if self._rule is not None and not curve.is_cut:
+            self._scheduler.observe(TrialEnded(trial=curve.place, status=curve.status, reason="", time=0.0))
+
+
 def live(events: Iterable[Event], known: Sequence[Curve], make: Make) -> dict[int, int]:
-    """By place the epoch at which a rule stops a trial, with the log's events in their own order."""
+    """By place the epoch at which a rule stops a trial, with the log's events in their own order.
+
+    A trial that pauses goes on, once the rule lets it, with what the log has of it up to there.
+    """
     scheduler, places = make(), {curve.trial: curve for curve in known}
-    stopped: dict[int, int] = {}
+    held, stopped, reached = _Held(scheduler), dict[int, int](), dict[int, int]()
+
+    def hear(curve: Curve, epoch: int) -> None:
+        """Let the rule decide upon an epoch, and upon those after it that the log has so far."""
+        while epoch <= reached[curve.place]:
+            if scheduler.observe(curve.reports[epoch - 1]) and epoch < curve.length:
+                stopped[curve.place] = epoch
+                return
+            if held.takes(curve, epoch):
+                return
+            epoch += 1
+        if epoch > len(curve.reports):
+            held.end(curve)
+
     for event in events:
         curve = places.get(event.trial) if isinstance(event, EpochReported) else None
         if curve is None or not isinstance(event, EpochReported) or curve.place in stopped:
             continue
         if event.epoch > len(curve.reports):  # behind what a repair of the log has left out
             continue
-        if scheduler.observe(_placed(event, curve.place)) and event.epoch < curve.length:
-            stopped[curve.place] = event.epoch
-    return stopped
+        reached[curve.place] = event.epoch
+        if curve.place not in held.paused:
+            hear(curve, event.epoch)
+            while (one := held.ready()) is not None:
+                hear(one[0], one[1] + 1)
+    ends = dict[int, int]()
+    while (one := held.ready() or held.last()) is not None:
+        if reached[one[0].place] == one[1]:  # the log has no more of it
+            ends[one[0].place] = one[1]
+        else:
+            hear(one[0], one[1] + 1)
+    return stopped | ends | {place: epoch for place, (_, epoch) in held.paused.items()}
 
 
 class _Beyond:
@@ -182,11 +242,13 @@ class _Beyond:
 def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) -> Course:
     """Train trials in this order, so many at a time, each as long as its log tells or the rule lets it."""
     scheduler = make()
+    held = _Held(scheduler)
     epochs: dict[int, int] = {}
     stopped: set[int] = set()
     unknown: set[int] = set()
     waiting = iter(order)
     clock: list[tuple[float, int, int, Curve, EpochReported]] = []  # when, who came first, epoch
+    begun, free, now = 0, at_once, 0.0
 
     def go_on(now: float, number: int, curve: Curve, epoch: int) -> bool:
         """Let a trial train an epoch; whether there is one."""
@@ -196,30 +258,37 @@ def course(order: Sequence[Curve], make: Make, at_once: int, beyond: _Beyond) ->
             unknown.add(curve.place)
             report = beyond.report(curve.place, epoch)
         else:
+            held.end(curve)
             return False
         heapq.heappush(clock, (now + max(report.time_s, 0.0), number, epoch, curve, report))
         return True
 
-    def start(now: float, number: int) -> int:
-        for curve in waiting:
-            epochs[curve.place] = 0
-            number += 1
-            if go_on(now, number, curve, 1):
-                break
-        return number
+    def give(now: float) -> bool:
+        """Give a free worker a trial: one that paused, a new one, or what is left to be done; whether there is any."""
+        nonlocal begun
+        while True:
+            curve, epoch = held.ready() or (next(waiting, None), 0)
+            if curve is None:
+                curve, epoch = (None if clock else held.last()) or (None, 0)
+            if curve is None:
+                return False
+            epochs.setdefault(curve.place, 0)
+            begun += 1
+            if go_on(now, begun, curve, epoch + 1):
+                return True
 
-    begun = 0
-    for _ in range(at_once):
-        begun = start(0.0, begun)
-    while clock:
+    while True:
+        while free and give(now):
+            free -= 1
+        if not clock:
+            return Course(epochs, frozenset(stopped | held.paused.keys()), frozenset(unknown))
         now, number, epoch, curve, report = heapq.heappop(clock)
         epochs[curve.place] = epoch
         if scheduler.observe(report) and epoch < curve.length:
             stopped.add(curve.place)
-        elif go_on(now, number, curve, epoch + 1):
+        elif not held.takes(curve, epoch) and go_on(now, number, curve, epoch + 1):
             continue
-        begun = start(now, begun)
-    return Course(epochs, frozenset(stopped), frozenset(unknown))
+        free += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +364,10 @@ def replay(
         return None
     words, make = rule
     same, made = None, {one.place: len(one.reports) for one in known if one.status is Status.PRUNED and not one.asked}
+    left = {one.place: len(one.reports) for one in known if one.status in (Status.RUNNING, Status.INTERRUPTED)}
     if words == ran[0]:
-        same = made == live(events, known, make)
+        decided = live(events, known, make)  # also about those that wait where the sweep was left
+        same = made == {place: epoch for place, epoch in decided.items() if left.get(place) != epoch}
     first = [curve for one in found[:run_cap] for curve in one.curves]
     stops = live(events, first, make)
     numbers = random.Random(0)

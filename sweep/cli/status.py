@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sweep.analysis.progress import Follower
     from sweep.render.live import LiveView
     from sweep.runner.resuming import Reopened
+    from sweep.spec import Spec
 
 
 @click.command()
@@ -59,6 +60,8 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     counts = "  ".join(f"{count} {state}" for state, count in sorted(found.trials.items())) or "none"
     lines = [f"{found.name}  {found.state}{f': {found.reason}' if found.reason else ''}"]
     lines.append(f"trials   {counts}{'' if total is None else f', of {total}'}")
+    if found.paused:
+        lines.append(f"paused   {found.paused} of the interrupted, until {_rule(spec)} lets them go on")
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
         lines.append(f"best     {found.metric} {formatting.score(found.best)}, trial {found.best_trial}{verdict}")
@@ -88,6 +91,13 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
     from sweep.runner import stopping
 
     click.echo(stopping.stop(results, sweep, trial, now=now))
+
+
+def _rule(spec: Spec) -> str:
+    from sweep.spec import sweep_file
+
+    rule = sweep_file.rule_to_dict(spec.early_terminate)
+    return "method pbt" if spec.population is not None else str(rule["type"] if isinstance(rule, dict) else rule)
 
 
 def _open(trials: object) -> bool:

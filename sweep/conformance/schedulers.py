@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers.contract import Pausing, Scheduler
 from sweep.space.objectives import Objective
 
 EPOCHS = 12
@@ -99,3 +99,106 @@ class SchedulerConformance(ABC):
         scheduler = self.build(epochs=1)
         assert scheduler.decision_epochs(1) == ()
         assert pruned(run(scheduler, {trial: float(trial) for trial in range(20)}, epochs=1)) == {}
+
+
+def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]) -> list[Event]:
+    """Return the events of a search by one worker, whose trials pause; all that are left have ended as pruned."""
+    assert isinstance(scheduler, Pausing)
+    log: list[Event] = []
+    epochs: dict[int, int] = {}
+    paused: list[int] = []
+
+    def tell(event: Event) -> None:
+        log.append(event)
+        scheduler.observe(event)
+
+    def end(trial: int, status: Status, reason: str = "", *, waits: bool = False) -> None:
+        tell(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, waits=waits))
+
+    while True:
+        trial = next((one for one in paused if scheduler.holds(one) is None), None)
+        if trial is None and len(epochs) < trials:
+            trial = len(epochs)
+            epochs[trial] = 0
+            tell(TrialStarted(trial=trial, trial_id="", params={"a": trial}, seed=0, repeat=0, time=0.0))
+        trial = scheduler.last() if trial is None else trial
+        if trial is None:
+            for one, reason in scheduler.dropped(rest=True).items():
+                paused.remove(one)
+                end(one, Status.PRUNED, reason, waits=True)
+            assert not paused, "those that are left wait for ever"
+            return log
+        if trial in paused:
+            paused.remove(trial)
+        while True:
+            epochs[trial] += 1
+            tell(report(trial, epochs[trial], value(trial, epochs[trial])))
+            if not math.isfinite(value(trial, epochs[trial])) or epochs[trial] == EPOCHS:
+                end(trial, Status.COMPLETED if epochs[trial] == EPOCHS else Status.DIVERGED)
+                break
+            why = scheduler.holds(trial)
+            if why is not None:
+                paused.append(trial)
+                end(trial, Status.INTERRUPTED, why, waits=True)
+                break
+
+
+class PausingConformance(SchedulerConformance):
+    """In place of `SchedulerConformance`, for schedulers that let trials pause: `sweep.schedulers.contract.Pausing`."""
+
+    def values(self, seed: int) -> Callable[[int, int], float]:
+        """Return made-up curves: some fall, some rise, and one in ten is NaN from the third epoch on."""
+
+        def value(trial: int, epoch: int) -> float:
+            rng = random.Random(1000 * seed + trial)
+            end, height, diverges = rng.uniform(-1, 1), rng.uniform(-0.2, 1), rng.random() < 0.1
+            noise = random.Random(f"{seed} {trial} {epoch}").uniform(-0.05, 0.05)
+            return math.nan if diverges and epoch > 2 else end + height / epoch + noise
+
+        return value
+
+    def test_every_trial_ends_and_one_is_trained_whole(self) -> None:
+        for seed in range(5):
+            log = search(self.build(), 20, self.values(seed))
+            ends = {event.trial: event.status for event in log if isinstance(event, TrialEnded)}
+            assert len(ends) == 20
+            assert Status.COMPLETED in ends.values()
+            assert Status.INTERRUPTED not in ends.values()
+
+    def test_trials_pause_at_decision_epochs_only(self) -> None:
+        scheduler = self.build()
+        epochs: dict[int, int] = {}
+        for event in search(scheduler, 20, self.values(0)):
+            if isinstance(event, EpochReported):
+                epochs[event.trial] = event.epoch
+            elif isinstance(event, TrialEnded) and event.status is Status.INTERRUPTED:
+                assert epochs[event.trial] in scheduler.decision_epochs(EPOCHS)
+
+    def test_reasons_are_one_line(self) -> None:
+        events = search(self.build(), 20, self.values(1))
+        reasons = [event.reason for event in events if isinstance(event, TrialEnded) and event.waits]
+        assert reasons
+        assert all(reason and "\n" not in reason for reason in reasons)
+
+    def test_whoever_observes_the_same_events_says_the_same(self) -> None:
+        log = search(self.build(), 16, self.values(2))
+        asked_often = self.build()
+        for place, event in enumerate(log):
+            asked_often.observe(event)
+            fresh = self.build()
+            for earlier in log[: place + 1]:
+                fresh.observe(earlier)
+            assert isinstance(asked_often, Pausing)
+            assert isinstance(fresh, Pausing)
+            assert [asked_often.holds(trial) for trial in range(16)] == [fresh.holds(trial) for trial in range(16)]
+            assert asked_often.last() == fresh.last()
+            assert asked_often.dropped(rest=False) == fresh.dropped(rest=False)
+            assert asked_often.dropped(rest=True) == fresh.dropped(rest=True)
+
+    def test_who_has_ended_or_never_begun_is_not_held(self) -> None:
+        scheduler = self.build()
+        search(scheduler, 16, self.values(3))
+        assert isinstance(scheduler, Pausing)
+        assert [scheduler.holds(trial) for trial in range(20)] == [None] * 20
+        assert scheduler.last() is None
+        assert scheduler.dropped(rest=True) == {}

@@ -20,6 +20,7 @@ from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
 from sweep.space.constraint_sampling import DRAWS
+from sweep.space.stopping_rules import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
 from sweep.statistics.racing import FIRST
 
@@ -272,17 +273,18 @@ def _epochs(plan: Plan) -> str:
     expected = plan.price.epochs
     if expected is not None and round(expected) != plan.epochs:
         text += f", about {expected:.0f} expected"
+        text += ", more where trials change ranks" if isinstance(plan.spec.early_terminate, Pasha | FreezeThaw) else ""
     return text
 
 
 def _rungs(plan: Plan) -> str:
-    rungs = plan.rungs
+    rungs, do = plan.rungs, "pause" if isinstance(plan.spec.early_terminate, PausingRule) else "be pruned"
     if not rungs:
         return ""
     if len(rungs) > _MANY_RUNGS:
-        return f"trials can be pruned at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
+        return f"trials can {do} at {len(rungs)} epochs from {rungs[0].epoch} to {rungs[-1].epoch}"
     reached = " (trials expected to reach it)" if rungs[0].trials is not None else ""
-    return f"trials can be pruned at epoch {', '.join(map(_rung, rungs))}{reached}"
+    return f"trials can {do} at epoch {', '.join(map(_rung, rungs))}{reached}"
 
 
 def _rung(rung: Rung) -> str:

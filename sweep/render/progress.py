@@ -122,8 +122,10 @@ def _counts(standing: Standing, now: float, *, running: bool) -> list[_Part]:
     at_work = len(standing.running) if running else 0
     counts: list[_Part] = [(f"{at_work} running", "")]
     counts += [(f"{count} {status}", STYLES.get(status, "")) for status, count in standing.ended.items() if count]
-    waiting = len(standing.open) - at_work
-    if waiting:
+    waiting = len(standing.open) - at_work - standing.paused
+    if standing.paused:
+        counts.append((f"{standing.paused} paused", ""))
+    if waiting > 0:
         counts.append((f"{waiting} to go on with", ""))
     if running and standing.over is None:
         counts.append((f"{figure(standing.epochs_per_s(now))} epochs/s", "dim"))

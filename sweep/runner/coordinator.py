@@ -21,7 +21,8 @@ from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStart
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms, Upcoming
+from sweep.runner.pausing import Pauses
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms, Upcoming, tried_again
 from sweep.schedulers.contract import Scheduler
 from sweep.searchers.contract import Searcher
 from sweep.searchers.population import Population
@@ -82,7 +83,8 @@ class Coordinator:
         self._again: deque[int] = deque()  # trials of an earlier session, to be gone on with
         self._known_data: set[str] = set()  # fingerprints of data that a worker has met in this session
         self._upcoming = Upcoming(searcher, self._limits.cap)
-        self._population = searcher if isinstance(searcher, Population) else None
+        self._parent = searcher.parent if isinstance(searcher, Population) else lambda place: None
+        self._pauses = Pauses(searcher, scheduler, self._open)
         self._resumed = False
         self._is_open = False  # all of the log has been replayed
         self._all_started = False  # the searcher has no more, or the cap is reached
@@ -135,15 +137,16 @@ class Coordinator:
         self._emit([end for trial in self._open.values() if (end := self._recovered(trial))])
         states = self._ledger.trials.values()
         failed = [one.number for one in states if one.status is Status.FAILED] if retry_failed else []
-        self._emit([_again(trial) for trial in failed])
-        self._again.extend(sorted(trial for trial in self._open if self._auxiliary.has(trial) or not confirming))
+        self._emit([tried_again(trial) for trial in failed])
+        there = [one for trial, one in self._open.items() if self._auxiliary.has(trial) or not confirming]
+        self._again.extend(one.state.number for one in sorted(there, key=lambda one: (one.paused, one.state.number)))
         self._sharing.connect(self._hooks.say, self._hooks.share)
         return len(failed)
 
     def next(self, worker: str = "") -> Order | None:
         """Return the next trial for a free worker; None when there is none left to start."""
         while not self._is_stopping():
-            self._replace()
+            self._drop()
             trial = self._chosen(worker)
             if trial is None:
                 return None
@@ -153,7 +156,8 @@ class Coordinator:
             if answer is not None and answer.data in self._known_data:
                 self._answer(trial, answer)
                 answer = None
-            if trial.started.trial in self._open and not self.stopping:
+            given = trial.started.trial in self._open and trial.started.trial not in self._again
+            if given and not self.stopping:
                 self._out.add(trial.started.trial)
                 trial.interrupted = False
                 known_data = answer.data if answer else None
@@ -162,34 +166,36 @@ class Coordinator:
         return None
 
     def _chosen(self, worker: str) -> OpenTrial | None:
-        """Return the next trial to be trained: one that is gone on with, or a new one.
-
-        Of a population, copies come first: their parents' checkpoints are there as long as these wait.
-        """
-        held = self._population.holds if self._population else lambda trial: False
-        ready = [trial for trial in self._again if not held(trial)]
-        copies = self._population is not None and self._population.has_copies
-        if not ready or (copies and not self._confirming):
+        """Return the next trial to be trained: one that is gone on with, a new one, or the last that pauses."""
+        ready = self._pauses.ready(self._again)
+        if ready is None:
             started = self._start(worker)
-            if started is not None or not ready:
+            if started is not None or self._confirming or not self._is_at_rest():
                 return started
-        self._again.remove(ready[0])
-        return self._open[ready[0]]
+            ready = self._pauses.last()
+        if ready is None:
+            return self._start(worker) if self._drop(rest=True) else None  # fresh seeds, now that the search is over
+        self._again.remove(ready)
+        return self._open[ready]
 
-    def _is_at_an_end(self, trial: OpenTrial, fresh: Sequence[EpochReported]) -> bool:
-        """Return whether a member of a population has just trained to the end of a generation.
+    def _is_at_rest(self) -> bool:
+        """Return whether no trial of the search trains."""
+        return all(self._auxiliary.has(trial) for trial in (*self._out, *self._dying))
 
-        It is left there even if it is the last one: others may be made of what it has saved.
-        """
-        ends = self._population is not None and trial.state.epoch in trial.decisions
-        return ends and bool(fresh) and fresh[-1].memo is None
+    def _drop(self, *, rest: bool = False) -> bool:
+        """End those that pause for good, as far as no worker has them; whether there are any."""
+        ends = [end for end in self._pauses.dropped(rest=rest) if end.trial not in self._out]
+        for end in ends:
+            self._dismiss(self._open[end.trial], end)
+        return bool(ends)
 
-    def _replace(self) -> None:
-        """End the members of a population whose places others take."""
-        losers = self._population.losers if self._population else {}
-        for trial, reason in [*losers.items()]:
-            if trial in self._open and trial not in self._out:
-                self._dismiss(self._open[trial], self._open[trial].end(Status.PRUNED, reason, Facts()))
+    def _leave(self, trial: OpenTrial, facts: Facts) -> bool:
+        """Leave a trial that pauses where it has come to; whether it does and that is logged."""
+        end = self._pauses.end(trial, facts)
+        if end is None or not self._emit([end]):
+            return False
+        self._again.append(trial.state.number)
+        return True
 
     def _inherits(self, trial: OpenTrial) -> bool:
         """Give a copy the checkpoint of its parent, which has all epochs up to it; whether it can be trained."""
@@ -243,11 +249,8 @@ class Coordinator:
             self._emit([structs.replace(there.dismissed(UNWANTED), facts=progress.facts)])
         elif end and end.again and trial not in self._out:
             self._wait(trial, spoilt=progress.spoilt is not None)
-        elif trial in self._out and self._is_at_an_end(there, fresh):
-            reason = f"waits for the others at epoch {there.state.epoch}"
-            end = there.end(Status.INTERRUPTED, reason, progress.facts)
-            self._emit([structs.replace(end, waits=True)])
-            self._again.append(trial)
+        elif trial in self._out and fresh and self._pauses.why(there):
+            self._leave(there, progress.facts)
         elif trial in self._out and progress.moves:
             self._watch.end(trial)
             self._out.discard(trial)
@@ -347,7 +350,7 @@ class Coordinator:
     def _start(self, worker: str) -> OpenTrial | None:
         """Log a new trial; None when there is none to start."""
         started = self._auxiliary.baseline() or self._searched(worker)
-        self._all_started = started is None and not (self._population is not None and self._population.waits)
+        self._all_started = started is None
         searching = not self._confirming and any(not self._auxiliary.has(trial) for trial in self._open)
         if started is None and self._spec.confirm and not searching:
             self._confirming = True
@@ -356,10 +359,7 @@ class Coordinator:
 
     def _searched(self, worker: str) -> TrialStarted | None:
         chosen = None if self._confirming else self._upcoming.choose(worker)
-        if chosen is None:
-            return None
-        parent = self._population.parent(chosen[0]) if self._population else None
-        return self._auxiliary.searched(*chosen, parent)
+        return None if chosen is None else self._auxiliary.searched(*chosen, self._parent(chosen[0]))
 
     def _recall(self, trial: OpenTrial) -> Answer | None:
         return self._hooks.memo.recall(trial.started, trial.epochs, trial.state.epoch) if self._hooks.memo else None
@@ -372,6 +372,8 @@ class Coordinator:
         epochs = [epoch for epoch in answer.epochs if epoch.epoch > trial.state.epoch]
         if self._lacks_objective(epochs) or not self._hear(trial, epochs):
             return False
+        if self._pauses.why(trial):
+            return self._leave(trial, Facts())
         end = trial.overdue()
         facts = answer.facts
         if answer.whole and (end is None or (end.status is Status.COMPLETED and not end.at_target)):
@@ -388,7 +390,7 @@ class Coordinator:
                 if not self._emit(part):
                     return False
                 part = []
-                if trial.verdict or trial.diverged or trial.reached:
+                if trial.verdict or trial.diverged or trial.reached or self._pauses.why(trial):
                     return True
         return self._emit([*part, end] if end else part)
 
@@ -440,22 +442,24 @@ class Coordinator:
         self._sharing.observe(change)
         match change:
             case Started(state):
-                epochs, decisions = self._spec.trial_epochs(state.params), tuple[int, ...]()
-                if state.place is not None:
+                epochs = self._spec.trial_epochs(state.params)
+                if state.place is None:
+                    self._open[state.number] = OpenTrial(state, epochs, ())
+                else:
                     self._upcoming.started(state.place)
-                    rule = self._population or self._scheduler
-                    decisions = rule.decision_epochs(epochs)
-                self._open[state.number] = OpenTrial(state, epochs, decisions)
+                    self._open[state.number] = self._pauses.open(state, epochs)
             case Reported(state, report):
                 trial = self._open[state.number]
                 trial.verdict, trial.interrupted = verdict, False
+                self._pauses.note(trial, paused=False)
                 trial.diverged = self._terms.divergence(report)
                 trial.reached = None if heard is None else self._terms.reached(report)
                 if not self._is_open:
                     self._watch.recall(state.number, report.time_s)
-            case Interrupted(state):
+            case Interrupted(state, end):
                 self._out.discard(state.number)
                 self._open[state.number].interrupted = True
+                self._pauses.note(self._open[state.number], paused=end.waits)
                 self._watch.end(state.number)
             case Reopened(state):  # no scheduler decides about it any more
                 epochs = self._spec.trial_epochs(state.params)
@@ -485,12 +489,12 @@ class Coordinator:
             self._again.append(trial)
 
     def _recovered(self, trial: OpenTrial) -> TrialEnded | None:
-        """Return the end that a killed driver could not write any more, with what is known of the trial."""
-        end = trial.overdue()
-        facts = structs.replace(trial.state.facts, checkpoint=self._hooks.kept(trial.state.number, trial.state.epoch))
+        """Return the end that a killed driver could not write any more, with what is known of the trial.
+
+        Or that it pauses, where the sweep was stopped just then: those who learn from it hear of no other interruption.
+        """
+        end, state = trial.overdue(), trial.state
+        facts = structs.replace(state.facts, checkpoint=self._hooks.kept(state.number, state.epoch))
+        if end is None and not state.paused:
+            return self._pauses.end(trial, facts)
         return structs.replace(end, facts=facts) if end and end.status is Status.COMPLETED else end
-
-
-def _again(trial: int) -> TrialEnded:
-    """Return what lets a trial that has failed go on."""
-    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)

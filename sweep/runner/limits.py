@@ -98,8 +98,8 @@ class Limits:
             self._alike = 0
         if event.status is Status.FAILED and trial.params not in self._failures:
             self._failures.append(trial.params)
-        if event.status not in (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED):
-            return
+        if event.waits or event.status not in (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED):
+            return  # those that wait until the search is over end with it
         completed, loss = event.status is Status.COMPLETED, self._objective.loss(trial.last)
         if completed and loss is not None and (self._best_loss is None or loss < self._best_loss):
             self._best_loss = loss

@@ -19,7 +19,7 @@ from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, Trial
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.runner.trials import Terms
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers.contract import Pausing, Scheduler
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -33,7 +33,7 @@ REPORTED = 100_000  # epochs in all rehearsals, which take about 0.2 s
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """An epoch at which trials can be pruned; ``trials`` is how many are expected to reach it."""
+    """An epoch at which trials can be pruned, or pause; ``trials`` is how many are expected to reach it."""
 
     epoch: int
     trials: float | None
@@ -102,19 +102,32 @@ def course(
 def _rehearsed(
     scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
 ) -> Iterator[int]:
-    """Yield each epoch that a made-up trial reports before the scheduler stops it."""
-    facts = Facts()
-    for trial in range(trials):
-        metrics = {objective.name: objective.of_loss(numbers.random())}
-        scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
-        status, reason = Status.COMPLETED, ""
-        for epoch in epochs:
+    """Yield each epoch that a made-up trial reports before the scheduler stops it, or leaves it where it pauses."""
+    rule = scheduler if isinstance(scheduler, Pausing) else None
+    merits: list[float] = []
+    paused: dict[int, int] = {}  # how many of the epochs each has that waits
+    while True:
+        trial = next((one for one in paused if rule and rule.holds(one) is None), None)
+        if trial is None and len(merits) < trials:
+            trial = len(merits)
+            merits.append(objective.of_loss(numbers.random()))
+            scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
+        elif trial is None:
+            trial = rule.last() if rule else None
+        if trial is None:
+            return
+        status, reason, metrics = Status.COMPLETED, "", {objective.name: merits[trial]}
+        for epoch in epochs[paused.pop(trial, 0) :]:
             yield epoch
             stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
             if stopped is not None and epoch < epochs[-1]:
                 status, reason = Status.PRUNED, stopped
                 break
-        scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=facts))
+            if rule and epoch < epochs[-1] and rule.holds(trial):
+                paused[trial] = epochs.index(epoch) + 1
+                break
+        if trial not in paused:
+            scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=Facts()))
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:

@@ -38,7 +38,7 @@ class OpenTrial:
 
     state: TrialState
     epochs: int
-    decisions: tuple[int, ...]  # epochs at which it can be pruned
+    decisions: tuple[int, ...]  # epochs at which it can be pruned, or pause
     verdict: str | None = None  # the scheduler's reason to prune it at its last epoch
     diverged: str | None = None
     reached: str | None = None  # that it has the sweep's target, in words
@@ -49,6 +49,8 @@ class OpenTrial:
     outgrown: bool = False  # its worker gives it back, to be trained in another process
     moved: bool = False  # it was given back once
     unwanted: bool = False  # somebody asked that it be stopped
+    pauses: bool = False  # at its decisions it may be left, to go on later
+    paused: int = 0  # it is left: the how manieth that was, of all pauses
 
     @property
     def started(self) -> TrialStarted:
@@ -87,9 +89,14 @@ class Terms:
         assignment = self.assignment(started, devices, trial.accumulate)
         if started.role is not Role.SEARCH:
             return Order(assignment, whole=True, known_data=known_data, moved=trial.moved, shares=shares)
-        waits = self._spec.population is not None
         return Order(
-            assignment, trial.decisions, to_beat, known_data=known_data, moved=trial.moved, shares=shares, waits=waits
+            assignment,
+            trial.decisions,
+            to_beat,
+            known_data=known_data,
+            moved=trial.moved,
+            waits=trial.pauses,
+            shares=shares,
         )
 
     def assignment(self, started: TrialStarted, devices: Devices, accumulate: int = 1) -> Assignment:
@@ -181,6 +188,11 @@ class Terms:
                         f"it reports {', '.join(epoch.metrics)}; {did_you_mean(name, epoch.metrics)}"
                     )
         return None
+
+
+def tried_again(trial: int) -> TrialEnded:
+    """Return what lets a trial that has failed go on."""
+    return TrialEnded(trial=trial, status=Status.INTERRUPTED, reason="tried again", time=time.time(), again=True)
 
 
 def fold(spec: Spec, started: TrialStarted) -> Fold | None:

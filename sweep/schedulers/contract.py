@@ -1,9 +1,9 @@
-"""The contract of all schedulers."""
+"""The contract of all schedulers, and of those that let trials pause."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from sweep.events import Event
 from sweep.space.objectives import Objective
@@ -20,6 +20,27 @@ class Scheduler(Protocol):
 
     def observe(self, event: Event) -> str | None:
         """Learn from an event; for a reported epoch, the reason to prune its trial, or None."""
+
+
+@runtime_checkable
+class Pausing(Protocol):
+    """Lets trials pause at its decision epochs, saved, and says which of them go on: a scheduler, or a population.
+
+    What it says follows from the events observed, so that it says the same after a kill. Trials are named by their
+    numbers in the search.
+    """
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        """Return the epochs at which a trial of ``epochs`` epochs is saved and may pause, ascending."""
+
+    def holds(self, trial: int) -> str | None:
+        """Return why a trial pauses where it is, in one line; None for one that is to train on."""
+
+    def last(self) -> int | None:
+        """Return which trial that pauses trains on although it is held, for none trains and none is left to start."""
+
+    def dropped(self, *, rest: bool) -> Mapping[int, str]:
+        """Return the trials that pause and never train on, and why; ``rest``: none trains, and `last` has none."""
 
 
 Factory: TypeAlias = Callable[[Objective, int], Scheduler]

@@ -1,6 +1,6 @@
 """The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
 
-The epochs at which each rule acts are in `sweep.space.stopping_rules`.
+The epochs at which each rule acts are in `sweep.space.stopping_rules`; the rules that let trials pause in `promotion`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ import numpy as np
 
 from sweep.events import EpochReported, Event
 from sweep.schedulers.contract import Factory, Scheduler
+from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
+from sweep.schedulers.reasons import reason
 from sweep.space import stopping_rules
-from sweep.space.objectives import INFEASIBLE, Objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination, Own
-
-
-def reason(rule: str, objective: Objective, loss: float, epoch: int, cutoff: float) -> str:
-    """For example: ``asha: val_accuracy 0.61 at epoch 3 below the cutoff 0.88``; the cutoff is a loss as well."""
-    side = "below" if objective.maximize else "above"
-    if loss >= INFEASIBLE:
-        return f"{rule}: constraints not met at epoch {epoch}, and nearer to it by others"
-    value, bound = objective.of_loss(loss), objective.of_loss(cutoff)
-    return f"{rule}: {objective.name} {value:.6g} at epoch {epoch} {side} the cutoff {bound:.6g}"
+from sweep.space.objectives import Objective
+from sweep.space.stopping_rules import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Hyperband,
+    Median,
+    NoTermination,
+    Own,
+    Pasha,
+)
 
 
 class Ranks:
@@ -265,3 +268,9 @@ def build(rule: EarlyTermination, objective: Objective, epochs: int, own: Factor
             return AshaScheduler(rule, objective, epochs)
         case Median():
             return MedianScheduler(rule, objective, epochs)
+        case AshaPromotion():
+            return PromotionScheduler(rule, objective, epochs)
+        case Pasha():
+            return PashaScheduler(rule, objective, epochs)
+        case FreezeThaw():
+            return FreezeThawScheduler(rule, objective, epochs)

@@ -14,7 +14,7 @@ from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_
 from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.space.objectives import Objective
 from sweep.space.space import Space, completed, on_grid
-from sweep.store.ledger import Ended, Ledger, Started, TrialState
+from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 
 
 class StartingPoints:
@@ -58,12 +58,14 @@ class Repeated:
     ended, as one trial: its state is the first of diverged, oom, infeasible, pruned, completed and failed that any
     repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
     the means over the completed, infeasible and pruned repeats, or over all if there are none, as far as all came.
+    Where repeats pause, it hears so far as all have come, once none trains.
     """
 
     def __init__(self, inner: Searcher, repeats: int) -> None:
         self._inner = inner
         self._repeats = repeats
         self._ledger = Ledger()
+        self._heard: dict[int, int] = {}  # the last epoch of a configuration that the inner one has heard of
 
     @property
     def foresees(self) -> bool:
@@ -84,12 +86,14 @@ class Repeated:
                 configuration = trial.number // self._repeats
                 if len(self._trials(configuration)) == 1:
                     self._inner.observe(structs.replace(start, trial=configuration, repeat=0))
-            case Ended(trial, end):
+            case Ended(trial, end) | Interrupted(trial, end) if trial.paused or trial.ended is not None:
                 configuration = trial.number // self._repeats
                 trials = self._trials(configuration)
-                if len(trials) == self._repeats and all(one.ended is not None for one in trials):
-                    for summary in _summaries(configuration, trials, end):
+                if len(trials) == self._repeats and all(one.paused or one.ended is not None for one in trials):
+                    for summary in _summaries(configuration, trials, end, self._heard.get(configuration, 0)):
                         self._inner.observe(summary)
+                        if isinstance(summary, EpochReported):
+                            self._heard[configuration] = summary.epoch
             case _:
                 pass
 
@@ -99,13 +103,18 @@ class Repeated:
         return [trials[n] for n in range(first, first + self._repeats) if n in trials]
 
 
-def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded) -> Iterator[Event]:
-    states = {trial.status for trial in trials}
-    counted = [trial for trial in trials if trial.status in _COUNTED] or trials
+def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
+    """Yield what is new of a configuration of which no repeat trains, after an epoch of which was heard."""
+    counted = [trial for trial in trials if trial.status in _COUNTED or trial.paused] or trials
     common = set[int].intersection(*(set(trial.epochs) for trial in counted))
     for epoch in sorted(common):
-        metrics = _mean([trial.epochs[epoch] for trial in counted])
-        yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+        if epoch > heard:
+            metrics = _mean([trial.epochs[epoch] for trial in counted])
+            yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+    if any(trial.paused for trial in trials):
+        yield structs.replace(last, trial=configuration, status=Status.INTERRUPTED, waits=True)
+        return
+    states = {trial.status for trial in trials}
     status = next(state for state in _WORST_FIRST if state in states)
     yield structs.replace(last, trial=configuration, status=status)
 

@@ -24,7 +24,7 @@ from sweep.space.domains import Categorical, contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
-from sweep.store.ledger import Ended, Ledger, Started, TrialState
+from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 
 _JUDGED = (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED)
 _WIDTH = 1 / 6  # of a first distribution, as a share of each range
@@ -85,7 +85,7 @@ class CmaesSearcher:
                 self._tried.add(key(trial.params))
                 if self._adapted and self._belongs(trial.params):
                     self._generations[trial.number] = self._restarts, self._distribution().generation
-            case Ended(trial):
+            case Ended(trial) | Interrupted(trial) if trial.paused or trial.ended is not None:  # of a pause, the first
                 generation = self._generations.pop(trial.number, None)
                 if generation is not None and generation == (self._restarts, self._distribution().generation):
                     self._hear(trial)
@@ -164,7 +164,7 @@ class CmaesSearcher:
         """Return what a trial counts as; infinite for worse than any, None for nothing."""
         by_epoch = [self._objective.loss(metrics) for metrics in record.epochs.values()]
         losses = [loss for loss in by_epoch if loss is not None]
-        if record.status in _JUDGED:
+        if record.status in _JUDGED or record.paused:
             last = self._objective.standing(record.last)
             return math.inf if last is None else last
         match self._objective.impute:

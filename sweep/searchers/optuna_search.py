@@ -181,8 +181,8 @@ _GP_ATTEMPTS = 2  # each fits the model anew, which takes seconds
 class OptunaSearcher:
     """Suggests what a sampler of Optuna draws, given all trials so far.
 
-    Completed trials count with the metrics they reported last, pruned ones as PRUNED with their values
-    by epoch, failed ones as FAIL. Those that diverged or ran out of memory are told as bad: to tpe as
+    Completed trials count with the metrics they reported last, pruned ones and those that pause as PRUNED with their
+    values by epoch, failed ones as FAIL. Those that diverged or ran out of memory are told as bad: to tpe as
     pruned before any value, which it ranks last (it ranks every completed trial above all pruned ones);
     to the others, which learn nothing from pruned trials, as completed, worse than any. An
     objective's `impute` says otherwise: then these three are told alike, by its rule. Trials that do not meet the
@@ -337,6 +337,8 @@ class OptunaSearcher:
         self, record: Record, penalties: list[float]
     ) -> tuple[TrialState, list[float] | None, Mapping[int, Mapping[str, float]]]:
         match record.status:
+            case Status.INTERRUPTED if record.paused:  # it may never go on
+                return TrialState.PRUNED, None, record.epochs
             case Status.RUNNING | Status.INTERRUPTED:
                 return TrialState.RUNNING, None, record.epochs
             case Status.PRUNED:

@@ -44,6 +44,7 @@ class _Member:
     epoch: int = 0
     losses: dict[int, float | None] = field(default_factory=dict)  # at the ends of generations
     status: Status = Status.RUNNING
+    leaves: bool = False  # it has just trained to the end of a generation, and is to be left there
 
     @property
     def is_there(self) -> bool:
@@ -53,7 +54,7 @@ class _Member:
 class Population:
     """Chooses the members of a population and their copies, and says who waits and who is replaced.
 
-    A searcher as others are; what it says beside that is a function of the events as well.
+    A searcher as others are, and as schedulers that let trials pause (`Pausing`): a function of the events as well.
     """
 
     foresees = False
@@ -107,10 +108,12 @@ class Population:
             case EpochReported() if event.trial in self._members:
                 member = self._members[event.trial]
                 member.epoch, member.status = event.epoch, Status.RUNNING
+                member.leaves = event.epoch in self._ends and event.memo is None
                 if event.epoch in self._ends:
                     member.losses[event.epoch] = self._objective.standing(event.metrics)
             case TrialEnded() if event.trial in self._members:
-                self._members[event.trial].status = event.status
+                member = self._members[event.trial]
+                member.status, member.leaves = event.status, False
             case _:
                 return
         self._look()
@@ -121,19 +124,30 @@ class Population:
         """Return the epochs at which members are saved and wait."""
         return self._ends
 
-    def holds(self, trial: int) -> bool:
-        """Return whether a member has to wait for others: it has come to the end of a generation that is not over."""
+    def holds(self, trial: int) -> str | None:
+        """Return why a member waits: its generation is not over, or copies of those that wait have not started.
+
+        One that comes to the end of a generation is left there even if it is the last: others may be made of what it
+        has saved.
+        """
         member = self._members.get(trial)
-        return member is not None and self._done < len(self._ends) and member.epoch >= self._ends[self._done]
+        if member is None:
+            return None
+        early = self._done < len(self._ends) and member.epoch >= self._ends[self._done]
+        copied = member.status is Status.INTERRUPTED and member.epoch in self._ends and self._has_copies
+        return f"waits for the others at epoch {member.epoch}" if member.leaves or early or copied else None
 
     @property
-    def has_copies(self) -> bool:
+    def _has_copies(self) -> bool:
         """Whether there is a copy that has not started."""
         return len(self._members) < self._rules.size + len(self._parents)
 
-    @property
-    def losers(self) -> Mapping[int, str]:
-        """Members that are replaced and have not ended yet, and why."""
+    def last(self) -> int | None:
+        """Return None: who waits does so for members that train."""
+        return None
+
+    def dropped(self, *, rest: bool) -> Mapping[int, str]:
+        """Return the members that are replaced and have not ended yet, and why."""
         return {trial: why for trial, why in self._losers.items() if self._members[trial].is_there}
 
     def _look(self) -> None:

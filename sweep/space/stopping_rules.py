@@ -1,4 +1,4 @@
-"""The rules by which trials may be stopped early, as plain data, and the epochs at which they act."""
+"""The rules by which trials may be stopped early, or pause, as plain data, and the epochs at which they act."""
 
 from __future__ import annotations
 
@@ -73,17 +73,73 @@ class Median:
 
 
 @dataclass(frozen=True, slots=True)
+class AshaPromotion:
+    """Asynchronous successive halving that pauses (Li et al., MLSys 2020, algorithm 2).
+
+    A trial pauses at rung ``min_iter * eta**k`` until it is among the best 1/``eta`` of all that came there. No rung
+    lies after ``max_iter`` (default: the epochs of a trial).
+    """
+
+    min_iter: int = 1
+    max_iter: int | None = None
+    eta: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not (self.min_iter >= 1 and self.eta > 1):
+            raise ValueError(f"not a rule: {self}")
+        if self.max_iter is not None and self.max_iter < self.min_iter:
+            raise ValueError(f"max_iter is below min_iter: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class Pasha:
+    """Progressive ASHA: `AshaPromotion` with a highest rung that grows (Bohdal et al., ICLR 2023).
+
+    It grows by one where the trials at the highest rung rank otherwise than at the rung before. Losses that differ by
+    up to ``epsilon`` rank the same; None: as much as curves differ that cross twice.
+    """
+
+    min_iter: int = 1
+    eta: float = 3.0
+    epsilon: float | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.min_iter >= 1 and self.eta > 1 and (self.epsilon is None or self.epsilon >= 0)):
+            raise ValueError(f"not a rule: {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class FreezeThaw:
+    """Goes on with the trial that is predicted to end best (the idea: Swersky, Snoek, Adams, 2014).
+
+    Trials pause at epochs ``min_iter * eta**k``. While new ones start, those that go on may train ``share`` as many
+    epochs as these do up to their first pause.
+    """
+
+    min_iter: int = 1
+    eta: float = 3.0
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not (self.min_iter >= 1 and self.eta > 1 and self.share >= 0):
+            raise ValueError(f"not a rule: {self}")
+
+
+PausingRule: TypeAlias = AshaPromotion | Pasha | FreezeThaw
+
+
+@dataclass(frozen=True, slots=True)
 class Own:
     """A rule of the user's, as module:Name; the epochs at which it acts are its own to know."""
 
     target: str
 
 
-EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | Own
+EarlyTermination: TypeAlias = NoTermination | Asha | Hyperband | Median | AshaPromotion | Pasha | FreezeThaw | Own
 
 
 def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]:
-    """Return the epochs at which a trial of ``epochs`` epochs can be stopped, for each bracket of the rule.
+    """Return the epochs at which a trial of ``epochs`` epochs can be stopped or pause, for each bracket of the rule.
 
     The last epoch is never among them: there is nothing left to save.
     """
@@ -93,6 +149,10 @@ def brackets(rule: EarlyTermination, epochs: int) -> tuple[tuple[int, ...], ...]
         case Asha(min_iter, max_iter, eta, count):
             rungs = _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))
             return tuple(_between(map(math.ceil, rungs[b:]), epochs) for b in range(count))
+        case AshaPromotion(min_iter, max_iter, eta):
+            return (_between(map(math.ceil, _growing(min_iter, eta, min(epochs - 1, max_iter or epochs))), epochs),)
+        case Pasha(min_iter=min_iter, eta=eta) | FreezeThaw(min_iter=min_iter, eta=eta):
+            return (_between(map(math.ceil, _growing(min_iter, eta, epochs - 1)), epochs),)
         case Hyperband(max_iter=int(max_iter), s=int(s), eta=eta):
             return (_between((int(max_iter / eta**k) for k in range(1, s + 1)), epochs),)
         case Hyperband(min_iter=int(min_iter), eta=eta):
@@ -109,7 +169,7 @@ def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
 
 def shares(rule: EarlyTermination, epochs: int) -> dict[int, float]:
     """Return by epoch the share of trials that a rule lets go on there once many have come; of rules that say so."""
-    if not isinstance(rule, Asha | Hyperband):
+    if not isinstance(rule, Asha | AshaPromotion | Hyperband):
         return {}
     found = brackets(rule, epochs)
     return {

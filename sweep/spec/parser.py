@@ -13,7 +13,7 @@ from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
 from sweep.space.population_rules import Rules
 from sweep.space.space import Parameter, Space
-from sweep.space.stopping_rules import EarlyTermination
+from sweep.space.stopping_rules import EarlyTermination, PausingRule
 from sweep.spec import configurations, overrides, parameters, sweep_file
 from sweep.spec.blocks import Metric
 from sweep.spec.mistakes import Document, KeyPath, dotted, show
@@ -414,6 +414,9 @@ class _Resolution:
         epochs = self.most_epochs(entries)
         if document.found == before and "epochs" not in self.wrong:
             sweep_file.check_acts(rule, epochs, ("early_terminate",), document)
+        if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
+            what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
+            self.notes.append(f"without run_cap, {what}")
         return rule
 
     def most_epochs(self, entries: list[Entry]) -> int:

@@ -35,6 +35,37 @@ class Asha(Block):
     )
 
 
+class AshaPromotion(Block):
+    """Asynchronous successive halving that pauses: trials wait at a rung until they are among its best 1/eta."""
+
+    type: Literal["asha_promotion"]
+    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
+    max_iter: Count | None = Field(None, description="No rung after this epoch; the trials' epochs by default.")
+    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
+
+
+class Pasha(Block):
+    """As asha_promotion, with a highest rung that grows only while the trials there change ranks."""
+
+    type: Literal["pasha"]
+    min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
+    eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
+    epsilon: Annotated[float, Field(ge=0)] | None = Field(
+        None, description="Differences of the metric that change no rank; as much as curves differ that cross twice."
+    )
+
+
+class FreezeThaw(Block):
+    """Trials pause, and the one that is predicted to end best goes on."""
+
+    type: Literal["freeze_thaw"]
+    min_iter: Count = Field(1, description="First pause, in epochs; later ones by factors of eta.")
+    eta: Factor = Field(3.0, description="Factor between pauses.")
+    share: Annotated[float, Field(ge=0, le=100)] = Field(
+        0.5, description="Epochs for trials that go on, for each that new ones train up to their first pause."
+    )
+
+
 class Hyperband(Block):
     """Hyperband's brackets as in W&B sweeps: give min_iter, or max_iter and s."""
 
@@ -60,16 +91,26 @@ class NoTermination(Block):
     type: Literal["none"]
 
 
-EarlyTerminate: TypeAlias = Annotated[Asha | Hyperband | Median | NoTermination, Field(discriminator="type")]
+EarlyTerminate: TypeAlias = Annotated[
+    Asha | AshaPromotion | Pasha | FreezeThaw | Hyperband | Median | NoTermination, Field(discriminator="type")
+]
 
 
 def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Document) -> EarlyTermination:
     """Return the block as the rule that schedulers know; note keys that do not go together."""
     match block:
-        case Asha(min_iter=first, max_iter=int(last)) if last < first:
+        case Asha(min_iter=first, max_iter=int(last)) | AshaPromotion(min_iter=first, max_iter=int(last)) if (
+            last < first
+        ):
             document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
         case Asha():
             return stopping_rules.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
+        case AshaPromotion():
+            return stopping_rules.AshaPromotion(block.min_iter, block.max_iter, block.eta)
+        case Pasha():
+            return stopping_rules.Pasha(block.min_iter, block.eta, block.epsilon)
+        case FreezeThaw():
+            return stopping_rules.FreezeThaw(block.min_iter, block.eta, block.share)
         case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
             return stopping_rules.Hyperband(None, most, s, block.eta, block.strict)
         case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
@@ -92,7 +133,8 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
     acting = stopping_rules.brackets(rule, epochs)
     key = "max_iter" if isinstance(rule, stopping_rules.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
-        what = f"can never stop a trial of {epochs} {plural('epoch', epochs)}"
+        does = "pause" if isinstance(rule, stopping_rules.PausingRule) else "stop"
+        what = f"can never {does} a trial of {epochs} {plural('epoch', epochs)}"
         document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
     elif not all(acting):
         rungs = len(acting[0])
@@ -107,6 +149,9 @@ def rule_to_dict(rule: EarlyTermination) -> Value:
     names = {field.name: getattr(rule, field.name) for field in fields(rule)}
     kind = {
         stopping_rules.Asha: "asha",
+        stopping_rules.AshaPromotion: "asha_promotion",
+        stopping_rules.Pasha: "pasha",
+        stopping_rules.FreezeThaw: "freeze_thaw",
         stopping_rules.Hyperband: "hyperband",
         stopping_rules.Median: "median",
         stopping_rules.NoTermination: "none",

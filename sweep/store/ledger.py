@@ -86,6 +86,11 @@ class TrialState:
         return None if self.end is None or self.status in UNFINISHED else self.end.time
 
     @property
+    def paused(self) -> bool:
+        """Whether it waits at a rung for its rule to let it go on."""
+        return self.status is Status.INTERRUPTED and self.end is not None and self.end.waits
+
+    @property
     def facts(self) -> Facts:
         """Those of its end or of its last interruption."""
         return Facts() if self.end is None else self.end.facts

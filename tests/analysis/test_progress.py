@@ -216,6 +216,25 @@ def test_rungs_count_who_came_and_who_went() -> None:
     assert of(*events).rungs() == [Rung(1, 3, 1), Rung(3, 2, 1)]  # of a rule of the user's own
 
 
+def test_trials_that_pause_count_as_lost_where_they_do_until_they_go_on() -> None:
+    outline = {"decisions": (1, 2), "total": 4, "epochs": 8}
+    events = [SESSION, *(event for n in range(4) for event in (started(n), epoch(n, 1)))]
+    events += [ended(n, Status.INTERRUPTED, waits=True) for n in range(1, 4)]
+    standing = of(*events, **outline)
+    assert (standing.paused, len(standing.running), standing.finished) == (3, 1, 0)
+    assert standing.left_s(1010.0, slots=1) == pytest.approx(7 * 2.0)  # those that pause are not trained, as it looks
+    survivors = standing.survivors()
+    for event in (epoch(1, 2), epoch(1, 3)):
+        standing.observe(event)
+    assert (standing.paused, len(standing.running)) == (2, 2)
+    assert standing.survivors() > survivors
+    standing.observe(ended(2, Status.PRUNED, waits=True))
+    assert (standing.paused, standing.finished) == (1, 1)
+    assert standing.rungs()[0] == Rung(1, 4, 1)
+    population = of(*events, **{**outline, "decisions": ()})
+    assert population.paused == 0  # all of a population go on
+
+
 def test_failures_by_their_kind() -> None:
     events: list[Event] = []
     for number, reason in enumerate(("ValueError: 1", "ValueError: 2", "worker lost: killed", "")):

@@ -93,8 +93,9 @@ FUSED = (
     .replace("method: tpe", "method: random")
     .replace("max_concurrent: 1", "max_concurrent: 2}\ntraining: {fuse: 4")
 )
+PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
 SWEEPS = {
-    **{"grid": GRID, "search": SEARCH, "population": POPULATION, "fused": FUSED, "digits": DIGITS},
+    **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION, "fused": FUSED, "digits": DIGITS},
     **{"pairs": PAIRS, "ranks": RANKS},
 }
 OF_RANKS = ("pairs", "ranks")

@@ -73,15 +73,15 @@ def progress(started: TrialStarted, epoch: int, epochs: int) -> Progress:
 
 
 def simulate(given: Spec, path: Path, room: int, seed: int) -> list[Event]:
-    """Run a sweep with ``room`` workers that report in a random order; returns its log."""
+    """Run a sweep, or go on with it, with ``room`` workers that report in a random order; returns its log."""
     rng = random.Random(seed)
     with Log(path) as log:
         driver = coordinator(given, log)
-        driver.open()
+        driver.open(list(store_log.read(path)) if path.stat().st_size else ())
         running: dict[int, int] = {}
         while True:
             while len(running) < room and (order := driver.next()) is not None:
-                running[order.assignment.trial] = 0
+                running[order.assignment.trial] = driver._open[order.assignment.trial].state.epoch
             if not running:
                 break
             trial = rng.choice(sorted(running))

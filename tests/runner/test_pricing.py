@@ -17,7 +17,16 @@ from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Hyperband,
+    Median,
+    NoTermination,
+    Pasha,
+)
 from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
@@ -70,6 +79,24 @@ def test_expectations_are_what_the_schedulers_do_on_average(rule: EarlyTerminati
     for rung in found.rungs:
         assert rung.trials == pytest.approx(fmean(run[rung.epoch] for run in runs), rel=0.1, abs=1.5)
     assert found.epochs == pytest.approx(fmean(sum(run.values()) for run in runs), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rule", "shares"),
+    [
+        (AshaPromotion(min_iter=1, eta=3), (1, 1 / 3, 1 / 9)),
+        (Pasha(min_iter=1, eta=3), (1, 1 / 3, 1 / 60)),  # ranks never change here: one goes on in the end
+        (FreezeThaw(min_iter=1, eta=3, share=0.0), (1, 1 / 60, 1 / 60)),
+    ],
+    ids=str,
+)
+def test_trials_that_pause_go_on_in_rehearsals(rule: EarlyTermination, shares: tuple[float, ...]) -> None:
+    found = course(rule, 20, 60)
+    assert [rung.epoch for rung in found.rungs] == [1, 3, 9]
+    for rung, share in zip(found.rungs, shares, strict=True):
+        assert rung.trials == pytest.approx(60 * share, rel=0.6, abs=0.5)  # more are among the best while few are there
+    assert found.epochs is not None
+    assert found.epochs < course(Asha(min_iter=1, eta=3), 20, 60).epochs
 
 
 def test_without_early_termination_or_an_end_nothing_is_rehearsed() -> None:

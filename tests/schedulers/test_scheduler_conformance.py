@@ -9,12 +9,21 @@ from collections.abc import Callable
 
 import pytest
 
-from sweep.conformance.schedulers import EPOCHS, SchedulerConformance, pruned, report, run
+from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers.contract import Scheduler
 from sweep.schedulers.early_termination import build
 from sweep.space import stopping_rules
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Hyperband,
+    Median,
+    NoTermination,
+    Pasha,
+)
 
 RULES: dict[str, EarlyTermination] = {
     "none": NoTermination(),
@@ -25,6 +34,17 @@ RULES: dict[str, EarlyTermination] = {
     "hyperband": Hyperband(min_iter=2, eta=3),
     "hyperband strict": Hyperband(max_iter=12, s=2, eta=2, strict=True),
 }
+PAUSING: dict[str, EarlyTermination] = {
+    "asha_promotion": AshaPromotion(min_iter=1, eta=3),
+    "asha_promotion fine": AshaPromotion(min_iter=1, eta=1.3),
+    "asha_promotion late": AshaPromotion(min_iter=2, max_iter=4, eta=2),
+    "pasha": Pasha(min_iter=1, eta=2),
+    "pasha strict": Pasha(min_iter=1, eta=2, epsilon=0.0),
+    "pasha lax": Pasha(min_iter=1, eta=2, epsilon=9.0),
+    "freeze_thaw": FreezeThaw(min_iter=1, eta=3),
+    "freeze_thaw later": FreezeThaw(min_iter=2, eta=2, share=0.0),
+}
+every_pausing = pytest.mark.parametrize("rule", PAUSING.values(), ids=PAUSING)
 every_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
 every_active = pytest.mark.parametrize("rule", list(RULES.values())[1:], ids=list(RULES)[1:])
 every_goal = pytest.mark.parametrize("goal", ["minimize", "maximize"])
@@ -117,6 +137,37 @@ class TestRules(SchedulerConformance):
 
     def make(self, objective: Objective, epochs: int) -> Scheduler:
         return build(self.rule, objective, epochs)
+
+
+@every_pausing
+class TestPausing(PausingConformance):
+    @pytest.fixture(autouse=True)
+    def _choose(self, rule: EarlyTermination) -> None:
+        self.rule = rule
+
+    def make(self, objective: Objective, epochs: int) -> Scheduler:
+        return build(self.rule, objective, epochs)
+
+
+@every_pausing
+def test_maximizing_is_minimizing_the_negative_where_trials_pause(rule: EarlyTermination) -> None:
+    def value(trial: int, epoch: int) -> float:
+        return random.Random(trial).random() + 1 / epoch
+
+    down = search(build_one(rule, "minimize"), 20, value)
+    up = search(build_one(rule, "maximize"), 20, lambda trial, epoch: -value(trial, epoch))
+    assert [type(event) for event in up] == [type(event) for event in down]
+    assert [getattr(event, "trial", None) for event in up] == [getattr(event, "trial", None) for event in down]
+
+
+@pytest.mark.parametrize("rule", [AshaPromotion(), FreezeThaw()], ids=str)
+def test_a_report_costs_no_more_when_many_trials_pause(rule: EarlyTermination) -> None:
+    scheduler, draws = build_one(rule), random.Random(0)
+    taken: list[float] = []
+    for first in range(0, 2000, 500):
+        events = [report(first + t, 1, draws.random()) for t in range(500)]
+        taken.append(lines_of(lambda events=events: [scheduler.observe(event) for event in events]) / len(events))
+    assert taken[-1] < 2 * taken[0], taken
 
 
 @every_active

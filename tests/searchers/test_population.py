@@ -69,20 +69,22 @@ class Course:
         if parent is not None:
             self.parents[number] = parent
             for done in range(1, parent.epoch + 1):
-                self.report(number, done)
+                self.report(number, done, memo="pop/0")
         return True
 
-    def report(self, trial: int, epoch: int) -> None:
+    def report(self, trial: int, epoch: int, memo: str | None = None) -> None:
         self.epoch[trial] = epoch
         metrics = {"loss": self.loss(trial, epoch)}
-        self.tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
+        self.tell(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0, memo=memo))
+        if self.found.holds(trial):
+            self.tell(ended(trial, Status.INTERRUPTED))
 
     def run(self, choose: Callable[[list[int]], int]) -> None:
         """Train to the end; ``choose`` says which of the trials that may go on does."""
         alive: set[int] = set()
         number = 0
         while True:
-            for trial, reason in [*self.found.losers.items()]:
+            for trial, reason in [*self.found.dropped(rest=False).items()]:
                 self.tell(ended(trial, Status.PRUNED, reason))
                 alive.discard(trial)
             while self.start():
@@ -142,16 +144,14 @@ def test_who_observes_the_same_says_the_same(length: int) -> None:
     for event in course.log[:length]:
         whole.observe(event)
     assert [again.suggest(number) for number in range(8)] == [whole.suggest(number) for number in range(8)]
-    assert dict(again.losers) == dict(whole.losers)
+    assert dict(again.dropped(rest=False)) == dict(whole.dropped(rest=False))
     assert [again.holds(number) for number in range(8)] == [whole.holds(number) for number in range(8)]
 
 
 def test_members_wait_for_all_others() -> None:
     found = population()
     for number in range(4):
-        params = found.suggest(number)
-        assert params is not None
-        found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
+        start(found, number)
     for number in range(3):
         for epoch in (1, 2):
             found.observe(EpochReported(trial=number, epoch=epoch, metrics={"loss": number}, time=0.0, time_s=1.0))
@@ -161,24 +161,33 @@ def test_members_wait_for_all_others() -> None:
     found.observe(EpochReported(trial=3, epoch=1, metrics={"loss": 0.0}, time=0.0, time_s=1.0))
     assert not found.holds(3)
     found.observe(EpochReported(trial=3, epoch=2, metrics={"loss": 9.0}, time=0.0, time_s=1.0))
-    assert [found.holds(number) for number in range(4)] == [False] * 4
-    assert list(found.losers) == [3]
+    assert found.holds(3) == "waits for the others at epoch 2"  # until it is left there
+    for number in range(4):
+        found.observe(ended(number, Status.INTERRUPTED))
+    assert [bool(found.holds(number)) for number in range(4)] == [True] * 4  # a copy is to start first
+    start(found, 4)
+    assert [found.holds(number) for number in range(4)] == [None] * 4
+    assert list(found.dropped(rest=False)) == [3]
     assert found.parent(4) == Parent(0, 2)
+
+
+def start(found: Population, number: int) -> None:
+    params = found.suggest(number)
+    assert params is not None
+    found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
 
 
 @pytest.mark.parametrize("status", [Status.FAILED, Status.DIVERGED, Status.OOM])
 def test_a_member_that_is_lost_is_replaced_as_well(status: Status) -> None:
     found = population()
     for number in range(4):
-        params = found.suggest(number)
-        assert params is not None
-        found.observe(TrialStarted(trial=number, trial_id="", params=params, seed=0, repeat=0, time=0.0))
+        start(found, number)
     found.observe(ended(1, status))
     for number in (0, 2, 3):
         for epoch in (1, 2):
             metrics = {"loss": math.nan if number == 2 else float(number)}
             found.observe(EpochReported(trial=number, epoch=epoch, metrics=metrics, time=0.0, time_s=1.0))
-    assert list(found.losers) == [2]
+    assert list(found.dropped(rest=False)) == [2]
     assert [found.parent(4), found.parent(5)] == [Parent(0, 2)] * 2
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from sweep.cli import main
 from sweep.searchers.build import METHODS
-from sweep.space.stopping_rules import Asha, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import SERVER_KEYS, SweepFile
@@ -79,7 +79,10 @@ def test_every_distribution_has_an_example() -> None:
 def test_every_method_and_rule_has_an_example() -> None:
     specs = [load(path, environment={}) for path in FILES]
     assert {spec.method for spec in specs} == {*METHODS, "pbt"} - {"bayes"}
-    assert {type(spec.early_terminate) for spec in specs} == {NoTermination, Asha, Hyperband, Median}
+    assert {type(spec.early_terminate) for spec in specs} == {
+        *(NoTermination, Asha, Hyperband, Median),
+        *(AshaPromotion, Pasha, FreezeThaw),
+    }
 
 
 def test_the_wandb_file_keeps_its_meaning() -> None:

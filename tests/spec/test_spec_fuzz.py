@@ -51,7 +51,7 @@ KEYS = sorted(
     {*SweepFile.model_fields, *ParameterBlock.model_fields, "parameters", "type", "name", "goal", "a.b", "<<"}
 )
 WORDS = sorted(
-    {*DISTRIBUTIONS, "grid", "random", "asha", "hyperband", "median", "none", "m:M", "= lr", "lr < 1", "sgd"}
+    {*DISTRIBUTIONS, "grid", "random", "asha", "pasha", "hyperband", "median", "none", "m:M", "= lr", "lr < 1", "sgd"}
 )
 numbers = st.integers(-3, 30) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**70), 2**70)
 scalars = st.none() | st.booleans() | numbers | st.sampled_from(WORDS) | st.text(max_size=5)

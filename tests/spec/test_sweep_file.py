@@ -7,7 +7,16 @@ from pydantic import TypeAdapter
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.stopping_rules import (
+    Asha,
+    AshaPromotion,
+    EarlyTermination,
+    FreezeThaw,
+    Hyperband,
+    Median,
+    NoTermination,
+    Pasha,
+)
 from sweep.spec import parse, sweep_file
 from sweep.spec.mistakes import Document
 from sweep.spec.sweep_file import EarlyTerminate
@@ -22,6 +31,12 @@ PATH = ("early_terminate",)
         ({"type": "none"}, NoTermination()),
         ({"type": "asha"}, Asha(1, None, 3.0, 1)),
         ({"type": "asha", "min_iter": 2, "max_iter": 20, "eta": 4, "brackets": 2}, Asha(2, 20, 4.0, 2)),
+        ({"type": "asha_promotion"}, AshaPromotion(1, None, 3.0)),
+        ({"type": "asha_promotion", "min_iter": 2, "max_iter": 20, "eta": 4}, AshaPromotion(2, 20, 4.0)),
+        ({"type": "pasha"}, Pasha(1, 3.0, None)),
+        ({"type": "pasha", "min_iter": 2, "eta": 4, "epsilon": 0.01}, Pasha(2, 4.0, 0.01)),
+        ({"type": "freeze_thaw"}, FreezeThaw(1, 3.0, 0.5)),
+        ({"type": "freeze_thaw", "min_iter": 2, "eta": 2, "share": 1}, FreezeThaw(2, 2.0, 1.0)),
         ({"type": "median", "min_iter": 5, "min_trials": 4}, Median(5, 4)),
         ({"type": "hyperband", "min_iter": 3}, Hyperband(min_iter=3)),
         ({"type": "hyperband", "max_iter": 27, "s": 2}, Hyperband(max_iter=27, s=2)),
@@ -111,3 +126,21 @@ def test_servers_are_for_a_parameter_server_alone() -> None:
     text = FILE.format(more="", training="", resources="servers: 1").replace("parameter_server", "mirrored")
     with pytest.raises(InputError, match=r"resources\.servers: 1, and training\.strategy is mirrored"):
         parse(text, "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("more", "noted"),
+    [
+        ("method: random\nbudget: {hours: 1}", True),
+        ("method: random\nrun_cap: 9", False),
+        ("method: random\nbudget: {trials: 9, hours: 1}", False),
+        ("method: grid", False),
+    ],
+)
+def test_a_rule_that_lets_trials_pause_wants_an_end_of_the_search(more: str, noted: bool) -> None:
+    file = "trainable: a:B\nparameters: {a: {values: [1, 2]}}\nmetric: {name: loss}\nearly_terminate: {type: pasha}\n"
+    notes = parse(file + more, "s.yaml").notes
+    assert (
+        any("without run_cap, trials that pause when the sweep ends stay interrupted" in note for note in notes)
+        is noted
+    )

@@ -1,0 +1,303 @@
+"""Rules that let trials pause at rungs, and promote them later: ASHA that promotes, PASHA, and freeze-thaw.
+
+All are decided when an event is observed, not when a worker is free, so that a sweep that was killed decides the same.
+As one report brings one free worker and lets one trial go on at most, that makes no difference to the algorithms.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.events import EpochReported, Event, Status, TrialEnded
+from sweep.schedulers.reasons import reason, standing
+from sweep.space import stopping_rules
+from sweep.space.objectives import INFEASIBLE, Objective
+from sweep.space.stopping_rules import AshaPromotion, FreezeThaw, Pasha
+
+OPTIMISM = 0.5  # standard deviations of a gain
+COMPARED = 100  # trials of a rung, the best ones, with which a new one's curve is compared
+
+
+@dataclass(frozen=True, slots=True)
+class _Pause:
+    """Where a trial waits."""
+
+    epoch: int
+    loss: float
+    why: str = field(default="", compare=False)
+
+
+class PausingScheduler:
+    """What the rules have in common: who waits where, and what becomes of all when no trial is left to start.
+
+    Then the best of the highest rung trains on until one has completed, and the others are pruned.
+    """
+
+    def __init__(self, kind: str, objective: Objective, rungs: Sequence[int]) -> None:
+        self._kind, self._objective = kind, objective
+        self._rungs = tuple(rungs)
+        self._paused: dict[int, _Pause] = {}  # those that are held
+        self._lasts: dict[int, float] = {}  # losses of trials that have not ended, at their last epochs
+        self._best: float | None = None  # loss of those that completed
+
+    def decision_epochs(self, epochs: int) -> tuple[int, ...]:
+        return tuple(rung for rung in self._rungs if rung < epochs)
+
+    def observe(self, event: Event) -> None:
+        match event:
+            case EpochReported(trial=trial, epoch=epoch):
+                self._paused.pop(trial, None)  # it has gone on
+                loss = self._objective.standing(event.metrics)
+                if loss is not None:
+                    self._lasts[trial] = loss
+                    self._hear(trial, epoch, loss)
+            case TrialEnded(trial=trial, status=status) if status is not Status.INTERRUPTED:
+                self._paused.pop(trial, None)
+                loss = self._lasts.pop(trial, None)
+                if status is Status.COMPLETED and loss is not None:
+                    self._best = loss if self._best is None else min(loss, self._best)
+                self._end(trial)
+            case _:
+                pass
+
+    def holds(self, trial: int) -> str | None:
+        pause = self._paused.get(trial)
+        return None if pause is None else pause.why
+
+    def last(self) -> int | None:
+        if self._best is not None or not self._paused:
+            return None
+        trial, pause = min(self._paused.items(), key=lambda one: (-one[1].epoch, one[1].loss, one[0]))
+        return trial if pause.loss < INFEASIBLE else None
+
+    def dropped(self, *, rest: bool) -> Mapping[int, str]:
+        return {trial: self._why(pause) for trial, pause in self._paused.items()} if rest else {}
+
+    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+        """Take in an epoch: whether the trial pauses after it, and which others go on."""
+        raise NotImplementedError
+
+    def _end(self, trial: int) -> None:
+        """Hear that a trial has ended, and its worker is free."""
+
+    def _pause(self, trial: int, epoch: int, loss: float) -> None:
+        self._paused[trial] = _Pause(epoch, loss, standing(self._kind, self._objective, loss, epoch))
+
+    def _why(self, pause: _Pause) -> str:
+        """Return why it never went on."""
+        raise NotImplementedError
+
+
+class PromotionScheduler(PausingScheduler):
+    """Asynchronous successive halving that promotes: Li et al., MLSys 2020, algorithm 2.
+
+    A trial pauses at each rung, and goes on once it is among the best 1/eta of all that came there, be it at once.
+    Ended trials still count where they came.
+    """
+
+    def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
+        kind = "pasha" if isinstance(rule, Pasha) else "asha_promotion"
+        super().__init__(kind, objective, stopping_rules.decision_epochs(rule, epochs))
+        self._eta = rule.eta
+        self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
+
+    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+        if epoch not in self._scores:
+            return
+        self._pause(trial, epoch, loss)
+        insort(self._scores[epoch], (loss, trial))
+        if self._promotes(epoch):
+            place = bisect_left(self._scores[epoch], (loss, trial))
+            for one in {place, self._room(epoch) - 1}:  # before this one, all that could be were promoted
+                self._promote(epoch, one)
+
+    def _promotes(self, epoch: int) -> bool:
+        """Return whether trials go on from a rung."""
+        return True
+
+    def _room(self, epoch: int) -> int:
+        """Return how many of those that came to a rung go on."""
+        return int(len(self._scores[epoch]) / self._eta + 1e-9)
+
+    def _promote(self, epoch: int, place: int) -> None:
+        """Let the trial at a place in a rung go on, if that is good enough and it waits there."""
+        if not 0 <= place < self._room(epoch):
+            return
+        _, trial = self._scores[epoch][place]
+        pause = self._paused.get(trial)
+        if pause is not None and pause.epoch == epoch and pause.loss < INFEASIBLE:
+            del self._paused[trial]
+
+    def _why(self, pause: _Pause) -> str:
+        room = self._room(pause.epoch)
+        if not room:
+            where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+            return f"{where}, from where too few came for one to go on"
+        cutoff, _ = self._scores[pause.epoch][room - 1]
+        return reason(self._kind, self._objective, pause.loss, pause.epoch, cutoff)
+
+
+class PashaScheduler(PromotionScheduler):
+    """Progressive ASHA: Bohdal et al., ICLR 2023, algorithm 1 and sections 4.1 to 4.3.
+
+    Trials go no further than the highest rung, the second one at first. It is raised by one when a trial comes there
+    and the trials that are there rank otherwise than they did at the rung before, as far as that is not noise: each may
+    stand where one of about its loss stood. What is about the same is the 90th percentile of how much curves differ
+    that have crossed twice (section 4.3), or the rule's epsilon.
+    """
+
+    def __init__(self, rule: Pasha, objective: Objective, epochs: int) -> None:
+        super().__init__(rule, objective, epochs)
+        self._given = rule.epsilon
+        self._highest = 1  # the rung from which none goes on, counted from 0; as many as there are: all may
+        self._curves: dict[int, list[float]] = {}
+        self._crossing: list[float] = []  # how much curves differ that cross twice
+
+    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+        self._curves.setdefault(trial, []).append(loss)
+        if self._highest < len(self._rungs) and epoch == self._rungs[self._highest]:
+            self._compare(trial)
+        super()._hear(trial, epoch, loss)
+        if self._highest < len(self._rungs) and epoch == self._rungs[self._highest] and not self._is_stable():
+            self._highest += 1
+            for place in range(self._room(epoch)):
+                self._promote(epoch, place)
+
+    def _promotes(self, epoch: int) -> bool:
+        return self._highest >= len(self._rungs) or epoch < self._rungs[self._highest]
+
+    def _is_stable(self) -> bool:
+        """Return whether those at the highest rung rank as they did at the rung before."""
+        before = {trial: loss for loss, trial in self._scores[self._rungs[self._highest - 1]]}
+        now = [trial for _, trial in self._scores[self._rungs[self._highest]] if trial in before]
+        epsilon = self._epsilon()
+        then = sorted(before[trial] for trial in now)
+        return all(abs(before[trial] - loss) <= epsilon for trial, loss in zip(now, then, strict=True))
+
+    def _epsilon(self) -> float:
+        if self._given is not None:
+            return self._given
+        return float(np.percentile(self._crossing, 90)) if self._crossing else 0.0
+
+    def _compare(self, trial: int) -> None:
+        """See which curves of those at the highest rung the curve of a new one has crossed twice."""
+        mine = np.array(self._curves[trial])
+        for _, other in self._scores[self._rungs[self._highest]][:COMPARED]:
+            self._crossing += _noise(mine, np.array(self._curves[other]))
+
+
+def _noise(first: NDArray[np.float64], second: NDArray[np.float64]) -> Iterator[float]:
+    """Yield by how much two curves differ at the end of the shorter one, if they have crossed twice."""
+    count = min(len(first), len(second))
+    differences = first[:count] - second[:count]
+    signs = np.sign(differences[differences != 0])
+    if np.count_nonzero(signs[1:] != signs[:-1]) >= 2:
+        yield abs(float(differences[-1]))
+
+
+class FreezeThawScheduler(PausingScheduler):
+    """Goes on with the trial that is predicted to end best; the idea of Swersky, Snoek and Adams (2014), simplified.
+
+    A trial is predicted to gain from each rung to the next what those gained that went that way: the mean, and half a
+    standard deviation, since nothing is learnt of a trial that stays where it is. Of a rung that none has left, half of
+    the gain before it is expected, as curves do that fall by a power of the epoch. While new trials start, the others
+    have a share of the epochs; once none is left, the best goes on until none is predicted to end better than one that
+    has completed.
+    """
+
+    def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
+        super().__init__("freeze_thaw", objective, stopping_rules.decision_epochs(rule, epochs))
+        self._share = rule.share
+        self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
+        self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps
+        self._gains = {rung: _Gains() for rung in self._rungs}  # from each rung to the next
+        self._came: dict[int, _Pause] = {}  # where trials were at the last rung
+        self._fresh = self._thawed = 0  # epochs
+
+    def last(self) -> int | None:
+        trial = self._choice(OPTIMISM)
+        if self._best is None or trial is None:
+            return trial
+        pause = self._paused[trial]
+        return trial if pause.loss - self._expected(0.0)[pause.epoch] < self._best else None
+
+    def _hear(self, trial: int, epoch: int, loss: float) -> None:
+        before = self._came.get(trial)
+        if before is not None and epoch == self._next[before.epoch] and max(loss, before.loss) < INFEASIBLE:
+            self._gains[before.epoch].add(before.loss - loss)
+        if epoch not in self._waiting:
+            return
+        self._fresh += epoch if before is None else 0
+        self._came[trial] = _Pause(epoch, loss)
+        self._pause(trial, epoch, loss)
+        heappush(self._waiting[epoch], (loss, trial))
+        self._thaw()
+
+    def _end(self, trial: int) -> None:
+        self._came.pop(trial, None)
+        self._thaw()
+
+    def _thaw(self) -> None:
+        """Let the best go on, if its way to the next rung fits the share of the epochs."""
+        trial = self._choice(OPTIMISM)
+        if trial is None:
+            return
+        epoch = self._paused[trial].epoch
+        if self._thawed + self._next[epoch] - epoch <= self._share * self._fresh:
+            self._thawed += self._next[epoch] - epoch
+            del self._paused[trial]
+
+    def _why(self, pause: _Pause) -> str:
+        where = standing(self._kind, self._objective, pause.loss, pause.epoch)
+        if self._best is None or pause.loss >= INFEASIBLE:
+            return f"{where}, and none was left to go on with"
+        predicted = self._objective.of_loss(pause.loss - self._expected(0.0)[pause.epoch])
+        return f"{where}, predicted to end at {predicted:.6g}; another has {self._objective.of_loss(self._best):.6g}"
+
+    def _choice(self, optimism: float) -> int | None:
+        """Return the waiting trial that is predicted to end best; None where none waits that meets the constraints."""
+        found: list[tuple[float, int]] = []
+        expected = self._expected(optimism)
+        for rung, heap in self._waiting.items():
+            while heap and self._paused.get(heap[0][1]) != _Pause(rung, heap[0][0]):
+                heappop(heap)  # it has gone on, or ended
+            if heap and heap[0][0] < INFEASIBLE:
+                found.append((heap[0][0] - expected[rung], heap[0][1]))
+        return min(found)[1] if found else None
+
+    def _expected(self, optimism: float) -> dict[int, float]:
+        """Return how much trials are predicted to gain from each rung to their ends."""
+        steps, before = list[float](), 0.0
+        for rung in self._rungs:
+            before = self._gains[rung].expected(optimism, before / 2)
+            steps.append(before)
+        return {rung: sum(steps[place:]) for place, rung in enumerate(self._rungs)}
+
+
+@dataclass(slots=True)
+class _Gains:
+    """What trials gained between two rungs, as they came: Welford (1962)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, gain: float) -> None:
+        self.count += 1
+        before = gain - self.mean
+        self.mean += before / self.count
+        self.squares += before * (gain - self.mean)
+
+    def expected(self, optimism: float, unknown: float) -> float:
+        """Return the mean, and so many standard deviations; of a single one, its size stands for the deviation."""
+        if not self.count:
+            return unknown
+        deviation = math.sqrt(self.squares / self.count) if self.count > 1 else abs(self.mean)
+        return max(self.mean, 0.0) + optimism * deviation
