@@ -230,6 +230,9 @@ def _at_once(plan: Plan) -> str:
     if not plan.concurrent:
         return "none: this machine has too little for a trial"
     more = ", or more where they fit on a GPU together and gain by it" if plan.spec.resources.gpus == "auto" else ""
+    if plan.spec.together > 1:
+        auto = " where that is faster" if plan.spec.training.get("fuse") == "auto" else ""
+        more = f" workers, each with up to {plan.spec.together} trials of one structure{auto}"
     return f"{plan.concurrent}{more}"
 
 
