@@ -370,9 +370,10 @@ class Group:
             sums = stack.evaluate(places.given([chunk] * stack.streams, count, size, done), sums)
             done, seen = [number + count for number in done], seen + len(chunk.order)
         names = stack.graph.step.spread
-        spreads = [[float(sums[name][k]) / seen for name in names] for k in range(stack.trials)]
-        sums = {name: total for name, total in sums.items() if name not in names}
-        found = stack.reported(sums, seen, training=False)
+        totals = {name: total.numpy() for name, total in sums.items()}
+        spreads = [[float(totals[name][k]) / seen for name in names] for k in range(stack.trials)]
+        totals = {name: total for name, total in totals.items() if name not in names}
+        found = stack.reported(totals, seen, training=False)
         return [
             Evaluated(scalars(values), *([by_example.deviation(*spread)] if spread else []))
             for values, spread in zip(found, spreads, strict=True)

@@ -60,6 +60,7 @@ class Stack:
     def __init__(self, graph: Graph, state: State, live: Live, trials: int, streams: int) -> None:
         self.trials, self.streams = trials, streams
         self.graph = graph
+        self._zeros: dict[bool, dict[str, tf.Tensor]] = {}
         self.epoch_s = self.trace_s = 0.0  # of the last epoch, and of tracing it first
         known = {id(v.value): v for v in graph.variables if isinstance(v, keras.Variable)}
         self._paths = list(state)
@@ -121,11 +122,11 @@ class Stack:
         """Evaluate batches, which all trials have in common; return the sums of losses."""
         return self._evaluate(given, sums)
 
-    def reported(self, sums: Mapping[str, tf.Tensor], seen: int, *, training: bool) -> list[dict[str, Any]]:
+    def reported(self, sums: Mapping[str, Any], seen: int, *, training: bool) -> list[dict[str, Any]]:
         """Return what each trial's epoch, or validation, of so many examples is reported as."""
         step = self.graph.step
         read = self._read() if step.measures(training=training) else {}
-        metrics, totals = ({name: value.numpy() for name, value in found.items()} for found in (read, sums))
+        metrics, totals = ({name: np.asarray(value) for name, value in found.items()} for found in (read, sums))
         return [
             step.reported(
                 {name: value[k] for name, value in metrics.items()},
@@ -137,9 +138,10 @@ class Stack:
 
     def zeros(self, *, training: bool) -> dict[str, tf.Tensor]:
         """Where the sums of an epoch or a validation begin."""
-        return {
-            name: tf.repeat(zero[None], self.trials, 0) for name, zero in self.graph.zeros(training=training).items()
-        }
+        if training not in self._zeros:
+            zeros = self.graph.zeros(training=training).items()
+            self._zeros[training] = {name: tf.repeat(zero[None], self.trials, 0) for name, zero in zeros}
+        return self._zeros[training]
 
     # ---- the graphs
 
