@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.survival import Survival, seconds_left, survival
+from sweep.analysis.rehearsal import Foresight
+from sweep.analysis.survival import Prospect, seconds_left, survival
 from sweep.errors import StoreError, shortened
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
+from sweep.space.stopping_rules import NoTermination, Own
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
@@ -190,6 +192,8 @@ class Standing:
         self.gpu_s = 0.0  # trained, of one GPU each
         self.cost = 0.0  # of the GPUs of all epochs
         self._cost_s = 0.0  # that trials held their GPUs for it, about
+        self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
+        self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
         self.measures = False  # whether trials measure what they use
         self._beside: set[int] = set()  # trials of another role than the search's
         self._earlier_s = 0.0
@@ -197,6 +201,9 @@ class Standing:
         self._reached: Counter[int] = Counter()
         self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
         self._pruned: Counter[int] = Counter()
+        rule = outline.rule
+        acts = not isinstance(rule, NoTermination | Own)
+        self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
@@ -262,14 +269,8 @@ class Standing:
         waiting = self.waiting()
         if waiting is None:
             return None
-        survival = self._survival()
-        there = sum(survival.share(trial.epochs, trial.of) for trial in self.open.values())
-        return (
-            self.ended[Status.COMPLETED]
-            + self.ended[Status.INFEASIBLE]
-            + there
-            + waiting * survival.share(0, self.outline.epochs)
-        )
+        prospect, ended = self._prospect(), self.ended[Status.COMPLETED] + self.ended[Status.INFEASIBLE]
+        return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
         """Trials that have not been started; None where nobody knows."""
@@ -286,12 +287,12 @@ class Standing:
         # Less than the middle: the first trials of each worker import and compile, which later ones need not.
         overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
         slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
-        survival, waiting = self._survival(), self.waiting()
-        limits = self.outline.limits
+        waiting, limits = self.waiting(), self.outline.limits
         bounds = []
         if waiting is not None:
-            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self.open.values()]
-            each_s = survival.epochs(0, self.outline.epochs) * epoch_s + overhead_s
+            prospect = self._prospect()
+            there = [left * epoch_s for left in prospect.left]
+            each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.active_s(now))
@@ -317,12 +318,14 @@ class Standing:
             return self.cost
         if not self.cost or not self._epoch_s:
             return None
-        waiting, survival, limits = self.waiting(), self._survival(), self.outline.limits
+        waiting, limits = self.waiting(), self.outline.limits
         bounds = [] if limits.money is None else [limits.money]
         if waiting is not None:
-            left = sum(survival.epochs(trial.epochs, trial.of) for trial in self.open.values())
-            left += waiting * survival.epochs(0, self.outline.epochs)
-            bounds.append(self.cost + left * self.cost / max(self.epochs, 1))
+            prospect = self._prospect()
+            left = sum(prospect.left) + waiting * prospect.waiting_left
+            each = fmean(self._cost_later) if self._cost_later else self.cost / max(self.epochs, 1)
+            first = sorted(self._cost_first)[len(self._cost_first) // 4] if self._cost_first else each
+            bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
         elif (left_s := self.left_s(now, slots)) is not None:
             bounds.append(self.cost + left_s * max(slots, len(self.running), 1) * self._cost_per_s)
         return min(bounds) if bounds else None
@@ -339,12 +342,18 @@ class Standing:
         shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
         return known | shares
 
-    def _survival(self) -> Survival:
-        return survival(self._reached, self._lost, self.outline.prior)
+    def _prospect(self) -> Prospect:
+        """Return what is to come: as the rule would have it, or, where it does not say when it acts, as it came."""
+        going = {number: (trial.epochs, trial.of) for number, trial in self.open.items()}
+        if self._foresight is None:
+            return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
+        return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _hear(self, state: TrialState, event: EpochReported) -> None:
         trial = self.running[state.number] = self.open[state.number]
         self._reached[event.epoch] += 1
+        if self._foresight is not None:
+            self._foresight.hear(state.number, event.epoch, self.outline.objective.loss(event.metrics))
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]
             trial.curve.add(trial.value)
@@ -359,6 +368,7 @@ class Standing:
         if COST in event.measures:
             self.cost += event.measures[COST]
             self._cost_s += event.time_s
+            (self._cost_first if event.epoch == 1 else self._cost_later).append(event.measures[COST])
         if trial.trained_s is not None:
             trial.trained_s += event.time_s
         second = int(event.time)
@@ -381,6 +391,8 @@ class Standing:
             return ended
         del self.open[number]
         self.ended[event.status] += 1
+        if self._foresight is not None:
+            self._foresight.end(number, (trial.epochs, trial.of))
         self.latest.append(ended)
         if trial.trained_s is not None and trial.epochs:
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
@@ -409,6 +421,8 @@ class Standing:
     def _reopen(self, state: TrialState) -> None:
         trial, kind = self._opened(state), self._failed.pop(state.number)
         trial.value, trial.trained_s = state.last.get(self.outline.metric), None
+        if self._foresight is not None:
+            self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
         self._lost[trial.epochs] -= 1
         self.failures[kind].count -= 1

@@ -6,16 +6,16 @@ import math
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.analysis import confirmation
+from sweep.analysis import confirmation, rehearsal
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
-from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Params, TrialEnded, TrialStarted
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.runner.trials import Terms
@@ -93,28 +93,12 @@ def course(
     numbers = random.Random(0)
     count, reached = tried * rehearsals, Counter[int]()
     for _ in range(rehearsals):
-        reached.update(_rehearsed(build(), objective, reported, tried, numbers))
+        scheduler = build()
+        for trial in range(tried):
+            reached.update(rehearsal.reported(scheduler, objective, trial, numbers.random(), reported))
     lengths = zip(reported, (0, *reported), strict=False)
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
     return Course(tuple(Rung(epoch, reached[epoch] * trials / count) for epoch in decisions), trained * trials / count)
-
-
-def _rehearsed(
-    scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
-) -> Iterator[int]:
-    """Yield each epoch that a made-up trial reports before the scheduler stops it."""
-    facts = Facts()
-    for trial in range(trials):
-        metrics = {objective.name: objective.of_loss(numbers.random())}
-        scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
-        status, reason = Status.COMPLETED, ""
-        for epoch in epochs:
-            yield epoch
-            stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
-            if stopped is not None and epoch < epochs[-1]:
-                status, reason = Status.PRUNED, stopped
-                break
-        scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=facts))
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:

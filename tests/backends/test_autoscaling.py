@@ -31,11 +31,12 @@ class Slow(walk.Walk):
 SCRIPT = """
 import json, os, subprocess, sys, time
 from pathlib import Path
+PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"  # the wheel lacks its defaults
 HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # as Ray's provider of made-up nodes calls it
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_FAKE_CLUSTER="1")
 os.environ.update(AUTOSCALER_UPDATE_INTERVAL_S="1")
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the nodes as well
-provider = {"type": "fake_multinode", "use_node_id_as_ip": True, "disable_node_updaters": True}
+provider = {"type": "external", "module": PROVIDER, "use_node_id_as_ip": True, "disable_node_updaters": True}
 provider["disable_launch_config_check"] = True
 if VERSION_2:
     provider |= {"launch_multiple": True, "head_node_id": HEAD}
