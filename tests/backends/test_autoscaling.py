@@ -34,7 +34,7 @@ from pathlib import Path
 PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"  # the wheel lacks its defaults
 HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # as Ray's provider of made-up nodes calls it
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_FAKE_CLUSTER="1")
-os.environ.update(AUTOSCALER_UPDATE_INTERVAL_S="1")
+os.environ.update(AUTOSCALER_UPDATE_INTERVAL_S="1", RAY_AUTH_MODE="disabled")
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the nodes as well
 provider = {"type": "external", "module": PROVIDER, "use_node_id_as_ip": True, "disable_node_updaters": True}
 provider["disable_launch_config_check"] = True
@@ -44,13 +44,13 @@ if VERSION_2:
         RAY_enable_autoscaler_v2="1", RAY_CLOUD_INSTANCE_ID=HEAD, RAY_OVERRIDE_NODE_ID_FOR_TESTING=HEAD
     )
 kinds = {
-    "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+    "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
     "worker": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
 }
 lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
 config = {
     "cluster_name": "made-up", "max_workers": 2, "provider": provider, "available_node_types": kinds, "auth": {},
-    "head_node_type": "head", "upscaling_speed": 1.0, "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
+    "head_node_type": "ray.head.default", "upscaling_speed": 1.0, "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
     "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [], "rsync_filter": [],
     **{f"{name}_commands": [] for name in lists},
 }
