@@ -50,7 +50,8 @@ kinds = {
 lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
 config = {
     "cluster_name": "made-up", "max_workers": 2, "provider": provider, "available_node_types": kinds, "auth": {},
-    "head_node_type": "ray.head.default", "upscaling_speed": 1.0, "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
+    "head_node_type": "ray.head.default", "upscaling_speed": 1.0,
+    "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
     "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [], "rsync_filter": [],
     **{f"{name}_commands": [] for name in lists},
 }
@@ -77,6 +78,10 @@ def look():
         seen.append(cpus)
     return cpus
 look()
+from ray._private.state import state
+while not getattr(state.get_cluster_config(), "node_group_configs", ()):  # until the autoscaler has begun
+    assert time.monotonic() < deadline
+    time.sleep(0.5)
 sweep = subprocess.Popen([sys.executable, "-m", "sweep", "run", "grown.yaml", "--address", "127.0.0.1:26379"])
 deadline = time.monotonic() + 400
 while sweep.poll() is None and time.monotonic() < deadline:
