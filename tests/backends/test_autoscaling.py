@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
@@ -31,12 +32,11 @@ class Slow(walk.Walk):
 SCRIPT = """
 import json, os, subprocess, sys, time
 from pathlib import Path
-PROVIDER = "ray.autoscaler._private.fake_multi_node.node_provider.FakeMultiNodeProvider"  # the wheel lacks its defaults
 HEAD = "fffffffffffffffffffffffffffffffffffffffffffffffffff00000"  # as Ray's provider of made-up nodes calls it
 os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0", RAY_FAKE_CLUSTER="1")
 os.environ.update(AUTOSCALER_UPDATE_INTERVAL_S="1", RAY_AUTH_MODE="disabled")
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the nodes as well
-provider = {"type": "external", "module": PROVIDER, "use_node_id_as_ip": True, "disable_node_updaters": True}
+provider = {"type": "fake_multinode", "use_node_id_as_ip": True, "disable_node_updaters": True}
 provider["disable_launch_config_check"] = True
 if VERSION_2:
     provider |= {"launch_multiple": True, "head_node_id": HEAD}
@@ -50,8 +50,8 @@ kinds = {
 lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ray", "worker_start_ray")
 config = {
     "cluster_name": "made-up", "max_workers": 2, "provider": provider, "available_node_types": kinds, "auth": {},
-    "head_node_type": "ray.head.default", "upscaling_speed": 1.0,
-    "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
+    "head_node_type": "ray.head.default",
+    "upscaling_speed": 1.0, "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
     "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [], "rsync_filter": [],
     **{f"{name}_commands": [] for name in lists},
 }
@@ -78,10 +78,6 @@ def look():
         seen.append(cpus)
     return cpus
 look()
-from ray._private.state import state
-while not getattr(state.get_cluster_config(), "node_group_configs", ()):  # until the autoscaler has begun
-    assert time.monotonic() < deadline
-    time.sleep(0.5)
 sweep = subprocess.Popen([sys.executable, "-m", "sweep", "run", "grown.yaml", "--address", "127.0.0.1:26379"])
 deadline = time.monotonic() + 400
 while sweep.poll() is None and time.monotonic() < deadline:
@@ -94,7 +90,7 @@ while look() and time.monotonic() < deadline:
 Path("seen.json").write_text(json.dumps(seen))
 os._exit(code)
 """
-ALONE = ["unshare", "--net", "--pid", "--fork", "--mount-proc", "--kill-child"]
+ALONE = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +102,11 @@ def test_workers_come_from_none_and_go_when_they_are_idle(tmp_path: Path, versio
     for name, text in {"slow.py": SLOW, "grown.yaml": FILE, "script.py": SCRIPT.replace("VERSION_2", version)}.items():
         (tmp_path / name).write_text(text)
     shutil.copy(Path(__file__).parents[1] / "kills" / "walk.py", tmp_path / "walk.py")
-    command = [*ALONE, "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, "-W", "ignore", "script.py"]
+    provider = Path(str(importlib.util.find_spec("ray").origin)).parent / "autoscaler" / "_private" / "fake_multi_node"
+    shutil.copytree(provider, tmp_path / "provider")
+    (tmp_path / "provider" / "example.yaml").write_text("{}")  # its defaults, which Ray's wheel lacks
+    begin = f'ip link set lo up && mount --bind provider {provider} && exec "$@"'
+    command = [*ALONE, "sh", "-c", begin, "sh", sys.executable, "-W", "ignore", "script.py"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=700)
     assert ran.returncode == 0, (ran.stdout + ran.stderr)[-4000:]
     seen = json.loads((tmp_path / "seen.json").read_text())
