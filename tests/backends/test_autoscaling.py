@@ -37,12 +37,9 @@ os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED
 os.environ.update(AUTOSCALER_UPDATE_INTERVAL_S="1", RAY_AUTH_MODE="disabled")
 os.environ["PATH"] = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]  # of the nodes as well
 provider = {"type": "fake_multinode", "use_node_id_as_ip": True, "disable_node_updaters": True}
-provider["disable_launch_config_check"] = True
-if VERSION_2:
-    provider |= {"launch_multiple": True, "head_node_id": HEAD}
-    os.environ.update(
-        RAY_enable_autoscaler_v2="1", RAY_CLOUD_INSTANCE_ID=HEAD, RAY_OVERRIDE_NODE_ID_FOR_TESTING=HEAD
-    )
+provider |= {"disable_launch_config_check": True, "gcs_address": "127.0.0.1:26379"}
+provider |= {"launch_multiple": True, "head_node_id": HEAD}
+os.environ.update(RAY_enable_autoscaler_v2="1", RAY_CLOUD_INSTANCE_ID=HEAD, RAY_OVERRIDE_NODE_ID_FOR_TESTING=HEAD)
 kinds = {
     "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
     "worker": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
@@ -93,13 +90,10 @@ os._exit(code)
 ALONE = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 
-@pytest.mark.parametrize(
-    "version", ["True", pytest.param("False", marks=pytest.mark.exhaustive)], ids=["version 2", "version 1"]
-)
-def test_workers_come_from_none_and_go_when_they_are_idle(tmp_path: Path, version: str) -> None:
+def test_workers_come_from_none_and_go_when_they_are_idle(tmp_path: Path) -> None:
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode:
         pytest.skip("needs the right to give processes a network of their own")
-    for name, text in {"slow.py": SLOW, "grown.yaml": FILE, "script.py": SCRIPT.replace("VERSION_2", version)}.items():
+    for name, text in {"slow.py": SLOW, "grown.yaml": FILE, "script.py": SCRIPT}.items():
         (tmp_path / name).write_text(text)
     shutil.copy(Path(__file__).parents[1] / "kills" / "walk.py", tmp_path / "walk.py")
     provider = Path(str(importlib.util.find_spec("ray").origin)).parent / "autoscaler" / "_private" / "fake_multi_node"
