@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sweep.events import Params
 from sweep.space import stopping_rules
 from sweep.space.objectives import Objective, objective
+from sweep.space.stopping_rules import EarlyTermination, NoTermination
 
 if TYPE_CHECKING:  # the live view is imported without pydantic and NumPy
     from sweep.spec import Spec
@@ -38,7 +38,7 @@ class Outline:
     repeats: int = 1
     epochs: int = 1  # of a trial whose parameters do not say
     decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
-    prior: Mapping[int, float] = field(default_factory=dict)  # by such an epoch: the share that is to go on
+    rule: EarlyTermination = field(default_factory=NoTermination)
     limits: Limits = Limits()
 
     @classmethod
@@ -59,7 +59,7 @@ class Outline:
             repeats=spec.trials_each,
             epochs=spec.epochs,
             decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
-            prior=stopping_rules.shares(spec.early_terminate, spec.epochs),
+            rule=spec.early_terminate,
             limits=Limits(
                 hours=budget.hours,
                 gpu_hours=budget.gpu_hours,

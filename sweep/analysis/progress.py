@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 
 from sweep.analysis.outline import Outline
-from sweep.analysis.survival import Survival, seconds_left, survival
+from sweep.analysis.rehearsal import Foresight
+from sweep.analysis.survival import Prospect, seconds_left, survival
 from sweep.errors import StoreError, shortened
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
+from sweep.space.stopping_rules import NoTermination, Own, PausingRule
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState
@@ -190,6 +192,8 @@ class Standing:
         self.gpu_s = 0.0  # trained, of one GPU each
         self.cost = 0.0  # of the GPUs of all epochs
         self._cost_s = 0.0  # that trials held their GPUs for it, about
+        self._cost_first: deque[float] = deque(maxlen=RECENT)  # of the first epochs of trials, with what came before
+        self._cost_later: deque[float] = deque(maxlen=RECENT)  # of others
         self.measures = False  # whether trials measure what they use
         self._beside: set[int] = set()  # trials of another role than the search's
         self._earlier_s = 0.0
@@ -198,6 +202,9 @@ class Standing:
         self._lost: Counter[int] = Counter()  # trials by the epoch after which they ended before their time
         self._pruned: Counter[int] = Counter()
         self._paused: dict[int, int] = {}  # trials that a stopping rule has paused, and the epochs where
+        rule = outline.rule
+        acts = not isinstance(rule, NoTermination | Own | PausingRule)
+        self._foresight = Foresight(rule, outline.objective, outline.epochs) if acts else None
         self._scores: dict[str, dict[int, float]] = {}  # of completed trials, by configuration; with repeats alone
         self._seconds: deque[list[int]] = deque(maxlen=RATE_S + 2)  # [second, epochs in it]
         self._epoch_s: deque[float] = deque(maxlen=RECENT)
@@ -268,14 +275,8 @@ class Standing:
         waiting = self.waiting()
         if waiting is None:
             return None
-        survival = self._survival()
-        there = sum(survival.share(trial.epochs, trial.of) for trial in self._going())
-        return (
-            self.ended[Status.COMPLETED]
-            + self.ended[Status.INFEASIBLE]
-            + there
-            + waiting * survival.share(0, self.outline.epochs)
-        )
+        prospect, ended = self._prospect(), self.ended[Status.COMPLETED] + self.ended[Status.INFEASIBLE]
+        return ended + prospect.whole + waiting * prospect.waiting_whole
 
     def waiting(self) -> int | None:
         """Trials that have not been started; None where nobody knows."""
@@ -292,12 +293,12 @@ class Standing:
         # Less than the middle: the first trials of each worker import and compile, which later ones need not.
         overhead_s = sorted(self._overhead_s)[len(self._overhead_s) // 4] if self._overhead_s else 0.0
         slots = max(slots, len(self.running), 1) if slots else max(*self._at_once, len(self.running), 1)
-        survival, waiting = self._survival(), self.waiting()
-        limits = self.outline.limits
+        waiting, limits = self.waiting(), self.outline.limits
         bounds = []
         if waiting is not None:
-            there = [survival.epochs(trial.epochs, trial.of) * epoch_s for trial in self._going()]
-            each_s = survival.epochs(0, self.outline.epochs) * epoch_s + overhead_s
+            prospect = self._prospect()
+            there = [left * epoch_s for left in prospect.left]
+            each_s = prospect.waiting_left * epoch_s + overhead_s
             bounds.append(seconds_left(there, waiting, each_s, slots))
         if limits.hours is not None:
             bounds.append(limits.hours * 3600 - self.active_s(now))
@@ -323,12 +324,14 @@ class Standing:
             return self.cost
         if not self.cost or not self._epoch_s:
             return None
-        waiting, survival, limits = self.waiting(), self._survival(), self.outline.limits
+        waiting, limits = self.waiting(), self.outline.limits
         bounds = [] if limits.money is None else [limits.money]
         if waiting is not None:
-            left = sum(survival.epochs(trial.epochs, trial.of) for trial in self._going())
-            left += waiting * survival.epochs(0, self.outline.epochs)
-            bounds.append(self.cost + left * self.cost / max(self.epochs, 1))
+            prospect = self._prospect()
+            left = sum(prospect.left) + waiting * prospect.waiting_left
+            each = fmean(self._cost_later) if self._cost_later else self.cost / max(self.epochs, 1)
+            first = sorted(self._cost_first)[len(self._cost_first) // 4] if self._cost_first else each
+            bounds.append(self.cost + left * each + waiting * max(first - each, 0.0))
         elif (left_s := self.left_s(now, slots)) is not None:
             bounds.append(self.cost + left_s * max(slots, len(self.running), 1) * self._cost_per_s)
         return min(bounds) if bounds else None
@@ -345,17 +348,21 @@ class Standing:
         shares = {name: fmean(values) for name, values in found.items() if name == "gpu_utilization"}
         return known | shares
 
-    def _going(self) -> Iterator[Open]:
-        """Yield the trials that have not ended, but for those that pause: these count as lost where they do."""
-        return (trial for number, trial in self.open.items() if number not in self._paused)
-
-    def _survival(self) -> Survival:
-        return survival(self._reached, self._lost, self.outline.prior)
+    def _prospect(self) -> Prospect:
+        """Return what is to come: as the rule would have it, or, where it does not say when it acts, as it came."""
+        # Those that pause count as lost where they do.
+        open_now = ((number, trial) for number, trial in self.open.items() if number not in self._paused)
+        going = {number: (trial.epochs, trial.of) for number, trial in open_now}
+        if self._foresight is None:
+            return survival(self._reached, self._lost).prospect([*going.values()], self.outline.epochs)
+        return self._foresight.prospect(going, self.waiting() or 0, self._lost - self._pruned)
 
     def _hear(self, state: TrialState, event: EpochReported) -> None:
         trial = self.running[state.number] = self.open[state.number]
         self._thaw(state.number)
         self._reached[event.epoch] += 1
+        if self._foresight is not None:
+            self._foresight.hear(state.number, event.epoch, self.outline.objective.loss(event.metrics))
         if self.outline.metric in event.metrics:
             trial.value = event.metrics[self.outline.metric]
             trial.curve.add(trial.value)
@@ -370,6 +377,7 @@ class Standing:
         if COST in event.measures:
             self.cost += event.measures[COST]
             self._cost_s += event.time_s
+            (self._cost_first if event.epoch == 1 else self._cost_later).append(event.measures[COST])
         if trial.trained_s is not None:
             trial.trained_s += event.time_s
         second = int(event.time)
@@ -396,6 +404,8 @@ class Standing:
             return ended
         del self.open[number]
         self.ended[event.status] += 1
+        if self._foresight is not None:
+            self._foresight.end(number, (trial.epochs, trial.of))
         self.latest.append(ended)
         if trial.trained_s is not None and trial.epochs:
             self._overhead_s.append(max(took_s - trial.trained_s, 0.0))
@@ -430,6 +440,8 @@ class Standing:
     def _reopen(self, state: TrialState) -> None:
         trial, kind = self._opened(state), self._failed.pop(state.number)
         trial.value, trial.trained_s = state.last.get(self.outline.metric), None
+        if self._foresight is not None:
+            self._foresight.reopen(state.number)
         self.ended[Status.FAILED] -= 1
         self._lost[trial.epochs] -= 1
         self.failures[kind].count -= 1

@@ -11,7 +11,15 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-PRIOR_TRIALS = 2.0  # that the rule's own share counts for, beside those that were seen
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What is to come, on the average."""
+
+    left: Sequence[float]  # epochs that each trial which goes on will still train
+    whole: float  # how many of these will train all their epochs
+    waiting_left: float  # epochs of a trial that has not begun
+    waiting_whole: float  # the share of these that will train all their epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +56,20 @@ class Survival:
             share, at = value, step
         return (trained + share * (of - at)) / start
 
+    def prospect(self, going: Sequence[tuple[int, int]], epochs: int) -> Prospect:
+        """Return what is to come of trials that have trained so many epochs of so many, and of others of ``epochs``."""
+        whole = sum(self.share(done, of) for done, of in going)
+        return Prospect([self.epochs(*one) for one in going], whole, self.epochs(0, epochs), self.share(0, epochs))
 
-def survival(reached: Mapping[int, int], lost: Mapping[int, int], prior: Mapping[int, float]) -> Survival:
-    """From how many trials reached each epoch, and how many ended after it before their time.
 
-    ``prior`` are the shares that a rule lets go on at its epochs.
-    """
+def survival(reached: Mapping[int, int], lost: Mapping[int, int]) -> Survival:
+    """From how many trials reached each epoch, and how many ended after it before their time."""
     steps = []
     share = 1.0
-    for epoch in sorted({*prior, *(epoch for epoch, count in lost.items() if count > 0)}):
+    for epoch in sorted(epoch for epoch, count in lost.items() if count > 0):
         gone = lost.get(epoch, 0)
         came = max(reached.get(epoch, 0) if epoch else reached.get(1, 0) + gone, gone)
-        if epoch in prior:
-            going = (came - gone + PRIOR_TRIALS * prior[epoch]) / (came + PRIOR_TRIALS)
-        else:
-            going = (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
-        share *= going
+        share *= (came - gone) / came if came > gone else 1 / (came + 1)  # not none: there are few yet
         steps.append((epoch, share))
     return Survival(tuple(steps))
 

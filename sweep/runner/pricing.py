@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.analysis import confirmation
+from sweep.analysis import confirmation, rehearsal
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
@@ -93,7 +93,8 @@ def course(
     numbers = random.Random(0)
     count, reached = tried * rehearsals, Counter[int]()
     for _ in range(rehearsals):
-        reached.update(_rehearsed(build(), objective, reported, tried, numbers))
+        scheduler = build()
+        reached.update(_rehearsed(scheduler, objective, reported, tried, numbers))
     lengths = zip(reported, (0, *reported), strict=False)
     trained = sum((epoch - before) * reached[epoch] for epoch, before in lengths)
     return Course(tuple(Rung(epoch, reached[epoch] * trials / count) for epoch in decisions), trained * trials / count)
@@ -103,31 +104,32 @@ def _rehearsed(
     scheduler: Scheduler, objective: Objective, epochs: Sequence[int], trials: int, numbers: random.Random
 ) -> Iterator[int]:
     """Yield each epoch that a made-up trial reports before the scheduler stops it, or leaves it where it pauses."""
-    rule = scheduler if isinstance(scheduler, Pausing) else None
+    if not isinstance(scheduler, Pausing):
+        for trial in range(trials):
+            yield from rehearsal.reported(scheduler, objective, trial, numbers.random(), epochs)
+        return
     merits: list[float] = []
     paused: dict[int, int] = {}  # how many of the epochs each has that waits
     while True:
-        trial = next((one for one in paused if rule and rule.holds(one) is None), None)
-        if trial is None and len(merits) < trials:
+        trial = next((one for one in paused if scheduler.holds(one) is None), -1)
+        if trial < 0 and len(merits) < trials:
             trial = len(merits)
             merits.append(objective.of_loss(numbers.random()))
             scheduler.observe(TrialStarted(trial=trial, trial_id=str(trial), params={}, seed=0, repeat=0, time=0.0))
-        elif trial is None:
-            trial = rule.last() if rule else None
-        if trial is None:
+        elif trial < 0 and (last := scheduler.last()) is not None:
+            trial = last
+        if trial < 0:
             return
-        status, reason, metrics = Status.COMPLETED, "", {objective.name: merits[trial]}
+        metrics = {objective.name: merits[trial]}
         for epoch in epochs[paused.pop(trial, 0) :]:
             yield epoch
-            stopped = scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
-            if stopped is not None and epoch < epochs[-1]:
-                status, reason = Status.PRUNED, stopped
-                break
-            if rule and epoch < epochs[-1] and rule.holds(trial):
+            scheduler.observe(EpochReported(trial=trial, epoch=epoch, metrics=metrics, time=0.0, time_s=0.0))
+            if epoch < epochs[-1] and scheduler.holds(trial):
                 paused[trial] = epochs.index(epoch) + 1
                 break
-        if trial not in paused:
-            scheduler.observe(TrialEnded(trial=trial, status=status, reason=reason, time=0.0, facts=Facts()))
+        else:
+            end = TrialEnded(trial=trial, status=Status.COMPLETED, reason="", time=0.0, facts=Facts())
+            scheduler.observe(end)
 
 
 def confirming(spec: Spec, configurations: int | None, epochs: float | None, longest: int) -> Confirming | None:

@@ -167,17 +167,6 @@ def decision_epochs(rule: EarlyTermination, epochs: int) -> tuple[int, ...]:
     return tuple(sorted({epoch for bracket in brackets(rule, epochs) for epoch in bracket}))
 
 
-def shares(rule: EarlyTermination, epochs: int) -> dict[int, float]:
-    """Return by epoch the share of trials that a rule lets go on there once many have come; of rules that say so."""
-    if not isinstance(rule, Asha | AshaPromotion | Hyperband):
-        return {}
-    found = brackets(rule, epochs)
-    return {
-        epoch: sum(1 / rule.eta if epoch in bracket else 1.0 for bracket in found) / len(found)
-        for epoch in decision_epochs(rule, epochs)
-    }
-
-
 def _growing(first: float, eta: float, limit: int) -> list[float]:
     """Return ``first * eta**k`` up to the limit; 100 at most, which is W&B's bound as well."""
     return [rung for k in range(100) if (rung := first * eta**k) <= limit]

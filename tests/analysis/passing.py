@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweep.analysis.outline import Outline
@@ -11,7 +12,7 @@ from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import EarlyTermination, decision_epochs, shares
+from sweep.space.stopping_rules import EarlyTermination, decision_epochs
 
 EPOCH_S, START_S = 10.0, 3.0
 
@@ -39,8 +40,10 @@ class Passed:
         return next(in_all for spent, in_all in self.costs if spent >= share * self.cost) / self.cost
 
 
-def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed: int) -> Passed:
-    """Trials of random merit; an epoch takes about 10 s, and a start 3 s."""
+def simulate(
+    rule: EarlyTermination, trials: int, epochs: int, slots: int, seed: int, curves: Sequence[Sequence[float]] = ()
+) -> Passed:
+    """Trials of random merit, or with these losses; an epoch takes about 10 s, and a start 3 s."""
     numbers = random.Random(seed)
     standing = Standing(
         Outline(
@@ -49,7 +52,7 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
             total=trials,
             epochs=epochs,
             decisions=decision_epochs(rule, epochs),
-            prior=shares(rule, epochs),
+            rule=rule,
         )
     )
     scheduler = build(rule, Objective("loss", "minimize", None), epochs)
@@ -58,7 +61,7 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
     thought: list[tuple[float, float, float]] = []
     costs: list[tuple[float, float]] = []
     held_since: dict[int, float] = {}
-    now = 0.0
+    now, asked = 0.0, 0
 
     def emit(event: Event) -> str | None:
         standing.observe(event)
@@ -78,17 +81,21 @@ def simulate(rule: EarlyTermination, trials: int, epochs: int, slots: int, seed:
     while workers:
         now, number, epoch = heapq.heappop(workers)
         loss = merits[number] / 2 + 1 / (2 * epoch) + numbers.gauss(0, 0.02)
+        if curves:
+            loss = curves[number][epoch - 1]
         measures = {"cost": now - held_since[number]}
         held_since[number] = now
         reported = EpochReported(
             trial=number, epoch=epoch, metrics={"loss": loss}, time=now, time_s=EPOCH_S, measures=measures
         )
         pruned = emit(reported)
-        costs.append((standing.cost, standing.cost_in_all(now) or 0.0))
-        left_s, survivors = standing.left_s(now), standing.survivors()
-        assert left_s is not None
-        assert survivors is not None
-        thought.append((now, left_s, survivors))
+        asked += 1
+        if asked % max(trials // 10, 1) == 0:
+            costs.append((standing.cost, standing.cost_in_all(now) or 0.0))
+            left_s, survivors = standing.left_s(now), standing.survivors()
+            assert left_s is not None
+            assert survivors is not None
+            thought.append((now, left_s, survivors))
         if pruned or epoch == epochs:
             status = Status.PRUNED if pruned else Status.COMPLETED
             emit(TrialEnded(trial=number, status=status, reason=pruned or "", time=now))

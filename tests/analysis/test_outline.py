@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from sweep.analysis.outline import Outline
 from sweep.space.objectives import Objective
+from sweep.space.stopping_rules import Asha
 from sweep.spec import parse
 
 FILE = """
@@ -27,7 +26,7 @@ def test_a_sweep_file_in_few_words() -> None:
     assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
     assert outline.varying == ("a", "c.d", "epochs")
     assert outline.decisions == (1, 3)
-    assert outline.prior == pytest.approx({1: 1 / 3, 3: 1 / 3})
+    assert outline.rule == Asha(1, None, 3)
     assert (outline.limits.hours, outline.limits.epochs, outline.limits.gpu_hours, outline.limits.gpus) == (
         2,
         100,

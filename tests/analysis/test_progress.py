@@ -374,7 +374,7 @@ def test_an_event_costs_microseconds_and_old_trials_nothing() -> None:
 
 
 def test_without_losses_all_train_to_the_end() -> None:
-    all_of_them = survival({1: 5, 2: 5}, {}, {})
+    all_of_them = survival({1: 5, 2: 5}, {})
     assert (all_of_them.share(0, 9), all_of_them.epochs(0, 9), all_of_them.epochs(4, 9)) == (1.0, 9.0, 5.0)
     assert all_of_them.epochs(9, 9) == 0.0
 
@@ -389,22 +389,16 @@ def test_shares_multiply_along_the_epochs() -> None:
     assert half.epochs(0, 4) == 1 + 0.5 * 3  # what happens after the last epoch does not matter
 
 
-def test_what_was_seen_outweighs_what_the_rule_says() -> None:
-    rule = {3: 1 / 3}
-    assert survival({}, {}, rule).after(3) == pytest.approx(1 / 3)
-    assert survival({3: 1000}, {3: 500}, rule).after(3) == pytest.approx(0.5, abs=0.001)
-
-
 def test_trials_that_run_count_as_far_as_they_came() -> None:
     """Ten began, nine of them ended at epoch 1: the tenth tells that trials go on beyond."""
-    seen = survival({1: 10, 2: 1, 3: 1}, {1: 9}, {})
+    seen = survival({1: 10, 2: 1, 3: 1}, {1: 9})
     assert seen.after(1) == pytest.approx(0.1)
     assert seen.after(3) == seen.after(1)
 
 
 def test_failures_before_the_first_epoch_count() -> None:
-    assert survival({1: 3}, {0: 1}, {}).after(0) == pytest.approx(3 / 4)
-    assert survival({}, {0: 4, 2: 0}, {}).after(0) == pytest.approx(1 / 5)
+    assert survival({1: 3}, {0: 1}).after(0) == pytest.approx(3 / 4)
+    assert survival({}, {0: 4, 2: 0}).after(0) == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -438,7 +432,7 @@ def test_what_is_thought_half_way_comes_about(
     rule: EarlyTermination, tolerance: float, trials: int, epochs: int, slots: int
 ) -> None:
     """The median of some sweeps, when half and three quarters of the time have passed; "about" is what we say."""
-    passed = [simulate(rule, trials, epochs, slots, seed) for seed in range(7)]
+    passed = [simulate(rule, trials, epochs, slots, seed) for seed in range(3)]
     for share, within in ((0.5, tolerance), (0.75, tolerance * 0.7)):
         assert median(one.at(share)[0] for one in passed) == pytest.approx(1.0, abs=within)
     assert median(one.at(0.75)[1] for one in passed) == pytest.approx(1.0, abs=0.5)
@@ -454,6 +448,14 @@ def test_a_long_sweep_is_known_early() -> None:
 def test_what_a_sweep_costs_is_known_early_where_nothing_is_pruned(trials: int, epochs: int, slots: int) -> None:
     passed = [simulate(NoTermination(), trials, epochs, slots, seed) for seed in range(10)]
     assert all(one.cost_at(share) == pytest.approx(1.0, abs=0.15) for one in passed for share in (0.05, 0.25, 0.5))
+
+
+@pytest.mark.parametrize("rule", [Asha(1, None, 3), Hyperband(min_iter=1), Median(3)])
+def test_what_a_sweep_costs_is_known_about_where_trials_are_pruned(rule: EarlyTermination) -> None:
+    """Half of them; who knew how curves go would be off by 6 to 11 %, the rest is chance."""
+    passed = [simulate(rule, 100, 27, 4, seed) for seed in range(5)]
+    assert median(abs(one.cost_at(0.05) - 1) for one in passed) < 0.5
+    assert median(abs(one.cost_at(0.25) - 1) for one in passed) < 0.3
 
 
 def test_what_a_sweep_costs_is_bounded_by_its_budget() -> None:

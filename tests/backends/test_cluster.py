@@ -140,3 +140,10 @@ def test_a_ray_that_does_not_come_up_is_told_in_a_line(monkeypatch: pytest.Monke
         cluster.connect(None, None, lambda said: None),
     ):
         pass
+
+
+def test_an_autoscaler_that_does_not_say_what_it_brings_is_asked() -> None:
+    cluster = there((0, 0), promised=((Node(0, 0, is_known=False), 1000),))
+    cluster.require(Devices(4, 1), workers=2)
+    assert cluster.fits(Devices(4, 1)) == 8
+    assert there(*[(8, 2)] * 20, promised=cluster.promised()).fits(Devices(4, 1)) == 80

@@ -57,8 +57,9 @@ address = "http://127.0.0.1:28265"
 start = "start --head --block --node-ip-address=127.0.0.1 --port=26379 --dashboard-host=127.0.0.1 --num-cpus=2"
 start += " --dashboard-port=28265 --object-store-memory=200000000 --min-worker-port=0 --max-worker-port=0"
 command = [sys.executable, "-m", "ray.scripts.scripts", *start.split(), f"--temp-dir=/tmp/{root.name}-{os.getpid()}"]
-head = subprocess.Popen(command, stdout=open("head.log", "w"), stderr=subprocess.STDOUT)
-found = {}
+def started():
+    return subprocess.Popen(command, stdout=open("head.log", "a"), stderr=subprocess.STDOUT)
+head, found = started(), {}
 
 def call(key, *arguments, **changed):
     began = time.monotonic()
@@ -68,10 +69,12 @@ def call(key, *arguments, **changed):
     found[key] = [ran.returncode, time.monotonic() - began, ran.stdout, ran.stderr]
     return ran
 
-deadline = time.monotonic() + 300
-while call("up", "list").returncode:
-    assert time.monotonic() < deadline and head.poll() is None, found["up"]
-    time.sleep(1)
+def wait_for_head():
+    deadline = time.monotonic() + 300
+    while call("up", "list").returncode:
+        assert time.monotonic() < deadline and head.poll() is None, found["up"]
+        time.sleep(1)
+wait_for_head()
 results = ["--results", str(root / "shared")]
 call("submit", "submit", "s.yaml", *results, "--wait")
 call("long", "submit", "long.yaml", *results)
@@ -105,6 +108,19 @@ call("nobody", "logs", "nobody")
 call("theirs", "submit", "s.yaml", *results, SWEEP_USER="bob")
 call("hers", "status", "ann/s", SWEEP_USER="bob")
 call("not his", "status", "s", SWEEP_USER="bob")
+call("lost", "submit", "long.yaml", *results, "--name", "lost")
+wait_for("lost", 5)
+own = {os.getpid(), 1}
+for process in Path("/proc").iterdir():  # the head's machine, with all that ran on it
+    if process.name.isdigit() and int(process.name) not in own:
+        try:
+            os.kill(int(process.name), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+head.wait()
+head = started()
+wait_for_head()
+call("back", "submit", "long.yaml", *results, "--name", "lost", "--wait")
 Path("found.json").write_text(json.dumps(found))
 head.terminate()
 head.wait(60)
@@ -142,7 +158,8 @@ def test_submitted_sweeps_are_followed_stopped_resumed_and_go_on_after_a_kill(tm
     assert "answer   The best was rate=1" in found["follow"][2]
     assert found["logs"][2] == found["follow"][2]
     assert "answer   The best was rate=1" in found["goes on"][2]
-    for name in ("s", "long", "killed"):
+    assert "answer   The best was rate=1" in found["back"][2]
+    for name in ("s", "long", "killed", "lost"):
         folder = tmp_path / "shared" / name
         trials = sweep.load(folder).trials
         assert set(trials["status"]) == {"completed"}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
+import slurm_hosts
 import slurms
 
 import sweep
@@ -114,12 +115,45 @@ def test_a_job_saves_before_its_time_limit_and_requeues_itself(project: Path, sl
     job = slurms.call(slurm, f"sbatch --parsable --chdir={project} {project / 'job.sh'}")
     wait_for(lambda: "requeued; the sweep goes on" in said(project, job), 150, lambda: said(project, job))
     assert 0 < trained(project) < 120
-    slurms.call(slurm, f"scontrol update jobid={job} StartTime=now")  # a requeued job waits two minutes
-    for _ in range(3):
-        wait_for(lambda: trained(project) == 120 or "requeued" in said(project, job), 150, lambda: said(project, job))
-        time.sleep(8)
-        slurms.call(slurm, f"scontrol update jobid={job} StartTime=now")
-        if trained(project) == 120:
-            break
-    wait_for(lambda: not slurms.call(slurm, f"squeue -h -j {job}"), 120, lambda: said(project, job))
+
+    def is_gone() -> bool:
+        slurms.call(slurm, f"scontrol update jobid={job} StartTime=now")  # a requeued job waits two minutes
+        return not slurms.call(slurm, f"squeue -h -j {job}")
+
+    wait_for(is_gone, 400, lambda: said(project, job))
     check(project)
+
+
+@pytest.mark.exhaustive
+def test_a_job_over_two_hosts_outlives_the_loss_of_one_and_saves_when_it_is_asked_to_end(project: Path) -> None:
+    """By symmetric-run, under a token, on two hosts that are namespaces."""
+    if subprocess.run([*slurm_hosts.NEW, "true"], capture_output=True).returncode:
+        pytest.skip("needs the right to make hosts of namespaces")
+    text = (project / "slow.py").read_text()
+    (project / "slow.py").write_text(text.replace("0.08", "0.7"))
+    command = [sys.executable, "-m", "sweep", "slurm", "s.yaml", "--nodes", "2", "--dry-run"]
+    command += ["--setup", "export RAY_memory_monitor_refresh_ms=0", "--set", "checkpoint.every_s=2"]
+    script = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True).stdout
+    (project / "job.sh").write_text(script)
+    (project / "results").mkdir()
+    with slurm_hosts.running(project / "slurm") as hosts:
+        submit = f"sbatch --parsable --chdir={project} {project}/job.sh"
+        job = hosts.call(submit)
+        wait_for(lambda: trained(project) >= 10, 180, lambda: said(project, job))
+        hosts.lose(2)
+        wait_for(lambda: "PENDING" in hosts.call(f"squeue -h -j {job} -o %T"), 120, lambda: said(project, job))
+        before = trained(project)
+        hosts.start(2)
+        time.sleep(3)
+        hosts.call(f"scontrol update jobid={job} StartTime=now")
+        wait_for(lambda: trained(project) >= before + 5, 180, lambda: said(project, job))
+        hosts.call(f"scancel --batch --signal=TERM {job}")
+        wait_for(lambda: not hosts.call(f"squeue -h -j {job}"), 180, lambda: said(project, job))
+        assert sweep.load(project / "results" / "s").trials["status"].tolist() == ["interrupted"] * 2
+        trained_by_then = trained(project)
+        again = hosts.call(submit)
+        wait_for(lambda: not hosts.call(f"squeue -h -j {again}"), 240, lambda: said(project, again))
+    loaded = sweep.load(project / "results" / "s")
+    assert loaded.trials["status"].tolist() == ["completed"] * 2
+    assert loaded.metrics.groupby("trial")["epoch"].apply(list).tolist() == [list(range(1, 61))] * 2
+    assert 0 < before < trained_by_then < 120

@@ -199,7 +199,8 @@ def alone(path: Path, name: str, timeout_s: float = PATIENCE_S) -> Project:
 def some_victims(count: int, rng: random.Random, *, ranks: bool = False, store: bool = False) -> list[str]:
     """What to kill, one after the other; ``ranks``: trials have some, and so most of it is of these."""
     if store:
-        return rng.choices(("driver", "worker", "everything", "machine", "store"), weights=(2, 2, 1, 3, 4), k=count)
+        victims, weights = ("driver", "worker", "everything", "machine", "store"), (2, 2, 1, 3, 4)
+        return rng.choices((*victims, "rank"), weights=(*weights, 4 if ranks else 0), k=count)
     if ranks:
         return rng.choices((*VICTIMS, "rank"), weights=(2, 3, 1, 1, 1, 6), k=count)
     return rng.choices(VICTIMS, weights=(4, 3, 1, 2, 2), k=count)
@@ -257,7 +258,8 @@ def disturbed(
             return project
         tell(f"{name}: ended with {code}, resumed")
         driver = project.resume()
-    raise RuntimeError(f"the sweep does not finish: {project.path / 'said.txt'}")
+    said = (project.path / "said.txt").read_text().splitlines()[-10:]
+    raise RuntimeError("\n".join(["the sweep does not finish:", *said]))
 
 
 def compare(project: Project, reference: Project, tally: Tally) -> None:
@@ -299,9 +301,9 @@ def _strike(
         family, began = processes.below(driver.pid), time.monotonic()
         if victim == "store" and project.store is not None:
             project.store.kill()
-            return family, began
-        if _kill(victim, driver, family, rng):
-            return family or [processes.Process(driver.pid, 0, "", "")], began
+        elif not _kill(victim, driver, family, rng):
+            continue
+        return family or [processes.Process(driver.pid, 0, "", "")], began
     return [], 0.0
 
 

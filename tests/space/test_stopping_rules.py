@@ -14,7 +14,6 @@ from sweep.space.stopping_rules import (
     NoTermination,
     brackets,
     decision_epochs,
-    shares,
 )
 
 
@@ -73,16 +72,3 @@ def test_decisions_fall_before_the_last_epoch(rule: EarlyTermination, epochs: in
 def test_nonsense_is_refused(nonsense: object) -> None:
     with pytest.raises(ValueError, match=r"rule|below"):
         nonsense()
-
-
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        (NoTermination(), {}),
-        (Median(2), {}),
-        (Hyperband(min_iter=3), {3: 1 / 3, 9: 1 / 3}),
-        (Asha(1, None, 4, brackets=2), {1: (1 / 4 + 1) / 2, 4: 1 / 4, 16: 1 / 4}),
-    ],
-)
-def test_the_share_that_a_rule_lets_go_on(rule: EarlyTermination, expected: dict[int, float]) -> None:
-    assert shares(rule, 27) == pytest.approx(expected)

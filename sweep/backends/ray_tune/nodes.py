@@ -23,6 +23,7 @@ from sweep.store.object_store import repeat
 
 PATIENCE_S = 60.0  # for all nodes to answer, some of which may have to start a process
 DRAINING_S = 1.0  # between looks at which machines are about to be taken away
+AT_FIRST = 8  # trials that are asked for of an autoscaler that does not say what it can bring
 UNBOUNDED = 1000  # machines that an autoscaler without a bound is taken to bring
 
 
@@ -34,9 +35,12 @@ class Node:
     gpus: float
     id: str = ""
     address: str = ""
+    is_known: bool = True  # else it is what an autoscaler may bring that does not say what it has
 
     def fits(self, devices: Devices) -> int:
         """Return how many trials run on it at once; a trial never spans two machines."""
+        if not self.is_known:
+            return AT_FIRST
         rooms = [self.cpus / devices.cpus] + ([self.gpus / devices.gpus] if devices.gpus else [])
         return math.floor(min(rooms) + 1e-9)
 
@@ -86,6 +90,9 @@ def promised() -> tuple[tuple[Node, int], ...]:
         return ()
     config = ray_private_api.module("ray._private.state").state.get_cluster_config()
     groups = getattr(config, "node_group_configs", ())
+    if not groups and not ray_private_api.missing(ray_private_api.AUTOSCALES):  # as Ray's own autoscaler
+        grows = ray_private_api.module("ray.autoscaler.v2.utils").is_autoscaler_v2()
+        return ((Node(0, 0, is_known=False), UNBOUNDED),) if grows else ()
     return tuple(
         (Node(group.resources.get("CPU", 0), group.resources.get("GPU", 0)), UNBOUNDED if many < 0 else many)
         for group in groups

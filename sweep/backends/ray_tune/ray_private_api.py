@@ -70,6 +70,9 @@ DRAINING = Use(
     ("ray._private.state:state.get_draining_nodes",),
     "nodes that are about to be taken away are used until they are gone",
 )
+AUTOSCALES = Use(
+    ("ray.autoscaler.v2.utils:is_autoscaler_v2",), "a cluster that starts without a machine for a trial is refused"
+)
 PROMISES = Use(("ray._private.state:state.get_cluster_config",), "what an autoscaler could bring is not asked for")
 
 JOB_PAGE = Use(
@@ -100,7 +103,7 @@ OF_RAY = (
         SILENCE,
         WORDS,
     ),
-    *(PROMISES, DRAINING, JOB_PAGE),
+    *(PROMISES, AUTOSCALES, DRAINING, JOB_PAGE),
 )
 OF_A_STARTED_RAY = (WATCH, FASTER_END)
 OF_ITS_CONTEXT = (LOGS,)
