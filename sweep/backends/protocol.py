@@ -124,6 +124,11 @@ class Progress:
     moves: bool = False  # the trial goes on in another worker, from its last checkpoint
 
     @property
+    def together(self) -> float:
+        """How many trials were trained at once in its last epoch."""
+        return self.epochs[-1].measures.get("together", 1.0) if self.epochs else 1.0
+
+    @property
     def outgrown(self) -> bool:
         """Whether the trial needs another process."""
         return self.accumulate is not None or self.crowded

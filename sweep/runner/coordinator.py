@@ -230,7 +230,7 @@ class Coordinator:
         there = self._open.get(trial)
         if there is None or trial not in self._out:  # a worker that was given up for lost came back
             return False
-        self._watch.hear(trial, len(progress.epochs))
+        self._watch.hear(trial, len(progress.epochs), progress.together)
         self._limits.drive(self._watch.session_s, self._watch.under_way_s)  # what is reported is no longer under way
         self._upcoming.heard(trial, progress)
         self._sharing.hear(trial, progress)

@@ -172,6 +172,7 @@ class _Running:
     since: float  # the last sign of life
     spent_s: float  # until then
     longest_s: float | None = None  # that it took for an epoch
+    together: float = 1.0  # trials that its worker trains at once
 
 
 class Timeouts:
@@ -193,9 +194,9 @@ class Timeouts:
 
     @property
     def under_way_s(self) -> float:
-        """Seconds that running trials have trained since they reported last, all together."""
+        """Seconds that workers have trained since their trials reported last, all together."""
         now = self._clock()
-        return sum(now - trial.since for trial in self._running.values())
+        return sum((now - trial.since) / trial.together for trial in self._running.values())
 
     def is_due(self) -> bool:
         """Return whether it is time for a look; one that comes late is not the trials' fault."""
@@ -225,14 +226,14 @@ class Timeouts:
         """A worker begins a trial."""
         self._running[number] = _Running(self._clock(), self._spent_s.get(number, 0.0))
 
-    def hear(self, number: int, epochs: int) -> None:
-        """A trial gives a sign of life, with so many epochs."""
+    def hear(self, number: int, epochs: int, together: float = 1.0) -> None:
+        """A trial gives a sign of life, with so many epochs, one of so many that are trained ``together``."""
         trial = self._running.get(number)
         if trial is None:
             return
         now = self._clock()
         took_s = now - trial.since
-        trial.since, trial.spent_s = now, trial.spent_s + took_s
+        trial.since, trial.spent_s, trial.together = now, trial.spent_s + took_s, together
         if not epochs:
             return
         if trial.longest_s is None:

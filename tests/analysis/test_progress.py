@@ -432,7 +432,7 @@ def test_what_is_thought_half_way_comes_about(
     rule: EarlyTermination, tolerance: float, trials: int, epochs: int, slots: int
 ) -> None:
     """The median of some sweeps, when half and three quarters of the time have passed; "about" is what we say."""
-    passed = [simulate(rule, trials, epochs, slots, seed) for seed in range(3)]
+    passed = [simulate(rule, trials, epochs, slots, seed) for seed in range(7)]
     for share, within in ((0.5, tolerance), (0.75, tolerance * 0.7)):
         assert median(one.at(share)[0] for one in passed) == pytest.approx(1.0, abs=within)
     assert median(one.at(0.75)[1] for one in passed) == pytest.approx(1.0, abs=0.5)

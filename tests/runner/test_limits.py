@@ -156,3 +156,13 @@ def test_a_budget_of_money_ends_before_it_is_overdrawn(tmp_path: Path, price: ob
     log.close()
     assert driver.stopping == "budget of 10 in money"
     assert 0.98 * 10 < clock.now * 3 * price_per_s < 1.02 * 10
+
+
+def test_time_under_way_is_that_of_workers_however_many_trials_they_train() -> None:
+    now = 0.0
+    watch = Timeouts(Resources(), lambda: now)
+    for trial in (1, 2, 3):
+        watch.begin(trial)
+        watch.hear(trial, 1, 1.0 if trial == 3 else 2.0)  # the first two at once
+    now = 10.0
+    assert watch.under_way_s == 20.0

@@ -1,0 +1,99 @@
+"""Whole sweeps whose workers train several trials at once: the same trials, epochs and numbers as one at a time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import sweep
+from sweep.api.loaded import LoadedSweep
+
+ROOT = Path(__file__).parents[2]
+WALKS = """
+name: walks
+trainable: walk:Walk
+method: random
+metric: {name: loss, goal: minimize}
+parameters: {rate: {min: 0.01, max: 0.9}, drag: {min: 0.0, max: 0.9}}
+epochs: 9
+run_cap: 13
+early_terminate: RULE
+resources: {max_concurrent: 2}
+"""
+TABULAR = """
+name: tabular
+trainable: trainables.tabular_mlp:TabularMLP
+method: grid
+metric: {name: val_loss, goal: minimize}
+parameters:
+  learning_rate: {values: [1e-3, 3e-3, 1e-2, 1e30]}
+  dropout: {values: [0.0, 0.2]}
+  width: {values: [8, 12]}
+  clipnorm: {value: 1.0}
+epochs: 6
+repeats: 2
+resources: {max_concurrent: 2}
+"""
+RULES = {
+    "all epochs": "{type: none}",
+    "stops": "{type: median, min_iter: 3}",
+    "pauses": "{type: asha_promotion, min_iter: 1, eta: 3}",
+}
+
+
+def run(folder: Path, text: str, name: str, *options: str) -> LoadedSweep:
+    shutil.copy(Path(__file__).parents[1] / "kills" / "walk.py", folder / "walk.py")
+    (folder / "given.yaml").write_text(text)
+    command = [sys.executable, "-m", "sweep", "run", "given.yaml", "--name", name, "--no-memo", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return sweep.load(folder / "results" / name)
+
+
+def curves(of: LoadedSweep, metric: str) -> pd.DataFrame:
+    return of.metrics.pivot(index="epoch", columns="trial", values=f"metric.{metric}")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_walks_in_this_process_are_the_same(rule: str, tmp_path: Path) -> None:
+    text = WALKS.replace("RULE", RULES[rule])
+    fused = run(tmp_path, text, "fused", "--inline", "--set", "training.fuse=4")
+    if rule == "all epochs":  # what a rule decides depends on who was first
+        alone = run(tmp_path, text, "alone", "--inline")
+        pd.testing.assert_frame_equal(curves(fused, "loss"), curves(alone, "loss"))
+    assert sorted(fused.trials["trial"]) == list(range(13))
+    assert set(fused.trials["status"]) <= {"completed", "pruned"}
+    each = fused.metrics.groupby("trial")["epoch"].apply(list)
+    assert all(epochs == list(range(1, len(epochs) + 1)) for epochs in each)
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_walks_on_ray_are_the_same(tmp_path: Path) -> None:
+    text = WALKS.replace("RULE", RULES["all epochs"])
+    alone, fused = run(tmp_path, text, "alone", "--inline"), run(tmp_path, text, "fused", "--set", "training.fuse=4")
+    pd.testing.assert_frame_equal(curves(fused, "loss"), curves(alone, "loss"))
+    assert set(fused.trials["status"]) == {"completed"}
+
+
+@pytest.mark.ray
+@pytest.mark.keras
+@pytest.mark.slow
+def test_models_on_ray_are_the_same(tmp_path: Path) -> None:
+    """Two structures, two seeds, and trials that diverge: each group has those of its own structure."""
+    alone, fused = (
+        run(tmp_path, TABULAR, "alone", "--inline"),
+        run(tmp_path, TABULAR, "fused", "--set", "training.fuse=5"),
+    )
+    pd.testing.assert_frame_equal(curves(fused, "val_loss"), curves(alone, "val_loss"), rtol=1e-5, atol=1e-5)
+    assert fused.trials.set_index("trial")["status"].equals(alone.trials.set_index("trial")["status"])
+    assert set(fused.trials["status"]) == {"completed", "diverged"}
+    assert fused.trials["numerics.fused"].notna().sum() > 20
+    assert fused.metrics["together"].max() == 5
