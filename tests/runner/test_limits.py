@@ -11,8 +11,9 @@ import simulated
 
 from sweep.backends.protocol import Progress
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.runner.limits import Limits
+from sweep.runner.limits import Limits, Timeouts
 from sweep.spec import parse
+from sweep.spec.blocks import Resources
 from sweep.store import log as store_log
 from sweep.store.ledger import Ledger, Session
 
