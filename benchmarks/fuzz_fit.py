@@ -80,7 +80,9 @@ def by_fit(recipe: Recipe) -> dict[str, Any]:
             if held_out is not None:
                 v, w, *u = held_out
                 w = np.eye(3, dtype=np.float32)[w] if smooth else w
-                held = model.evaluate(v, w, 256, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
+                # A sum hangs on the batch: then we validate in batches of the training's size.
+                at_once = params["batch_size"] if params.get("reduction") == "sum" else 256
+                held = model.evaluate(v, w, at_once, sample_weight=u[0] if u else None, verbose=0, return_dict=True)
                 found |= {f"val_{name} of epoch {epoch}": value for name, value in held.items()}
         return found | of_the_model(model)
     finally:

@@ -174,7 +174,8 @@ class _One:
         replicas = self._tried.replicas.number
         calls: list[Rows] = [[(0, size, size if i == 0 else 0) for i in range(replicas)]]
         if edges is not None:
-            slots = [(min(a, size - 1), max(b, a + 1), b - a) for a, b in itertools.pairwise(edges)]
+            firsts = [min(a, size - 1) for a in edges]  # of an empty part, a row that stands in
+            slots = [(f, max(b, f + 1), b - a) for f, (a, b) in zip(firsts, itertools.pairwise(edges), strict=False)]
             calls = [slots[i : i + replicas] for i in range(0, len(slots), replicas)]
         totals: Values = dict.fromkeys(self._mode.totals, 1.0)
         try:

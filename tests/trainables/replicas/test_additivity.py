@@ -300,3 +300,21 @@ def test_sums_and_comparisons_are_no_means(loss: Any) -> None:
 
     with pytest.raises(Refused, match=r"not the mean over its examples: [\d.]+ for 31 of them, [\d.]+ as"):
         Wrong().begin(assignment(micro_batches=2))
+
+
+def test_fewer_examples_than_parts_can_be_mixed() -> None:
+    """An empty part has a row that stands in, and no row beyond the last one."""
+
+    class Few(Small):
+        def data(self, hp: Any) -> Any:
+            (x, y), held_out = super().data(hp)
+            return (x[:4], np.eye(3, dtype=np.float32)[y[:4]]), (held_out[0], np.eye(3, dtype=np.float32)[held_out[1]])
+
+        def model(self, hp: Any) -> keras.Model:
+            return keras.Sequential([keras.Input((6,)), layers.Dense(3, dtype="float32")])
+
+    several, alone = (
+        metrics(train(Few(), assignment(gpus, mixup=0.2, batch_size=2, optimizer="sgd"))) for gpus in (8, 0)
+    )
+    for a, b in zip(alone, several, strict=True):
+        assert b == pytest.approx(a, abs=1e-6, rel=1e-6)
