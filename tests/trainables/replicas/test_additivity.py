@@ -313,6 +313,9 @@ def test_fewer_examples_than_parts_can_be_mixed() -> None:
         def model(self, hp: Any) -> keras.Model:
             return keras.Sequential([keras.Input((6,)), layers.Dense(3, dtype="float32")])
 
+        def loss(self, hp: Any, model: Any) -> Any:
+            return keras.losses.CategoricalCrossentropy(from_logits=True)
+
     several, alone = (
         metrics(train(Few(), assignment(gpus, mixup=0.2, batch_size=2, optimizer="sgd"))) for gpus in (8, 0)
     )
