@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.protocol import Job, Lost, Progress, Steps
+from sweep.backends.protocol import Job, Lost, Order, Progress, Steps
+from sweep.contract import Assignment
 from sweep.events import Status, TrialEnded
 
 pytestmark = pytest.mark.ray
@@ -143,7 +144,8 @@ def test_a_spoilt_worker_trains_on_and_is_replaced_with_its_last_trial() -> None
     answer, said, workers = several(driver, Steps(found, "its trial ended as failed", 4), actor := Actor())
     assert (answer, said, actor.kept, workers.held) == ("CONTINUE", [], [], {"t": [2]})
     answer, said, workers = several(Ending(2), Steps({2: Progress(worker="w")}, "its trial ended as failed", 4), actor)
-    assert (answer, actor.kept, workers.held) == ("CONTINUE", [[]], {"t": []})  # with nothing to train, it raises
+    assert (answer, actor.kept, workers.held) == ("CONTINUE", [[]], {})  # with nothing to train, it raises
+    assert workers.replaced == {"t": []}
     assert said == ["the worker of trial 2 is replaced: its trial ended as failed"]
 
 
@@ -330,3 +332,25 @@ def test_processes_that_ray_starts_ahead_have_imported_what_trials_need(found: d
 @pytest.mark.slow
 def test_ray_ends_without_waiting_for_what_no_trial_needs(found: dict[str, Any]) -> None:
     assert found["aside"] == -9  # the dashboard and the monitor, for each of which Ray waits a second
+
+
+def test_a_sweep_is_not_over_while_its_only_worker_is_replaced() -> None:
+    from ray.tune.search import Searcher
+
+    from sweep.backends.ray_tune.adapters import DriverSearcher, Workers
+
+    class Two(NoDriver):
+        given = 0
+
+        def next(self, worker: str = "") -> Order | None:
+            self.given += 1
+            return Order(Assignment(trial=self.given, params={}, seed=0, epochs=1)) if self.given <= 2 else None
+
+    workers = Workers(1)
+    searcher = DriverSearcher(Two(), lambda: 1, workers, {})
+    assert [one.assignment.trial for one in searcher.suggest("a")["orders"]] == [1]
+    assert searcher.suggest("b") is None  # there is no room, whatever the driver knows to run
+    workers.replaced["a"] = workers.held.pop("a")
+    assert [one.assignment.trial for one in searcher.suggest("b")["orders"]] == [2]
+    workers.held.clear()
+    assert searcher.suggest("c") is Searcher.FINISHED

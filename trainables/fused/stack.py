@@ -178,7 +178,7 @@ class Stack:
                 "gradients": gradients,
             }
             values, finite, state = mapped(functools.partial(self._applied, alike), own)
-        self._assign(state, alike)
+        self._assign(state)
         return values, finite
 
     def _gradients(self, tape: Any, total: tf.Tensor, trained: Sequence[tf.Tensor], lookups: Sequence[Lookup]) -> Any:
@@ -246,7 +246,7 @@ class Stack:
             alike = {**alike, "rows": rows}
             with self._drawn(given):
                 values, state = mapped(functools.partial(self._evaluated, given, alike), own)
-            self._assign(state, alike)
+            self._assign(state)
             return i + 1, self.graph.step.added(totals, values, rows)
 
         totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
@@ -315,7 +315,7 @@ class Stack:
         with _Values(list(zip(self._variables, state, strict=True))) as scope, valued(numbers):
             yield scope
 
-    def _assign(self, state: Sequence[tf.Tensor], alike: Mapping[str, Any]) -> None:
+    def _assign(self, state: Sequence[tf.Tensor]) -> None:
         for variable, value in zip(self._values, state, strict=True):
             variable.assign(value)
 

@@ -40,6 +40,7 @@ class Workers:
     together: int  # trials that a worker gets at once
     free: list[str] = field(default_factory=list)  # workers that wait: Tune gives the next to the longest waiting one
     held: dict[str, list[int]] = field(default_factory=dict)  # trials of the sweep, by trial of Tune's
+    replaced: dict[str, list[int]] = field(default_factory=dict)  # those of workers that end: they take no room
 
     def of(self, trial: Any) -> list[int]:
         """Return the trials that a trial of Tune's has."""
@@ -65,7 +66,7 @@ class DriverSearcher(_NotSaved, Searcher):
         name = workers.free[0] if workers.free else ""
         found = orders(self._driver, name, workers.together, idle) if idle > 0 else []
         if not found:
-            return None if self._driver.running else Searcher.FINISHED
+            return None if self._driver.running or idle <= 0 else Searcher.FINISHED
         del workers.free[:1]
         workers.held[trial_id] = [order.assignment.trial for order in found]
         return {"orders": found, "room": room, **self._always}
@@ -134,7 +135,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
             return str(TrialScheduler.CONTINUE)
         if steps.spoilt is not None:
             # Those that are told to go on elsewhere may be there already, and are not lost with this worker.
-            workers.held[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
+            workers.held.pop(trial.trial_id, None)
+            workers.replaced[trial.trial_id] = [number for number, one in steps.found.items() if one.spoilt is not None]
             self._notice(f"the worker of {_named(steps.found)} is replaced: {steps.spoilt}")
             # Let it raise in its next step: Tune ends actors that raise and keeps those that stop.
             return str(TrialScheduler.CONTINUE)
@@ -154,7 +156,8 @@ class DriverScheduler(_NotSaved, FIFOScheduler):
         first: Order = trial.config["orders"][0]
         reason = f"worker lost: {worker_exits.cause(trial.config['job'], first.assignment.trial, error)}"
         lost = worker_exits.loss(error)
-        for number in self._workers.held.pop(trial.trial_id, []):
+        workers, name = self._workers, trial.trial_id
+        for number in (*workers.held.pop(name, []), *workers.replaced.pop(name, [])):
             if self._driver.lose(number, reason, lost):
                 self._notice(f"trial {number}: {reason}; it goes on from its checkpoint")
 
