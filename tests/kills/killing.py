@@ -88,11 +88,7 @@ resources: {max_concurrent: 2}
 checkpoint: {every_s: 0.5}
 max_restarts: 1000
 """
-FUSED = (
-    SEARCH.replace("name: search", "name: fused")
-    .replace("method: tpe", "method: random")
-    .replace("max_concurrent: 1", "max_concurrent: 2}\ntraining: {fuse: 4")
-)
+FUSED = GRID.replace("name: grid", "name: fused") + "training: {fuse: 4}\n"
 PAUSING = SEARCH.replace("name: search", "name: pausing").replace("type: asha", "type: asha_promotion")
 SWEEPS = {
     **{"grid": GRID, "search": SEARCH, "pausing": PAUSING, "population": POPULATION, "fused": FUSED, "digits": DIGITS},

@@ -19,9 +19,10 @@ APART = {
     **dict.fromkeys(["Contrastive", "ContrastiveInParts", "SharpStep", "Adversaries", "TeachesItself"], OWN_STEP),
     **dict.fromkeys(["InBuckets", "TaggedInBuckets", "AcrossStreams", "InBatches", "AcrossBatches"], STREAMED),
     "AcrossBuckets": STREAMED,
-    **dict.fromkeys(
-        ["Positions", "DrawnConstant", "DrawnTable", "TensorFlowNoise"], OTHER
-    ),  # they follow from the seed
+    **dict.fromkeys(["Phased", "PhasedWithAverages", "PhasedWithMeans"], "they have phases"),
+    "PhasedByAuthor": OTHER,
+    **dict.fromkeys(["DrawnConstant", "DrawnTable", "TensorFlowNoise"], OTHER),
+    "Positions": STREAMED,
     **dict.fromkeys(["TensorFlowState", "WithFeaturesInTheGraph", "AcrossInFit", "TaughtByFit"], OTHER),
     **dict.fromkeys(["MixedImages", "MixedHalf", "Segmented"], MIXED),
     **dict.fromkeys(["OfTexts", "OfTextsAdapted", "OfTextsAdaptedInTheModel"], TEXTS),

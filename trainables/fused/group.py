@@ -7,6 +7,7 @@ smaller stack takes over where that is worth its trace.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -300,7 +301,8 @@ class Group:
         count = min(COMPARED, there)
         expected, found = alone(count), together(count)
         for name, value in expected.items():
-            if abs(value - found[name]) > TOLERANCE * max(abs(value), 1.0):
+            broken = not (math.isfinite(value) or math.isfinite(found[name]))
+            if not broken and not abs(value - found[name]) <= TOLERANCE * max(abs(value), 1.0):
                 raise Refused(
                     f"they are not what they are alone ({name} of {count} batches {value:g}, {found[name]:g})"
                 )

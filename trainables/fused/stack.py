@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.backend.tensorflow.optimizer import TFOptimizer
 from keras.src.optimizers.base_optimizer import BaseOptimizer
 
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
@@ -220,11 +221,8 @@ class Stack:
     def _applied(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """One trial's update with its gradients."""
         one = {**own, **alike, "seeds": {}}
-        with self._as(one) as scope, ExitStack() as stack:
-            for optimizer in self.graph.optimizers:
-                for part in grouped.parts(optimizer):
-                    stack.enter_context(_undistributed(part))
-
+        parts = [part for optimizer in self.graph.optimizers for part in grouped.parts(optimizer)]
+        with self._as(one) as scope, _undistributed(parts):
             shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
             found = [
                 (*gradient, shape) if isinstance(gradient, tuple) else gradient
@@ -339,15 +337,21 @@ class _Values(keras.StatelessScope):
 
 
 @contextmanager
-def _undistributed(optimizer: Any) -> Iterator[None]:
-    """Let an optimizer change variables as Keras does on its other backends, where they are values."""
-    keys = {id(v): optimizer._var_key(v._value) for v in (*optimizer._trainable_variables, *optimizer.variables)}
-    plain = {name: getattr(BaseOptimizer, name).__get__(optimizer) for name in _PLAIN}
-    plain["_var_key"] = lambda variable: keys[id(variable)]
-    for name, method in plain.items():
-        object.__setattr__(optimizer, name, method)
+def _undistributed(optimizers: Sequence[Any]) -> Iterator[None]:
+    """Let optimizers change variables as Keras does on its other backends, where they are values.
+
+    On the class, for optimizers such as Nadam add to these methods.
+    """
+    ours = {name: method for name, method in vars(TFOptimizer).items() if name in _PLAIN}
+    for optimizer in optimizers:
+        keys = {id(v): optimizer._var_key(v._value) for v in (*optimizer._trainable_variables, *optimizer.variables)}
+        object.__setattr__(optimizer, "_var_key", lambda variable, keys=keys: keys[id(variable)])
+    for name in ours:
+        setattr(TFOptimizer, name, getattr(BaseOptimizer, name))
     try:
         yield
     finally:
-        for name in plain:
-            object.__delattr__(optimizer, name)
+        for name, method in ours.items():
+            setattr(TFOptimizer, name, method)
+        for optimizer in optimizers:
+            object.__delattr__(optimizer, "_var_key")
