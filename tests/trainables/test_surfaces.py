@@ -14,6 +14,7 @@ import keras
 import numpy as np
 import pytest
 import zoo_data
+import zoo_together
 from keras import layers
 from small import assignment, metrics, train
 from zoo import Animal, Entry, OnCurve, OnImages, OnSeries
@@ -218,6 +219,17 @@ def test_every_optimizer(name: str) -> None:
         if seed not in fresh:
             fresh[seed] = metrics(train(Found(), trial))
         assert metrics(train(used, trial)) == fresh[seed]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_every_optimizer_of_trials_that_are_trained_together(name: str) -> None:
+    class Found(Animal):
+        def optimizer(self, hp: Any) -> keras.optimizers.Optimizer:
+            return getattr(keras.optimizers, name)(OPTIMIZERS[name])
+
+    why = zoo_together.compare(Entry(Found, fast=False, tolerance=2e-6), 2e-6)
+    # It reads its momentum again once that was assigned.
+    assert "they are not what they are alone" in why if name == "ScheduleFreeAdamW" else not why, why
 
 
 LABELS = ("SparseCategoricalCrossentropy", "CategoricalGeneralizedCrossEntropy", "Circle")
