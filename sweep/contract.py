@@ -164,9 +164,12 @@ class Group(Protocol):
     def member(self) -> Trainable:
         """Return a trainable for one more trial of the group, and for those that come after it.
 
-        Its ``begin`` raises `Apart` for a trial that cannot be trained together with those that have begun. Its
-        ``train`` is not called.
+        Its ``begin`` raises `Apart` for a trial that cannot be trained together with those that have begun and have
+        not left. Its ``train`` is not called.
         """
+
+    def leave(self, member: Trainable) -> None:
+        """Forget a member's trial, which has ended or goes on elsewhere."""
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         """Train the trials of these members, one epoch of each at a time, until one of the reports says to return.

@@ -32,6 +32,7 @@ class WorkerGroup:
         self._group: Group | None = None
         self._free: list[Worker] = []
         self._taken: dict[int, Worker] = {}  # by trial
+        self._members: dict[int, Trainable] = {}  # of the group, by trial: a worker forgets one that failed
         self._spoilt: str | None = None
         self._together = job.together
         self._notices: list[str] = []
@@ -43,6 +44,8 @@ class WorkerGroup:
             worker = self._free.pop() if self._free else self._worker()
             worker.take(order)
             self._taken[order.assignment.trial] = worker
+            if self._group is not None:
+                self._members[order.assignment.trial] = worker.trainable
 
     def keep(self, trials: Iterable[int]) -> None:
         """Let go of all trials but these: the driver has ended the others."""
@@ -50,6 +53,8 @@ class WorkerGroup:
         for trial in [trial for trial in self._taken if trial not in kept]:
             worker = self._taken.pop(trial)
             worker.let_go()
+            if self._group is not None:
+                self._group.leave(self._members.pop(trial))
             self._free.append(worker)
 
     def step(self) -> Steps:
@@ -72,7 +77,7 @@ class WorkerGroup:
 
     def _told_once(self, progress: Progress) -> Progress:
         """Leave out what another trial's worker has said already, and add what the group has to say."""
-        new = [text for text in (*self._notices, *progress.notices) if text not in self._told]
+        new = [text for text in (*self._notices, *progress.notices) if self._group is None or text not in self._told]
         self._told.update(new)
         self._notices.clear()
         return dataclasses.replace(progress, notices=tuple(new))
@@ -113,7 +118,7 @@ class WorkerGroup:
 
     def _train(self, group: Group, reports: Mapping[int, Report]) -> dict[int, BaseException | None]:
         """Train these trials together, or the first of them by itself; what each has raised."""
-        by_trial = {trial: self._taken[trial].trainable for trial in reports}
+        by_trial = {trial: self._members[trial] for trial in reports}
         try:
             raised = group.train({by_trial[trial]: hear for trial, hear in reports.items()})
         except (StoppedAtOnce, WorkerLost):

@@ -52,7 +52,7 @@ def run(folder: Path, text: str, name: str, *options: str) -> LoadedSweep:
     (folder / "given.yaml").write_text(text)
     command = [sys.executable, "-m", "sweep", "run", "given.yaml", "--name", name, "--no-memo", *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     return sweep.load(folder / "results" / name)
 

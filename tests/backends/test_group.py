@@ -29,9 +29,13 @@ class Together:
 
     def __init__(self) -> None:
         self.turns: list[int] = []  # how many were trained at once
+        self.begun: dict[Trainable, int] = {}  # the batch sizes of those that are there
 
     def member(self) -> Trainable:
         return Member(self)
+
+    def leave(self, member: Trainable) -> None:
+        self.begun.pop(member, None)
 
     def train(self, reports: Mapping[Trainable, Report]) -> Mapping[Trainable, Exception]:
         if len(reports) > 1 and self.raises is not None:
@@ -64,8 +68,11 @@ class Member(Counting):
         self.group = group
 
     def begin(self, assignment: Assignment) -> None:
-        if assignment.params.get("batch_size") != 32:
+        size = int(str(assignment.params["batch_size"]))
+        self.group.leave(self)
+        if set(self.group.begun.values()) - {size}:
             raise Apart("another batch size")
+        self.group.begun[self] = size
         super().begin(assignment)
 
 
@@ -171,6 +178,18 @@ def test_a_trial_that_does_not_fit_to_the_others_goes_on_elsewhere(tmp_path: Pat
     assert ends(last) == {1: "completed", 2: "moves", 3: "completed"}
     assert epochs[2] == []
     assert {one.together for one in steps} == {4}
+
+
+def test_trials_need_not_fit_to_those_that_were_there_before_them(tmp_path: Path) -> None:
+    group = grouped(tmp_path, 4)
+    prunes = {2: 2}  # and the others end by themselves, or fail
+    first = [order(1), order(2, decisions=(2,)), order(3, "3 fails"), order(4, batch_size=64)]
+    train(group, first, prunes=lambda trial, epoch: prunes.get(trial) == epoch)
+    _, last, _ = train(group, [order(number, batch_size=64) for number in (5, 6)])
+    assert ends(last) == {5: "completed", 6: "completed"}
+    assert Pooled.made.turns[-1] == 2
+    _, last, _ = train(group, [order(7)])
+    assert ends(last) == {7: "completed"}
 
 
 def test_trials_that_cannot_be_trained_together_are_trained_one_at_a_time(tmp_path: Path) -> None:

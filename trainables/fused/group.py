@@ -137,7 +137,7 @@ class Group:
 
     def begin(self, member: Member, assignment: Assignment) -> None:
         """Let a trial begin; raise Apart for one that does not fit to the others."""
-        self._leave(member)
+        self.leave(member)
         first = self._begun[0] if self._begun else None
         if first is not None and not (first.trial.program.kept and self._session.fits(assignment, first.trial)):
             raise Apart("another structure, or other data")
@@ -154,6 +154,13 @@ class Group:
         member.aside, member.trial, member.state = self._session.aside(), self._session.trial, program.state.arrays()
         member.numbers = {id(v): float(v.numpy()) for v in program.live.variables} if program.kept else {}
 
+    def leave(self, member: Trainable) -> None:
+        """Forget a member's trial: its place falls free, and others need not fit to it."""
+        if isinstance(member, Member):
+            self._empty(member)
+            member.state = {}
+            self._begun = [other for other in self._begun if other is not member]
+
     def session_with(self, member: Member, *, state: bool = True) -> Session:
         """Return the session with a member's trial, and the program in its state."""
         self._session.go_on(member.aside)
@@ -168,8 +175,6 @@ class Group:
         Raises Apart before any has trained where they cannot be trained together, or are faster one after the other.
         """
         members = [member for member in reports if isinstance(member, Member)]
-        for member in [member for member in self._begun if member not in members]:
-            self._leave(member)
         raised: dict[Trainable, Exception] = {}
         if len(members) == 1:
             self._train_alone(members[0], reports[members[0]], raised)
@@ -187,15 +192,10 @@ class Group:
             goes_on &= not raised
         for member in members:
             if not isinstance(raised.get(member, Stopped()), Stopped):  # one that has finished may be saved yet
-                self._leave(member)
+                self.leave(member)
         return raised
 
     # ---- who is where
-
-    def _leave(self, member: Member) -> None:
-        self._empty(member)
-        member.state = {}
-        self._begun = [other for other in self._begun if other is not member]
 
     def _empty(self, member: Member) -> None:
         """Let a member be in no place any more."""
@@ -239,7 +239,7 @@ class Group:
             session.train(report)
         except Exception as error:  # as where several are trained
             raised[member] = error
-            self._leave(member)
+            self.leave(member)
         else:
             self.hold(member)
 
