@@ -57,10 +57,12 @@ class Member:
     """One trial of a group, as its worker sees it: a `sweep.contract.Trainable`."""
 
     group: Group
-    aside: Any = None  # what the session holds of it
-    trial: Trial = field(init=False)
-    state: Arrays = field(default_factory=dict)  # where it is in no stack
-    numbers: Mapping[int, float] = field(default_factory=dict)  # its live numbers, by the identity of their variables
+    aside: Any = field(default=None, repr=False)  # what the session holds of it
+    trial: Trial = field(init=False, repr=False)
+    state: Arrays = field(default_factory=dict, repr=False)  # where it is in no stack
+    numbers: Mapping[int, float] = field(
+        default_factory=dict, repr=False
+    )  # its live numbers, by the identity of their variables
 
     def begin(self, assignment: Assignment) -> None:
         """Begin as a trial alone does; raise Apart for one that does not fit to the others."""

@@ -75,9 +75,16 @@ def train(
     while going:
         raised |= group.train({member: report(member) for member in going})
         ended.update((member, state(group, member)) for member in going if member.trial.finished)
-        going = [member for member in going if member not in raised and not member.trial.finished]
+        going = left(group, going, [one for one in going if one not in raised and not one.trial.finished])
         going = [member for member in going if until is None or member.trial.epoch < until]
     return epochs, raised
+
+
+def left(group: Group, members: list[Member], going: list[Member]) -> list[Member]:
+    """Let all of these leave but those that go on, which are returned."""
+    for member in set(members) - set(going):
+        group.leave(member)
+    return going
 
 
 ended: dict[Member, Any] = {}  # the states of those that have finished, as their workers would save them
@@ -119,7 +126,7 @@ def test_who_is_left_goes_on_in_a_smaller_stack_or_alone() -> None:
         stack.epoch_s, stack.trace_s = 1.0, 1.0
     epochs, _ = train(group, members[:2], until=20)
     assert sorted(stack.trials for stack in program.stacks) == [2, 6]
-    last, _ = train(group, members[:1])
+    last, _ = train(group, left(group, members[:2], members[:1]))
     expected = alone(assignments)
     assert_same(
         expected[0], Trained(first[members[0]] + epochs[members[0]] + last[members[0]], state(group, members[0]))
@@ -257,8 +264,8 @@ def fuzz(seed: int) -> None:
 
         raised = group.train({member: report(member) for member in going})
         assert all(isinstance(error, Stopped | Diverged) for error in raised.values()), raised
-        going = [member for member in going if member not in raised and not member.trial.finished]
-        going = [member for member in going if rng.random() < 0.85]
+        on = [member for member in going if member not in raised and not member.trial.finished]
+        going = left(group, going, [member for member in on if rng.random() < 0.85])
         if len(going) > 1 and rng.random() < 0.3:  # one goes on from its checkpoint, as if it had been elsewhere
             member = rng.choice(going)
             arrays = state(group, member)
