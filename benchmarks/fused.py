@@ -148,21 +148,23 @@ def commands() -> None:
         for rule, words in (("", "no early stopping"), (ASHA, "ASHA")):
             (Path(scratch) / "tabular.yaml").write_text(FILE + rule)
             for where in ("--inline", ""):
+                asked = {
+                    "alone": ("training.fuse=false",),
+                    "fused": ("training.fuse=32",),
+                    "one epoch": ("training.fuse=false", "run_cap=1", "epochs=1"),
+                }
                 took = {}
-                for fuse in ("false", "32"):
-                    name = f"{len(rule)}{where}{fuse}"
-                    options = ["--name", name.replace("--", "x"), "--no-memo", "-q", "--set", f"training.fuse={fuse}"]
+                for name, keys in asked.items():
+                    command = [sys.executable, "-m", "sweep", "run", "tabular.yaml", "--no-memo", "-q"]
+                    command += [word for key in keys for word in ("--set", key)] + [where] * bool(where)
                     began = time.perf_counter()
-                    subprocess.run(
-                        [sys.executable, "-m", "sweep", "run", "tabular.yaml", *options, *([where] if where else [])],
-                        cwd=scratch,
-                        check=True,
-                        stdout=subprocess.DEVNULL,
-                    )
-                    took[fuse] = time.perf_counter() - began
+                    subprocess.run(command, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
+                    took[name] = time.perf_counter() - began
+                ratio, most = (took["alone"] / took[name] for name in ("fused", "one epoch"))
                 print(
-                    f"64 tabular trials, {words}, {where or 'Ray'}: {took['false']:.1f} s, fused {took['32']:.1f} s: "
-                    f"{took['false'] / took['32']:.1f} times as fast",
+                    f"64 tabular trials, {words}, {where or 'Ray'}: {took['alone']:.1f} s, "
+                    f"fused {took['fused']:.1f} s: {ratio:.1f} times as fast, of at most {most:.1f}: "
+                    f"an epoch of a trial takes {took['one epoch']:.1f} s",
                     flush=True,
                 )
 

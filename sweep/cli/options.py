@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +61,7 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
-        made = [f"{key}={'true' if value is True else value}" for key, value in short.items() if value]
+        made = [f"{key}={json.dumps(value)}" for key, value in short.items() if value]  # --name 12 is no number
         command(**given, changes=[*assignments, *made])
 
     return with_changes
