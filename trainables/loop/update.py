@@ -32,7 +32,7 @@ from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
 from trainables.replicas import by_example, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.random_layers import Seeds
+from trainables.replicas.random_layers import Seeds, generators_of
 from trainables.replicas.slices import Slice
 
 CALLS = 2**10
@@ -260,7 +260,7 @@ class Graph:
 
     def _climbed(self, turn: Turn, gradients: Sequence[Any]) -> ExitStack:
         """Where the loss of a turn is highest nearby; all is as it was afterwards."""
-        stack, others = ExitStack(), [*self.state, *self.counters]
+        stack, others = ExitStack(), [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
             changed, rho = self._changed[id(update)], self.live.number("sam_rho")
             stack.enter_context(sharpness.climbed(self.replicas, changed, part, rho, others))
@@ -406,8 +406,13 @@ class Graph:
         optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        found = [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in counters]
-        return [v for v in found if v.dtype not in ("uint32", tf.uint32)]
+        ours = counters | {id(v) for seed in self.seed_states for v in (seed, seed.value)}
+        return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in ours]
+
+    @property
+    def seed_states(self) -> list[keras.Variable]:
+        """Where the networks' layers are in their draws."""
+        return [generator.state for generator in generators_of(self.step.networks)]
 
     @property
     def counters(self) -> list[keras.Variable]:
