@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sweep import statistics
 from sweep.analysis.ranking import Ranking
-from sweep.statistics import intervals
 
 if TYPE_CHECKING:
     from sweep.store.tables import Tables
@@ -45,7 +45,7 @@ def of_metric(metric: str, level: float, examples: int, loss_deviation: float | 
     if not examples:
         return None
     if is_share(metric) and 0 <= level <= 1:
-        low, high = intervals.of_share(level * examples, examples)
+        low, high = statistics.interval_of_share(level * examples, examples)
         return _of(metric, level, examples, math.sqrt(level * (1 - level)), (low, high), "Wilson")
     if metric == LOSS and loss_deviation is not None:
         half = _Z * loss_deviation / math.sqrt(examples)

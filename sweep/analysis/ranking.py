@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 from msgspec import Struct, structs
 
+from sweep import statistics
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Confirmation
 from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
@@ -18,8 +19,7 @@ from sweep.errors import plural
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration
 from sweep.space.objectives import objective
-from sweep.statistics import intervals, verdicts
-from sweep.statistics.verdicts import Compared, Verdict
+from sweep.statistics import Compared, Verdict
 from sweep.store.sweep_info import Objectives
 
 PAIRED = (
@@ -63,9 +63,9 @@ def judge(
     if not front or any(reasons[row] for row in front) or not tables:
         pass
     elif len(tables) > 1:
-        found = verdicts.compare_fronts(tables, maximize=goals, front=front, folds=folds)
+        found = statistics.compare_fronts(tables, maximize=goals, front=front, folds=folds)
     else:
-        found = verdicts.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
+        found = statistics.compare(tables[0], maximize=goals[0], best=front[0], folds=folds)
     why = next((f"the first {reasons[row]}" for row in front if reasons[row]), "nothing to compare with")
     return {row: found.get(row) or Compared(Verdict.UNDECIDED, 0, reason=reasons[row] or why) for row in rows}
 
@@ -306,8 +306,8 @@ def _grouped(trials: Sequence[Trial], objectives: Objectives, sweep: Sweep) -> R
         values = tuple(by_seed(counted, metric).values())
         if values:
             std = stdev(values) if len(values) > 1 else None
-            shared = intervals.shared_by_folds(sweep.folds) if sweep.folds else 0.0
-            interval = intervals.of_mean(values, shared=shared)
+            shared = statistics.shared_by_folds(sweep.folds) if sweep.folds else 0.0
+            interval = statistics.interval_of_mean(values, shared=shared)
             scores.append(Score(metric, goal, values, fmean(values), std, interval))
     epochs = max(trial.epochs for trial in counted)
     complete = tuple(scores) if len(scores) == len(objectives) else ()

@@ -10,7 +10,7 @@ from sweep.analysis.ranking import Ranked, Ranking
 from sweep.errors import plural, printable
 from sweep.events import Role, Value
 from sweep.space.objectives import objective
-from sweep.statistics.verdicts import TOO_FEW, Verdict, seeds_for
+from sweep.statistics import TOO_FEW, Verdict, seeds_for
 
 
 def confirmed_sentences(found: Confirmation, named: str) -> list[str]:

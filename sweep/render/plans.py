@@ -22,7 +22,7 @@ from sweep.runner.throughput import Measured, Throughput, Way
 from sweep.space.constraint_sampling import DRAWS
 from sweep.space.stopping_rules import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
-from sweep.statistics.racing import FIRST
+from sweep.statistics import FIRST_SEEDS
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
@@ -361,7 +361,7 @@ def _confirms(plan: Plan) -> str:
     found, confirm = plan.confirming, plan.spec.confirm
     if found is None or confirm is None:
         return ""
-    if found.seeds < FIRST:
+    if found.seeds < FIRST_SEEDS:
         return (
             f"nothing: {confirm.budget} of the search allows {found.seeds} fresh seeds for {found.finalists} finalists"
         )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 
+from sweep import statistics
 from sweep.analysis import held_out, ranking, trials
 from sweep.errors import SweepError
 from sweep.spec import Spec
-from sweep.statistics import racing
-from sweep.statistics.verdicts import ALPHA, seeds_for
+from sweep.statistics import ALPHA, seeds_for
 from sweep.store.folder import ResultsFolder, folders
 
 LOOKED_AT = 20  # sweeps at most, the newest first
@@ -51,7 +51,7 @@ def detectable(spec: Spec, configurations: int | None, known: Known | None) -> D
     needed = seeds_for(count - 1)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
-        seeds, needed = spec.confirm.seeds, racing.FIRST
+        seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
         by_seeds = _told(known.spread, seeds, count)

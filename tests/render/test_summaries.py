@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from sweep.analysis.held_out import of_metric
-from sweep.analysis.search_efficiency import Control, Found, Rung, SearchEfficiency
+from sweep.analysis.search_efficiency import Control, Correlation, Found, Rung, SearchEfficiency
 from sweep.render.summaries import efficiency_lines, held_out_lines
-from sweep.statistics.orderings import Correlation
 
 NAN = math.nan
 FOUND = Found("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from sweep.statistics import verdicts
-from sweep.statistics.verdicts import Verdict, compare
+from sweep import statistics
+from sweep.statistics import Verdict, compare
 
 BEST, TIES, WORSE, UNDECIDED = Verdict
 
@@ -44,14 +44,14 @@ def test_goals_are_mirrored() -> None:
 @pytest.mark.parametrize(("seeds", "expected"), [(5, UNDECIDED), (6, WORSE)])
 def test_two_configurations_need_six_seeds(seeds: int, expected: Verdict) -> None:
     assert told(table(0.9, 0.1, seeds=seeds))[1] is expected
-    assert 2 * 2.0**-5 > verdicts.ALPHA >= 2 * 2.0**-6
+    assert 2 * 2.0**-5 > statistics.ALPHA >= 2 * 2.0**-6
 
 
 @pytest.mark.parametrize("others", [1, 2, 3, 4, 8, 26])
 def test_seeds_for_is_where_holm_can_tell_first(others: int) -> None:
-    needed = verdicts.seeds_for(others)
-    assert others * 2.0 ** (1 - needed) <= verdicts.ALPHA
-    assert needed == verdicts.LEAST or others * 2.0 ** (2 - needed) > verdicts.ALPHA
+    needed = statistics.seeds_for(others)
+    assert others * 2.0 ** (1 - needed) <= statistics.ALPHA
+    assert needed == statistics.LEAST or others * 2.0 ** (2 - needed) > statistics.ALPHA
     means = (0.9, *[0.1] * others)
     below = compare(table(*means, seeds=needed - 1, noise=1e-3), maximize=True)
     assert {one.verdict for one in below.values()} == {UNDECIDED}
@@ -63,7 +63,7 @@ def test_seeds_that_would_tell_do_tell() -> None:
     few = table(0.55, 0.5, seeds=4, noise=0.05, start=3)
     first, second = compare(few, maximize=True).values()
     more = (first.more or second.more or 0) + 4
-    assert verdicts.LEAST <= more < 100
+    assert statistics.LEAST <= more < 100
     told_apart = sum(WORSE in told(table(0.55, 0.5, seeds=min(more, 30), noise=0.05, start=at)) for at in range(20))
     assert told_apart >= 5
 
@@ -99,7 +99,7 @@ def test_one_alone_and_none() -> None:
 def test_one_seed_each_needs_so_many_more() -> None:
     found = compare({name: {0: name / 10} for name in range(4)}, maximize=True)
     assert {one.verdict for one in found.values()} == {UNDECIDED}
-    assert found[0].more == verdicts.seeds_for(3) - 1
+    assert found[0].more == statistics.seeds_for(3) - 1
     assert (found[0].difference, found[0].low) == (pytest.approx(-0.3), None)
 
 
@@ -122,12 +122,12 @@ def test_many_seeds_and_many_configurations() -> None:
 def test_a_front_has_verdicts() -> None:
     quality = table(0.9, 0.5, 0.4, 0.89, seeds=10, noise=0.02)
     cost = table(9.0, 1.0, 2.0, 9.05, seeds=10, noise=0.2, start=1)
-    found = verdicts.compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
+    found = statistics.compare_fronts([quality, cost], maximize=[True, False], front=[0, 1])
     assert [one.verdict for one in found.values()] == [BEST, BEST, WORSE, TIES]
     few = [{name: dict(list(row.items())[:5]) for name, row in one.items()} for one in (quality, cost)]
-    undecided = verdicts.compare_fronts(few, maximize=[True, False], front=[0, 1])
-    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, verdicts.seeds_for(6) - 5)}
-    assert verdicts.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].reason == "too few seeds"
+    undecided = statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])
+    assert {(one.verdict, one.more) for one in undecided.values()} == {(UNDECIDED, statistics.seeds_for(6) - 5)}
+    assert statistics.compare_fronts(few, maximize=[True, False], front=[0, 1])[0].reason == "too few seeds"
 
 
 def test_no_false_worse_more_often_than_promised() -> None:
@@ -142,12 +142,12 @@ def test_no_false_worse_more_often_than_promised() -> None:
 
 
 def test_seeds_for_one_comparison_is_the_least() -> None:
-    assert verdicts.seeds_for(0) == verdicts.seeds_for(1) == verdicts.LEAST == 6
+    assert statistics.seeds_for(0) == statistics.seeds_for(1) == statistics.LEAST == 6
     assert math.isclose(2.0 ** (1 - 6), 0.03125)
 
 
 def test_many_configurations_of_a_cross_validation_are_bounded_and_not_compared_pair_by_pair() -> None:
-    count = verdicts._ALL_PAIRS + 20
+    count = statistics._ALL_PAIRS + 20
     scores = table(0.9, *[0.5] * count, seeds=10, noise=1e-3)
     found = compare(scores, maximize=True, folds=5)
     beside = [one for name, one in found.items() if name]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from sweep.statistics.orderings import correlation, course
+from sweep.analysis.search_efficiency import correlation, course
 
 
 @pytest.mark.parametrize("maximize", [True, False])
