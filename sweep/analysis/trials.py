@@ -1,11 +1,12 @@
 """The trials of sweeps as plain rows, for the parts that compare, list and print. Knows no data frames.
 
 The Parquet library is imported when something is read, and not before. Trials are made of whole columns, for a sweep
-may have ten thousand."""
+may have ten thousand. In a population, a copy has the epochs of its parent up to where it was made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -151,3 +152,32 @@ def _mappings(columns: Mapping[str, Sequence[object]], names: Sequence[str], cou
 
 def _words(objectives: Objectives) -> str:
     return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Epochs of a trial that one trial has trained, itself or one that it is descended from."""
+
+    trial: int
+    first: int  # epoch
+    last: int
+    params: Mapping[str, Value]
+
+
+def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
+    """Return the steps of a trial in the order of their epochs; one, where it is no copy."""
+    known = {trial.trial: trial for trial in trials}
+    found: list[Step] = []
+    trial, last = known[number], known[number].epochs
+    while True:
+        first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
+        if last > first:  # else it was replaced before it had trained
+            found.append(Step(trial.trial, first + 1, last, trial.params))
+        if trial.parent is None:
+            return tuple(reversed(found))
+        trial, last = known[trial.parent], first
+
+
+def changed_params(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return the parameters that are not the same in all steps."""
+    return varying([step.params for step in steps])

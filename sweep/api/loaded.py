@@ -1,4 +1,7 @@
-"""``sweep.load``: what Python gets of a sweep, or of several as one: frames, a ranking, a study, a model."""
+"""``sweep.load``: what Python gets of a sweep, or of several as one: frames, a ranking, a study, a model.
+
+The one module that knows pandas.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
-from sweep.analysis import frames, lineage, verdict
-from sweep.analysis.frames import Frame
-from sweep.analysis.ranking import Ranking, rank
-from sweep.analysis.trials import Sweep, of_tables
-from sweep.errors import InputError, printable
+import pandas as pd
+
+from sweep.analysis import verdict
+from sweep.analysis.ranking import Ranking, columns, rank
+from sweep.analysis.trials import Step, Sweep, lineage_of, of_tables
+from sweep.errors import InputError, did_you_mean, printable
 from sweep.render.formatting import duration, score, settings
 from sweep.render.tables import filled, ranking_grid
 from sweep.store import reading
@@ -27,6 +31,73 @@ if TYPE_CHECKING:
     from optuna.study import Study
 
     from sweep.api.running import How, Settings
+
+
+Frame: TypeAlias = pd.DataFrame
+
+_NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp", "memo"})
+
+
+def trials_frame(tables: Sequence[Tables]) -> Frame:
+    """Return one row per trial, with the columns of results/README.md."""
+    return _joined([one.trials.to_pandas() for one in tables])
+
+
+def metrics_frame(tables: Sequence[Tables]) -> Frame:
+    """Return one row per trial and epoch, with the columns of results/README.md."""
+    return _joined([one.metrics.to_pandas() for one in tables])
+
+
+def best_frame(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequence[object]]]) -> Frame:
+    """Return the rows of some configurations' trials, with the ``rank`` of each configuration in front."""
+    positions = {id(trial): at for at, trial in enumerate(trial for sweep in sweeps for trial in sweep.trials)}
+    rows = [(number, positions[id(trial)]) for number, members in ranked for trial in members]
+    chosen = frame.iloc[[position for _, position in rows]].reset_index(drop=True)
+    chosen.insert(0, "rank", [number for number, _ in rows])
+    return chosen
+
+
+def ranking_frame(ranking: Ranking) -> Frame:
+    """Return one row per configuration, the best first, with the columns of results/README.md."""
+    found = columns(ranking)
+    series = {
+        **{name: pd.Series(list(values)) for name, values in found.params.items()},
+        **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
+        **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
+        **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+    }
+    return pd.DataFrame({name: series[name] for name in found.names})
+
+
+def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
+    """A metric by epoch: the index is the epoch, from 1; a column per trial in their order, of several sweeps per
+    sweep and trial. NaN after a trial's last epoch. Raises InputError that names the metrics for another."""
+    known = {name.removeprefix("metric."): name for name in of_epochs.columns if name not in _NO_CURVES}
+    column = known.get(metric.removeprefix("metric."))
+    if column is None:
+        near = did_you_mean(metric, known)
+        hint = f"{near} " if "mean" in near else ""
+        raise InputError.one("curves", f"no trial has reported {metric!r}", f"{hint}there are: {', '.join(known)}")
+    by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
+    wide = of_epochs.pivot(index="epoch", columns=by, values=column)
+    order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
+    wide = wide.reindex(columns=order)
+    wide.columns.names = [by] if isinstance(by, str) else by
+    return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
+
+
+def lineage_frame(steps: Sequence[Step]) -> Frame:
+    """Return one row for each trial that has trained some of the epochs, with its parameters."""
+    rows = [
+        {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+        | {f"param.{name}": value for name, value in step.params.items()}
+        for step in steps
+    ]
+    return pd.DataFrame(rows)
+
+
+def _joined(frames: Sequence[Frame]) -> Frame:
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,12 +140,12 @@ class LoadedSweep:
 
     def configurations(self) -> Frame:
         """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
-        return frames.configurations(self.ranking())
+        return ranking_frame(self.ranking())
 
     def best(self, n: int = 1) -> Frame:
         """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
         ranked = [(row.rank, row.trials) for row in self.ranking().rows[:n]]
-        return frames.best(self.trials, self.sweeps, ranked)
+        return best_frame(self.trials, self.sweeps, ranked)
 
     def curves(self, metric: str | None = None) -> Frame:
         """Return a metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
@@ -84,7 +155,7 @@ class LoadedSweep:
         if metric is None:
             objectives = self.folders[0].objectives()
             metric = objectives[0][0] if objectives else ""
-        return frames.curves(self.trials, self.metrics, metric)
+        return curves_frame(self.trials, self.metrics, metric)
 
     def lineage(self, trial: int) -> Frame:
         """Return who trained which epochs of a trial of a population: a row for each that it is descended from.
@@ -96,7 +167,7 @@ class LoadedSweep:
         trials = self.sweeps[0].trials
         if trial not in {one.trial for one in trials}:
             raise InputError.one("lineage()", f"there is no trial {trial}", f"there are {len(trials)}, from 0")
-        return frames.lineage(lineage.of(trials, trial))
+        return lineage_frame(lineage_of(trials, trial))
 
     def study(self) -> Study:
         """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.
@@ -199,7 +270,7 @@ def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
     """Return what is in these folders."""
     tables = [reading.read(folder) for folder in folders]
     needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
-    return LoadedSweep(tuple(folders), frames.trials(tables), frames.metrics(tables), tuple(needed))
+    return LoadedSweep(tuple(folders), trials_frame(tables), metrics_frame(tables), tuple(needed))
 
 
 def _needed(folder: ResultsFolder, tables: Tables) -> Tables:

@@ -46,7 +46,7 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
-    from sweep.analysis import held_out, lineage, ranking, report_data, search_efficiency, trials, verdict
+    from sweep.analysis import ranking, report_data, search_efficiency, trials, verdict
     from sweep.render.formatting import console, document
     from sweep.render.summaries import cost_lines, efficiency_lines, held_out_lines, lineage_lines
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
@@ -54,7 +54,7 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read, wanted = [], {*report_data.COLUMNS, "epoch", *held_out.COLUMNS}
+    read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     for folder in folders:
         metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
@@ -62,9 +62,9 @@ def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: 
     ranked = ranking.rank(of_each)
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
     best = ranked.best[0].trials[0].trial if len(of_each) == 1 and ranked.best else None
-    steps = () if best is None else lineage.of(of_each[0].trials, best)
+    steps = () if best is None else trials.lineage_of(of_each[0].trials, best)
     worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
-    noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
+    noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
         click.echo(

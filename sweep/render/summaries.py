@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis import lineage
-from sweep.analysis.held_out import HeldOut
-from sweep.analysis.lineage import Step
+from sweep.analysis.ranking import HeldOut
 from sweep.analysis.replay import Extreme, Replay, Spread
 from sweep.analysis.report_data import Costs
 from sweep.analysis.search_efficiency import Found, Rung, SearchEfficiency
-from sweep.analysis.trials import varying
+from sweep.analysis.trials import Step, changed_params, varying
 from sweep.doctor.probe import Finding, Level
 from sweep.render.formatting import duration, money, score, setting, settings
 
@@ -158,6 +156,6 @@ def lineage_lines(steps: Sequence[Step]) -> list[str]:
     trained = ", ".join(f"{step.trial} to epoch {step.last}" for step in steps)
     schedules = [
         f"{name} {', '.join(setting(step.params[name]) if name in step.params else '-' for step in steps)}"
-        for name in lineage.changed(steps)
+        for name in changed_params(steps)
     ]
     return [f"lineage  trial {trained}: {'; '.join(schedules)}"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean, variance
 
 from sweep import statistics
-from sweep.analysis import held_out, ranking, trials
+from sweep.analysis import ranking, trials
 from sweep.errors import SweepError
 from sweep.spec import Spec
 from sweep.statistics import ALPHA, seeds_for
@@ -37,7 +37,7 @@ class Detectable:
     needed: int  # the fewest that can tell so many configurations apart
     confirmed: bool  # by fresh seeds, of finalists alone
     by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
-    examples: held_out.HeldOut | None
+    examples: ranking.HeldOut | None
     examples_needed: int | None  # for what the seeds can tell, where there are fewer
     known: Known | None
 
@@ -58,9 +58,9 @@ def detectable(spec: Spec, configurations: int | None, known: Known | None) -> D
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
     if known is not None:
-        examples = held_out.of_metric(metric, known.level, known.examples, known.loss_deviation)
+        examples = ranking.noise_of_metric(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
-            needed_examples = held_out.examples_for(by_seeds, examples.deviation)
+            needed_examples = ranking.examples_for(by_seeds, examples.deviation)
     return Detectable(
         configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
     )
@@ -90,7 +90,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     metric = spec.metrics[0].name
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
-    read = reading.read(folder, held_out.COLUMNS)
+    read = reading.read(folder, ranking.COLUMNS)
     ranked = ranking.rank([trials.of_tables(folder, read)])
     if not ranked.best:
         return None
@@ -98,8 +98,8 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     several = [values for values in several if len(values) > 1]
     spread = math.sqrt(fmean(map(variance, several))) if several else None
     best = ranked.best[0]
-    loss_deviation = held_out.deviation(read, {trial.trial for trial in best.trials})
-    return Known(folder.name, best.scores[0].mean, spread, held_out.examples(read), loss_deviation)
+    loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
 
 
 def _told(spread: float, seeds: int, configurations: int) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.analysis import confirmation, rehearsal
+from sweep.analysis import confirmation, survival
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
@@ -106,7 +106,7 @@ def _rehearsed(
     """Yield each epoch that a made-up trial reports before the scheduler stops it, or leaves it where it pauses."""
     if not isinstance(scheduler, Pausing):
         for trial in range(trials):
-            yield from rehearsal.reported(scheduler, objective, trial, numbers.random(), epochs)
+            yield from survival.reported(scheduler, objective, trial, numbers.random(), epochs)
         return
     merits: list[float] = []
     paused: dict[int, int] = {}  # how many of the epochs each has that waits

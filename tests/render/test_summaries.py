@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from sweep.analysis.held_out import of_metric
+from sweep.analysis.ranking import noise_of_metric
 from sweep.analysis.search_efficiency import Control, Correlation, Found, Rung, SearchEfficiency
 from sweep.render.summaries import efficiency_lines, held_out_lines
 
@@ -36,4 +36,6 @@ def test_what_is_not_known_is_not_told() -> None:
     assert "same score" in list(efficiency_lines([worth(Control(2, 0.9, 0.0, 9, 40))]))[1]
     assert "as the best" in list(efficiency_lines([worth(Control(1, 0.9, 0.0, 9, 40))]))[1]
     assert list(held_out_lines(None)) == []
-    assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(held_out_lines(of_metric("acc", 0.9, 1000)))
+    assert "0.9000 on 1000 examples is 0.8798 .. 0.9171 on others" in next(
+        held_out_lines(noise_of_metric("acc", 0.9, 1000))
+    )

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sweep.analysis.rehearsal import Foresight, reported
+from sweep.analysis.survival import Foresight, reported
 from sweep.schedulers.early_termination import build
 from sweep.space.objectives import Objective
 from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
