@@ -16,8 +16,8 @@ from statistics import median
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.build import build
 from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.draws import Belief
 from sweep.space.objectives import Objective
-from sweep.space.prior import Belief
 from sweep.space.space import Parameter, Space
 
 SPACE = (

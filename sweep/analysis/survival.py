@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers import Scheduler
 from sweep.space.objectives import Objective
 from sweep.space.stopping_rules import EarlyTermination, decision_epochs
 

@@ -25,10 +25,9 @@ from sweep.backends.checkpoint_copies import MANIFEST as MANIFEST
 from sweep.backends.checkpoint_copies import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
-from sweep.events import EpochReported
+from sweep.events import EpochReported, decode, encode
 from sweep.store.disk import process
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
-from sweep.store.records import decode, encode
 
 _DELETED = ".deleted-"
 

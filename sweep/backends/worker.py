@@ -25,13 +25,12 @@ from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
-from sweep.events import Params, Status, TrialEnded
+from sweep.events import Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable
 from sweep.hyperparameters import Watched
 from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore
-from sweep.store.records import encode
 from sweep.store.remote import AWAY_S
 
 STEP_S = 1.0

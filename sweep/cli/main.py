@@ -20,8 +20,8 @@ from sweep.cli import (
     submitting,
     winner,
 )
+from sweep.store.sweep_info import VERSION
 from sweep.errors import InputError, Interrupted, SweepError, printable
-from sweep.version import VERSION
 
 WRONG_INPUT = 2
 TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal

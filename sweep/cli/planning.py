@@ -16,7 +16,7 @@ from sweep.cli import options
 if TYPE_CHECKING:
     from sweep.events import Params
     from sweep.runner import pricing
-    from sweep.searchers.contract import Searcher
+    from sweep.searchers import Searcher
     from sweep.spec import Spec
 
 

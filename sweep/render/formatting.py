@@ -14,8 +14,7 @@ from typing import TextIO
 from msgspec import Struct
 from rich.console import Console
 
-from sweep.events import Params, Status, Value
-from sweep.store.records import plain
+from sweep.events import Params, Status, Value, plain
 
 
 def figure(value: float) -> str:

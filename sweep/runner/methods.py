@@ -13,11 +13,11 @@ from typing import ParamSpec, TypeVar
 from sweep.errors import InputError, Problem, StoreError, SweepError
 from sweep.events import Event
 from sweep.loading import load_part
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
+from sweep.searchers import Factory, Searcher
 from sweep.searchers.build import build as build_searcher
 from sweep.searchers.build import starting_points
-from sweep.searchers.contract import Factory, Searcher
 from sweep.searchers.population import Population
 from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
@@ -46,7 +46,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
         return Population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
     method: str | Factory = spec.method
     if ":" in spec.method:
-        contract = "sweep.searchers.contract.Searcher"
+        contract = "sweep.searchers.Searcher"
         own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
         method = _made("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
@@ -56,7 +56,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     """Return the scheduler of a sweep's rule. Raises `InputError` where that cannot be had."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
-        contract = "sweep.schedulers.contract.Scheduler"
+        contract = "sweep.schedulers.Scheduler"
         found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
         own = _made("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.epochs, own)

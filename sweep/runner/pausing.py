@@ -11,8 +11,8 @@ from msgspec import structs
 
 from sweep.events import PAUSES, Facts, Status, TrialEnded
 from sweep.runner.trials import OpenTrial
-from sweep.schedulers.contract import Pausing, Scheduler
-from sweep.searchers.contract import Searcher
+from sweep.schedulers import Pausing, Scheduler
+from sweep.searchers import Searcher
 from sweep.store.ledger import TrialState
 
 

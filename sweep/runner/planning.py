@@ -19,9 +19,8 @@ from sweep.events import Params, Value
 from sweep.inspection import Source, inspect
 from sweep.runner import feasibility, methods, pricing
 from sweep.runner.power_analysis import Detectable, Known, detectable
-from sweep.schedulers.contract import Scheduler
-from sweep.searchers import grid_random_sobol
-from sweep.searchers.contract import Searcher
+from sweep.schedulers import Scheduler
+from sweep.searchers import Searcher, grid_random_sobol
 from sweep.searchers.novelty import uniform_draws
 from sweep.space import constraint_sampling
 from sweep.space.domains import Constant, IntUniform, LogNormal, LogUniform, choices, key

@@ -19,7 +19,7 @@ from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, Trial
 from sweep.functions import FunctionTrainable
 from sweep.loading import load
 from sweep.runner.trials import Terms
-from sweep.schedulers.contract import Pausing, Scheduler
+from sweep.schedulers import Pausing, Scheduler
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log

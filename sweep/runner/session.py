@@ -31,7 +31,7 @@ from sweep.runner.session_options import Options, Outcome, View
 from sweep.runner.stopping import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store import provenance, tables
+from sweep.store import sweep_info, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
@@ -78,7 +78,7 @@ def run(
         "simulated_gpus": options.simulated_gpus,
         "memo": options.memo,
         "source": describe_source(training.source),
-        "provenance": provenance.collect(folders[0]),
+        "provenance": sweep_info.provenance(folders[0]),
         "warm_start": methods.take_warm_start(spec.warm_start, results),
     }
     if origin:
@@ -346,7 +346,7 @@ def note_changes(
     info = folder.read_info()
     now = info.changed(spec=spec.to_json_dict(), source=describe_source(source))
     if folder.log.exists():
-        now = now.changed(provenance=provenance.collect(folders[0]))
+        now = now.changed(provenance=sweep_info.provenance(folders[0]))
     if info.is_mixed or info.identity != now.identity:
         now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
         if not info.is_mixed:

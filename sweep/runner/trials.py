@@ -25,7 +25,7 @@ from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
 from sweep.events import EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
-from sweep.searchers.contract import Searcher
+from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm

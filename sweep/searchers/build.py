@@ -9,7 +9,7 @@ from msgspec import structs
 
 from sweep.errors import InputError, did_you_mean
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
-from sweep.searchers.contract import Factory, Searcher
+from sweep.searchers import Factory, Searcher
 from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_search
 from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.space.objectives import Objective

@@ -43,7 +43,7 @@ from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
-from sweep.version import DISTRIBUTION
+from sweep.store.sweep_info import DISTRIBUTION
 
 UNIT = FloatDistribution(0.0, 1.0)
 

@@ -16,9 +16,8 @@ from typing import TypeAlias
 from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.space.domains import Constant, Domain, Range, Tied, choices, contains, key
-from sweep.space.draws import count_grid
+from sweep.space.draws import Belief, count_grid
 from sweep.space.expressions import Expression, UndefinedError
-from sweep.space.prior import Belief
 
 MAX_ENUMERATED = 100_000
 """Combinations that conditions, ties and constraints may make us visit one by one to count a space."""

@@ -13,9 +13,8 @@ from sweep.errors import InputError, did_you_mean, nearest
 from sweep.events import Params, Value
 from sweep.space import constraint_sampling
 from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
-from sweep.space.draws import from_unit
+from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
-from sweep.space.prior import CONFIDENCES, Belief
 from sweep.space.space import Parameter, Space
 from sweep.spec.mistakes import Document, KeyPath, flow, show
 

@@ -11,9 +11,8 @@ from pathlib import Path
 from sweep.errors import InputError, did_you_mean
 from sweep.events import Params
 from sweep.space.domains import Categorical, Range, Tied, choices
-from sweep.space.population_rules import Rules
 from sweep.space.space import Parameter, Space
-from sweep.space.stopping_rules import EarlyTermination, PausingRule
+from sweep.space.stopping_rules import EarlyTermination, PausingRule, PopulationRules
 from sweep.spec import configurations, overrides, parameters, sweep_file
 from sweep.spec.blocks import Metric
 from sweep.spec.mistakes import Document, KeyPath, dotted, show
@@ -160,7 +159,7 @@ class _Resolution:
             places=self.places(entries),
         )
 
-    def population(self, entries: list[Entry]) -> Rules | None:
+    def population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return how a population trains; note what does not go with one."""
         file, document = self.file, self.document
         if file.method != "pbt":
@@ -187,7 +186,7 @@ class _Resolution:
         if not block.perturb and not any(isinstance(entry.domain, Range) for entry in entries):
             what = "pbt moves numbers that have a range, and no parameter is one"
             document.mistake(("method",), what, "name what copies change: population: {perturb: [...]}")
-        return Rules(
+        return PopulationRules(
             size=block.size,
             interval=block.interval,
             epochs=file.epochs,

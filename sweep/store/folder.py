@@ -15,10 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.store import disk, lease, remote, sweep_info
+from sweep.events import plain
+from sweep.store import disk, object_store, remote, sweep_info
 from sweep.store.disk import process, replacing, storing
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
-from sweep.store.records import plain
 from sweep.store.sweep_info import Fields, Objectives, SweepInfo
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
@@ -233,7 +233,7 @@ class ResultsFolder:
 
     def is_running(self) -> bool:
         """Return whether a living process runs the sweep, of this machine or, with a store, of any."""
-        return self.runs_here or (self.store is not None and lease.holder(self.store) is not None)
+        return self.runs_here or (self.store is not None and object_store.lease_holder(self.store) is not None)
 
     @property
     def runs_here(self) -> bool:

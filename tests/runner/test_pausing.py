@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from sweep.events import PAUSES, EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.contract import Pausing
+from sweep.schedulers import Pausing
 from sweep.schedulers.early_termination import build
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log

@@ -13,13 +13,13 @@ from optuna.trial import TrialState
 
 from sweep.conformance.searchers import drive, trial
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
+from sweep.searchers import Searcher
 from sweep.searchers.build import build
-from sweep.searchers.contract import Searcher
 from sweep.searchers.optuna_search import OptunaSearcher, TPESampler
 from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
+from sweep.space.draws import Belief
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
-from sweep.space.prior import Belief
 from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import TrialState as Record
 from sweep.store.ledger import ended

@@ -11,9 +11,9 @@ from strategies import finite_domains, spaces
 
 from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, drive, mixed_outcome
 from sweep.events import TrialStarted
+from sweep.searchers import Searcher
 from sweep.searchers.build import METHODS as ALL_METHODS
 from sweep.searchers.build import build
-from sweep.searchers.contract import Searcher
 from sweep.searchers.novelty import uniform_draws
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sweep.store.csv_lines import write
+from sweep.store.tables import write_csv
 
 
 def test_values_of_each_type(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_values_of_each_type(tmp_path: Path) -> None:
             "none": pa.nulls(4),
         }
     )
-    write(table, tmp_path / "x.csv")
+    write_csv(table, tmp_path / "x.csv")
     assert (tmp_path / "x.csv").read_bytes().decode().split("\r\n") == [
         '"x","n","ok","\'=t","at","none"',
         '0.30000000000000004,4611686018427387904,true,"\'=1+1",2026-01-01 00:00:00.000000Z,',
@@ -33,7 +33,7 @@ def test_values_of_each_type(tmp_path: Path) -> None:
 
 def test_what_looks_like_a_formula_is_text(tmp_path: Path) -> None:
     texts = ["=a", "+a", "-a", "@a", "\ta", "\ra", "a=", "'a", " =a", None]
-    write(pa.table({"t": texts}), tmp_path / "t.csv")
+    write_csv(pa.table({"t": texts}), tmp_path / "t.csv")
     _, *lines, end = (tmp_path / "t.csv").read_bytes().decode().split("\r\n")
     assert end == ""
     assert lines == [*(f'"\'{text}"' for text in texts[:6]), *(f'"{text}"' for text in texts[6:9]), ""]

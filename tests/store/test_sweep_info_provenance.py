@@ -2,7 +2,7 @@ import json
 import subprocess
 from importlib import metadata
 
-from sweep.store.provenance import collect
+from sweep.store.sweep_info import provenance
 
 
 def git(folder, *arguments):
@@ -11,7 +11,7 @@ def git(folder, *arguments):
 
 
 def test_versions_and_hardware_are_found_and_json_able(tmp_path):
-    found = collect(tmp_path)
+    found = provenance(tmp_path)
     assert json.loads(json.dumps(found)) == found
     assert found["packages"]["ray"] == metadata.version("ray")
     assert found["cpus"] >= 1
@@ -20,19 +20,19 @@ def test_versions_and_hardware_are_found_and_json_able(tmp_path):
 
 
 def test_the_commit_and_whether_the_code_differs_from_it(tmp_path):
-    assert collect(tmp_path)["git"] is None
+    assert provenance(tmp_path)["git"] is None
     git(tmp_path, "init", "-b", "trunk")
     (tmp_path / "model.py").write_text("a = 1\n")
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-m", "first")
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "log.jsonl").touch()  # no code: leaves the tree clean
-    clean = collect(tmp_path)["git"]
+    clean = provenance(tmp_path)["git"]
     assert clean["branch"] == "trunk"
     assert len(clean["commit"]) == 40
     assert clean["dirty"] is False
     (tmp_path / "new.py").touch()
-    assert collect(tmp_path)["git"]["dirty"] is True
+    assert provenance(tmp_path)["git"]["dirty"] is True
     (tmp_path / "new.py").unlink()
     (tmp_path / "model.py").write_text("a = 2\n")
-    assert collect(tmp_path)["git"]["dirty"] is True
+    assert provenance(tmp_path)["git"]["dirty"] is True

@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.store.records import FORMAT, NotJson, decode, encode
+from sweep.events import (
+    FORMAT,
+    EpochReported,
+    Facts,
+    NotJson,
+    SessionEnded,
+    SessionStarted,
+    Status,
+    TrialEnded,
+    TrialStarted,
+    decode,
+    encode,
+)
 
 TEXT = st.text() | st.sampled_from(["nan", "inf", "-inf", "\\nan", "\\\\inf", "\\", "NaN", "\ud800"])
 INTEGERS = st.integers(-(2**63), 2**63)

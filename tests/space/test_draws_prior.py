@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from strategies import drawn_domains
 
 from sweep.space.domains import Categorical, Domain, LogUniform, Uniform, contains
-from sweep.space.draws import from_unit
-from sweep.space.prior import CONFIDENCES, WIDTHS, Belief, Confidence
+from sweep.space.draws import CONFIDENCES, WIDTHS, Belief, Confidence, from_unit
 
 NUMBERS = Uniform(0, 1)
 
