@@ -17,8 +17,8 @@ import warnings
 import optuna
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.objectives import Objective
 from sweep.space.space import Parameter, Space

@@ -40,11 +40,10 @@ from sweep.errors import (
 from sweep.events import Event
 from sweep.export import followers
 from sweep.render.progress import Frame
-from sweep.runner import planning, resuming, retraining, session
+from sweep.runner import Options, Outcome, planning, resuming, retraining, session
 from sweep.runner.resuming import Reopened
 from sweep.runner.retraining import Wanted
 from sweep.runner.session import Training
-from sweep.runner.session_options import Options, Outcome
 from sweep.spec import Spec
 from sweep.spec.overrides import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
@@ -52,8 +51,8 @@ from sweep.store.remote import local
 
 if TYPE_CHECKING:
     from sweep.render.live import LiveView
+    from sweep.runner import Options, View
     from sweep.runner.session import MakeView
-    from sweep.runner.session_options import Options, View
 
 
 DRAW_S = 0.5

@@ -10,8 +10,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TypeAlias
 
-from sweep.backends import memory
-from sweep.backends.protocol import Job, Order, Progress, Steps
+from sweep.backends import Job, Order, Progress, Steps, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Group, Report, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line

@@ -18,11 +18,10 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import prices, tracebacks
-from sweep.backends import checkpoints, driver_messages, memory
+from sweep import backends, prices, tracebacks
+from sweep.backends import Job, Order, Progress, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
-from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
 from sweep.events import Params, Status, TrialEnded, encode
@@ -88,7 +87,7 @@ class Worker:
         leaving: Callable[[], str | None] | None = None,
     ) -> None:
         job.prepare()
-        self._hearing = driver_messages.hear(job)
+        self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes

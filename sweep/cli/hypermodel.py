@@ -16,12 +16,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from sweep import loading, tracebacks
+from sweep import loading, runner, tracebacks
 from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Hyperparameters
 from sweep.kerastuner_style import Declaration
-from sweep.runner import debug_log
 from sweep.spec import parse
 
 MOST = 200
@@ -61,7 +60,7 @@ def files(target: str, name: str, folder: Path) -> Written:
 
     Raises `InputError` for what cannot be imported, builds no model, or declares nothing, or what no file can hold.
     """
-    with TemporaryDirectory() as aside, debug_log.redirected(Path(aside) / "debug.log"):
+    with TemporaryDirectory() as aside, runner.redirected(Path(aside) / "debug.log"):
         found = _load(target, folder)
         space, notes = explore(found.build, target)
     if not space:

@@ -18,8 +18,8 @@ from sweep.store.folder import ResultsFolder, require_locks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweep.runner import Options, Outcome, View
     from sweep.runner.resuming import Reopened
-    from sweep.runner.session_options import Options, Outcome, View
     from sweep.spec import Spec
 
 

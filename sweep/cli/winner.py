@@ -15,8 +15,8 @@ from sweep.store.folder import ResultsFolder, require_locks
 if TYPE_CHECKING:
     from sweep.analysis.ranking import Ranking
     from sweep.export.winner import Winner
+    from sweep.runner import Options
     from sweep.runner.restoring import Which
-    from sweep.runner.session_options import Options
 
 
 @click.command()

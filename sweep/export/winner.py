@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sweep import runner
 from sweep.analysis import ranking, trials, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
@@ -18,7 +19,7 @@ from sweep.contract import Exported
 from sweep.errors import InputError, printable
 from sweep.events import Value
 from sweep.inspection import Source
-from sweep.runner import debug_log, restoring
+from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import models
 from sweep.store.disk import process
@@ -293,7 +294,7 @@ def check(target: Path, formats: Sequence[str]) -> None:
 
 def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
-    with debug_log.redirected(log):
+    with runner.redirected(log):
         restored = restoring.begin(kept)
         exported = _exported(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()

@@ -15,19 +15,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO, TypeAlias
 
+from sweep import backends, runner
 from sweep.analysis import ranking, trials
-from sweep.backends import checkpoints, protocol, shared_data
-from sweep.backends.protocol import SHARE_FILE, STOP_FILE, Backend, Job
+from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
+from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
-from sweep.runner import connecting, debug_log, evaluation, methods, planning, stopping
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stopping
 from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
-from sweep.runner.retention import CheckpointKeeper
-from sweep.runner.session_options import Options, Outcome, View
 from sweep.runner.stopping import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -137,7 +136,7 @@ class Session:
                 confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not self._is_over(outcome):
-                evaluation.evaluate(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
+                restoring.evaluate_tests(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
@@ -146,7 +145,7 @@ class Session:
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
-        with folder.lock(self.spec.checkpoint.sync_s) as copy, debug_log.redirected(folder.debug_log) as terminal:
+        with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stopping.clear_requests(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
@@ -171,7 +170,7 @@ class Session:
 
     def _job(self) -> Job:
         spec, objective = self.spec, self.spec.objectives[0]
-        own = shared_data.name(self.folder.path)
+        own = backends.shared_data_name(self.folder.path)
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
@@ -232,7 +231,7 @@ class Session:
                 look=ending.look,
                 tick=ending.obey,
                 say=view.say,
-                share=partial(protocol.write_shares, job),
+                share=partial(backends.write_shares, job),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.of_epoch, folder.path),
@@ -323,8 +322,8 @@ def _clean(folder: Path, job: Job | None = None) -> None:
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
-    for name in [shared_data.prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
-        shared_data.remove(name)
+    for name in [backends.shared_data_prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
+        backends.remove_shared_data(name)
     checkpoints.clean(folder)
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce, StoreError
+from sweep.runner import View
 from sweep.runner.coordinator import UNWANTED, Coordinator
-from sweep.runner.session_options import View
 from sweep.store import remote
 from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder

@@ -14,7 +14,7 @@ import sweep
 from sweep.backends import checkpoints
 from sweep.events import EpochReported, Event
 from sweep.loading import load
-from sweep.runner.session_options import Outcome
+from sweep.runner import Outcome
 from sweep.store import log as store_log
 
 TRAINABLE = '''

@@ -8,7 +8,7 @@ from optuna.trial import TrialState as State
 
 from sweep.conformance.searchers import drive, ended, started
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
-from sweep.searchers.build import Repeated
+from sweep.runner.methods import Repeated
 from sweep.searchers.cmaes_search import CmaesSearcher
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.space.domains import Uniform

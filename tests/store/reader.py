@@ -15,9 +15,9 @@ from sweep.contract import Devices
 from sweep.render.progress import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.runner.resuming import reopen
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.space.stopping_rules import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log

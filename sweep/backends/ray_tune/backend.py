@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends.protocol import Driver, Job, SweepStatus
+from sweep.backends import Driver, Job, SweepStatus
 from sweep.backends.ray_tune import cluster_sharing, worker_exits
 from sweep.backends.ray_tune.adapters import (
     DriverClock,

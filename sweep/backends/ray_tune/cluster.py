@@ -16,7 +16,7 @@ from typing import Any
 import ray
 from ray.job_config import JobConfig
 
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.backends.ray_tune import local_ray, nodes, ray_private_api
 from sweep.backends.ray_tune.dashboard import JobPage
 from sweep.backends.ray_tune.nodes import Node

@@ -16,8 +16,7 @@ from typing import Any
 import ray
 
 from sweep import tracebacks
-from sweep.backends import checkpoints, memory
-from sweep.backends.protocol import Job
+from sweep.backends import Job, checkpoints, memory
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.loading import load, make_importable

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sweep.backends.protocol import Job, Lost
+from sweep.backends import Job, Lost
 from sweep.errors import printable
 from sweep.store.disk import process
 

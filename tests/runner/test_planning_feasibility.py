@@ -9,7 +9,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.inspection import inspect
-from sweep.runner import feasibility
+from sweep.runner import planning
 from sweep.spec import parse
 
 FILE = "trainable: m:{name}\nmethod: grid\nparameters: {{a: {{values: [1]}}}}\n{more}\n"
@@ -18,7 +18,9 @@ MODULE = "def train(hp, report): ...\nclass Alone:\n    def join(self): ...\ncla
 
 def check(folder: Path, name: str, more: str) -> None:
     (folder / "m.py").write_text(MODULE)
-    feasibility.check(parse(FILE.format(name=name, more=more), "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder]))
+    planning.check_feasible(
+        parse(FILE.format(name=name, more=more), "s.yaml"), "s.yaml", inspect(f"m:{name}", [folder])
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def refused(folder: Path, name: str, *parameters: str, more: str = "") -> list[s
     text = f"trainable: {trainable}\nmethod: random\nrun_cap: 2\n{more}parameters:\n"
     spec = parse(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
     try:
-        feasibility.check(spec, "s.yaml", inspect(trainable, [folder]))
+        planning.check_feasible(spec, "s.yaml", inspect(trainable, [folder]))
     except InputError as error:
         return str(error).splitlines()
     return []
@@ -148,7 +150,7 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
     def found(parameters: str) -> list[str]:
         spec = parse(f"trainable: m:train\nmethod: grid\nparameters: {parameters}\n", "s.yaml")
         try:
-            feasibility.check(spec, "s.yaml", inspect("m:train", [tmp_path]))
+            planning.check_feasible(spec, "s.yaml", inspect("m:train", [tmp_path]))
         except InputError as error:
             return str(error).splitlines()
         return []
@@ -165,6 +167,6 @@ def test_a_parameter_that_every_trial_reads_and_the_file_lacks(tmp_path: Path) -
 def test_a_module_that_imports_what_is_not_here_is_refused_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "m.py").write_text("import nowhere_at_all\ndef train(hp, report): ...\n")
     with pytest.raises(InputError) as caught:
-        feasibility.check_imports(inspect("m:train", [tmp_path]))
+        planning.check_imports(inspect("m:train", [tmp_path]))
     message = f"{tmp_path}/m.py:1: imports 'nowhere_at_all', and no such module is here; install it, or leave it out"
     assert str(caught.value) == message

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends import protocol
-from sweep.backends.protocol import Job, Order, Progress
+from sweep import backends
+from sweep.backends import Job, Order, Progress
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
 
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    monkeypatch.setattr(protocol, "MOVE_S", 0.1)
+    monkeypatch.setattr(backends, "MOVE_S", 0.1)
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
     return Job("s", "packed:Packed", (tmp_path,), tmp_path, "loss", maximize=False, session="abc")
 
@@ -36,7 +36,7 @@ def step(job: Job, given: Order) -> tuple[Worker, Progress]:
 def test_it_goes_on_where_it_was(job: Job) -> None:
     worker, before = step(job, order(1.0))
     assert ([epoch.epoch for epoch in before.epochs], before.moves) == ([1, 2], False)
-    protocol.write_shares(job, {3: 0.5, 4: 0.25})
+    backends.write_shares(job, {3: 0.5, 4: 0.25})
     moved = worker.step()
     assert ([epoch.epoch for epoch in moved.epochs], moved.moves, moved.end) == ([3], True, None)
     _, after = step(job, order(0.5))
@@ -45,14 +45,14 @@ def test_it_goes_on_where_it_was(job: Job) -> None:
 
 
 def test_a_trial_that_is_as_it_should_be_stays(job: Job) -> None:
-    protocol.write_shares(job, {3: 0.5, 4: 0.25})
+    backends.write_shares(job, {3: 0.5, 4: 0.25})
     assert not step(job, order(0.5))[1].moves
     assert not step(job, order(1.0, shares=False))[1].moves
 
 
 def test_one_that_soon_ends_is_not_moved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(protocol, "MOVE_S", 10.0)
-    protocol.write_shares(job, {3: 0.5})
+    monkeypatch.setattr(backends, "MOVE_S", 10.0)
+    backends.write_shares(job, {3: 0.5})
     assert not step(job, order(1.0))[1].moves
 
 

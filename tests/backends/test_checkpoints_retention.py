@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sweep.backends import checkpoints
-from sweep.backends.checkpoints import Manifest
+from sweep.backends.checkpoints import CheckpointKeeper, Manifest
 from sweep.events import EpochReported, Event, Facts, Status, TrialEnded, TrialStarted
-from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import parse
 from sweep.store.ledger import Ledger
 

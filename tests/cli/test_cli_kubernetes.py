@@ -16,10 +16,10 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
+from sweep.cli import kubernetes
+from sweep.cli.kubernetes import SPOT, Pods, manifests
+from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError
-from sweep.render import kubernetes
-from sweep.render.kubernetes import SPOT, Pods, manifests
-from sweep.runner.code_package import CodePackage
 from sweep.spec import Spec, parse, yaml_reader
 
 FILE = """

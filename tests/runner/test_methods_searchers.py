@@ -20,7 +20,7 @@ from sweep.conformance.searchers import (
 )
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.searchers.build import METHODS, Repeated, build, starting_points
+from sweep.runner.methods import METHODS, Repeated, build_searcher, starting_points
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
@@ -31,17 +31,17 @@ LINE = Space((Parameter("x", Uniform(0, 1)),))
 
 def test_an_unknown_method_is_named_with_the_nearest() -> None:
     with pytest.raises(InputError, match="unknown method 'radnom'; did you mean 'random'"):
-        build("radnom", LINE, LOSS, 0)
+        build_searcher("radnom", LINE, LOSS, 0)
 
 
 def test_bayes_is_tpe() -> None:
     assert "bayes" in METHODS
-    assert build("bayes", LINE, LOSS, 3).suggest(0) == build("tpe", LINE, LOSS, 3).suggest(0)
+    assert build_searcher("bayes", LINE, LOSS, 3).suggest(0) == build_searcher("tpe", LINE, LOSS, 3).suggest(0)
 
 
 def test_only_repeats_are_wrapped() -> None:
-    assert isinstance(build("random", LINE, LOSS, 0, repeats=2), Repeated)
-    assert not isinstance(build("random", LINE, LOSS, 0), Repeated)
+    assert isinstance(build_searcher("random", LINE, LOSS, 0, repeats=2), Repeated)
+    assert not isinstance(build_searcher("random", LINE, LOSS, 0), Repeated)
 
 
 WHOLE = {"lr": 3e-4, "decay": 5e-5, "optimizer": "sgd", "momentum": 0.9, "units": 16, "schedule": "step"}
@@ -55,7 +55,7 @@ def suggested(log: list[Event]) -> list[Params]:
 
 @every_method
 def test_they_come_first_and_only_once(method: str) -> None:
-    searcher = build(method, SPACE, LOSS, 0, start_with=[WHOLE, PART])
+    searcher = build_searcher(method, SPACE, LOSS, 0, start_with=[WHOLE, PART])
     tried = suggested(drive(searcher, 20, mixed_outcome))
     assert tried[0] == {**WHOLE, "warm": 3e-4 / 10}
     assert PART.items() <= tried[1].items()
@@ -66,7 +66,7 @@ def test_they_come_first_and_only_once(method: str) -> None:
 
 @every_method
 def test_each_is_trained_as_often_as_others(method: str) -> None:
-    searcher = build(method, FINITE, LOSS, 0, repeats=2, start_with=[{"a": 4, "b": "x"}])
+    searcher = build_searcher(method, FINITE, LOSS, 0, repeats=2, start_with=[{"a": 4, "b": "x"}])
     tried = suggested(
         drive(searcher, 4, lambda number, params: trial(number, params, Status.COMPLETED, [1.0], number % 2))
     )
@@ -91,7 +91,7 @@ def test_a_start_that_leaves_nothing_new_is_passed_over() -> None:
 
 def test_a_grid_completes_them_by_what_comes_first_and_leaves_them_out_later() -> None:
     space = Space((Parameter("x", Uniform(0, 1), grid_count=3), Parameter("n", IntUniform(1, 2))))
-    searcher = build("grid", space, LOSS, 0, start_with=[{"n": 2}, {"x": 0.3}])
+    searcher = build_searcher("grid", space, LOSS, 0, start_with=[{"n": 2}, {"x": 0.3}])
     tried = suggested(drive(searcher, 20, mixed_outcome))
     assert tried[:2] == [{"x": 0.0, "n": 2}, {"x": 0.3, "n": 1}]
     assert [key(params) for params in tried[2:]] == [key(p) for p in space.grid() if key(p) != key(tried[0])]
@@ -192,7 +192,7 @@ def test_repeats_with_real_searchers(method: str) -> None:
     def outcome(number: int, params: Params) -> list[Event]:
         return trial(number, params, COMPLETED, [1.0 + number % 3, params["lr"]], number % 3)
 
-    one, other = (build(method, space, (Objective("loss", "minimize"),), 0, repeats=3) for _ in range(2))
+    one, other = (build_searcher(method, space, (Objective("loss", "minimize"),), 0, repeats=3) for _ in range(2))
     log = drive(one, 36, outcome)
     keys = [key(event.params) for event in log if isinstance(event, TrialStarted)]
     assert keys[::3] == keys[1::3] == keys[2::3]

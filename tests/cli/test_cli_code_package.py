@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from sweep.cli import submitting
+from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError
-from sweep.runner import code_package
-from sweep.runner.code_package import CodePackage
 
 
 def project(root: Path, files: dict[str, str]) -> Path:
@@ -107,7 +107,7 @@ def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_package, "MOST_BYTES", 3 << 20)
+    monkeypatch.setattr(submitting, "MOST_BYTES", 3 << 20)
     root = project(tmp_path, {"m.py": ""})
     for number in (1, 2, 3):
         (root / f"{number}.bin").write_bytes(b"x" * (number << 20))

@@ -9,8 +9,8 @@ from signal import Signals
 
 import pytest
 
+from sweep.cli.slurm import Batch, script, seconds
 from sweep.errors import InputError
-from sweep.render.slurm import Batch, script, seconds
 
 BATCH = Batch(
     name="lr wd",
