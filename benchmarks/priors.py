@@ -15,10 +15,10 @@ from statistics import median
 
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.runner.methods import build_searcher
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.draws import Belief
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 
 SPACE = (
     Parameter("rate", LogUniform(1e-6, 1.0)),

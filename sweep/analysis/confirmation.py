@@ -13,7 +13,7 @@ from statistics import fmean
 from typing import TypeAlias
 
 from sweep import statistics
-from sweep.analysis.trials import Sweep, Trial
+from sweep.analysis import Sweep, Trial
 from sweep.events import Params, Role, Status
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective, objective

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.analysis import verdict
+from sweep.analysis import read, verdict
 from sweep.analysis.ranking import rank
-from sweep.analysis.trials import read
 from sweep.errors import StoreError
 from sweep.events import PAUSES, Status
 from sweep.store.folder import ResultsFolder, folders

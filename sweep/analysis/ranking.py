@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from sweep import statistics
-from sweep.analysis import confirmation
+from sweep.analysis import Sweep, Trial, confirmation, same_objectives, varying
 from sweep.analysis.confirmation import Confirmation
-from sweep.analysis.trials import Sweep, Trial, same_objectives, varying
 from sweep.errors import plural
 from sweep.events import Role, Status, Value
 from sweep.space.domains import configuration

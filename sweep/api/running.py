@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeAlias, TypedDict, U
 from rich.console import Console
 from rich.text import Text
 
+from sweep import analysis
 from sweep import spec as specs
-from sweep.analysis import trials
-from sweep.api import trainables
-from sweep.api.loaded import LoadedSweep, loaded
+from sweep.api import LoadedSweep, loaded, trainables
 from sweep.api.trainables import Given, alone, kept_process
 from sweep.errors import (
     InputError,
@@ -45,7 +44,7 @@ from sweep.runner.resuming import Reopened
 from sweep.runner.retraining import Wanted
 from sweep.runner.session import Training
 from sweep.spec import Spec
-from sweep.spec.overrides import VARIABLE
+from sweep.spec.yaml_reader import VARIABLE
 from sweep.store.folder import ResultsFolder, require_locks
 from sweep.store.remote import local
 
@@ -175,7 +174,7 @@ def drawing(spec: Spec) -> Drawing:
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
     from sweep.analysis.outline import Outline
-    from sweep.render.formatting import console
+    from sweep.render import console
     from sweep.render.live import LiveView
 
     return LiveView(console(), Outline.of(spec), quiet=quiet)
@@ -457,6 +456,6 @@ def _concluded(drive: Callable[[], Outcome], folder: ResultsFolder, given: Given
     found = replace(loaded([outcome.folder]), _trainable=given.itself)
     if not outcome.completed:
         raise SweepError(
-            f"no trial has completed{trials.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
+            f"no trial has completed{analysis.first_failure(found.sweeps[0])}; see sweep.load({called!r}).trials"
         )
     return found

@@ -15,9 +15,8 @@ from typing import Any
 
 from sweep import tracebacks
 from sweep.errors import InputError, TrainableError
-from sweep.functions import FunctionTrainable
+from sweep.functions import FunctionTrainable, trainable_maker
 from sweep.inspection import HERE, Source, importable, inspect_given
-from sweep.loading import maker
 from sweep.runner import planning, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
@@ -43,7 +42,7 @@ def taken(trainable: object) -> Given:
         return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
-        maker(trainable, name)
+        trainable_maker(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = importable(trainable)

@@ -25,9 +25,8 @@ from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
 from sweep.events import Params, Status, TrialEnded, encode
-from sweep.functions import FunctionTrainable
+from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
-from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
@@ -456,7 +455,7 @@ class Worker:
     def _loaded(self) -> Trainable:
         if self._trainable is None:
             job = self._job
-            self._trainable = (self._make or load(job.trainable, job.import_folders, job.given))()
+            self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
         return self._trainable
 
 

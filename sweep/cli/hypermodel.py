@@ -16,11 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from sweep import loading, runner, tracebacks
+from sweep import functions, runner, tracebacks
 from sweep.errors import InputError, shortened
 from sweep.events import Value
-from sweep.hyperparameters import Hyperparameters
-from sweep.kerastuner_style import Declaration
+from sweep.hyperparameters import Declaration, Hyperparameters
 from sweep.spec import parse
 
 MOST = 200
@@ -241,7 +240,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
-    found = loading.named(target, [folder], "--from-hypermodel")
+    found = functions.named(target, [folder], "--from-hypermodel")
     of_object = found if isinstance(found, type) or not callable(getattr(found, "build", None)) else type(found)
     if not isinstance(of_object, type):
         if not callable(found):
@@ -268,7 +267,7 @@ def _load(target: str, folder: Path) -> HyperModel:
         declare(hp)
         return build(hp)
 
-    is_trainable = found is of_object and not loading.lacking(of_object)
+    is_trainable = found is of_object and not functions.lacking(of_object)
     notes = _notes(of_object, is_trainable=is_trainable)
     return HyperModel(target, declare_and_build, f"{call}.{methods[0]}(hp)", is_trainable, notes)
 

@@ -89,8 +89,8 @@ def plan(
     """
     from sweep import runner
     from sweep import spec as specs
+    from sweep.render import console
     from sweep.render import plans as drawn
-    from sweep.render.formatting import console
     from sweep.render.plans import as_dict, show_plan
     from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, throughput
 

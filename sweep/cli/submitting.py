@@ -376,7 +376,7 @@ def results_of(sweep: str, address: str, *, as_json: bool) -> tuple[Path, str]:
 def show_all(address: str, *, as_json: bool) -> None:
     """List the sweeps that were submitted to a cluster, each by its latest job."""
     from sweep.backends.ray_tune.jobs import Jobs
-    from sweep.render.formatting import console, document
+    from sweep.render import console, document
     from sweep.render.tables import jobs_grid, show
 
     found = [*{job.address: job for job in Jobs(address).sweeps()}.values()]

@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 @options.as_json
 def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exporting: Any) -> None:
     """Show the best configuration, or the Pareto front; export its model."""
+    from sweep import analysis
     from sweep.analysis import ranking as rankings
-    from sweep.analysis import trials, verdict
+    from sweep.analysis import verdict
 
     folder = ResultsFolder.open(results, sweep)
     which, target = _which(exporting["epoch"]), exporting["export"]
-    ranking = rankings.rank([trials.read(folder)])
+    ranking = rankings.rank([analysis.read(folder)])
     if trial is None:
         rows = ranking.best
         if rows and rows[0].completed < 1:
@@ -78,7 +79,7 @@ def _which(epoch: str) -> Which:
 
 
 def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from sweep.render.formatting import console, document
+    from sweep.render import console, document
     from sweep.render.tables import answered, ranking_grid, show
 
     if as_json:

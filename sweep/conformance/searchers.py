@@ -8,10 +8,10 @@ from itertools import zip_longest
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers import Searcher
+from sweep.space import Between, Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Between, Condition, OneOf, Parameter, Space
 
 
 def started(trial: int, params: Params, repeat: int = 0) -> TrialStarted:

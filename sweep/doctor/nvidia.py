@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sweep.doctor.probe import MISSING, Run
+from sweep.doctor import MISSING, Run
 
 FIELDS = (
     "index",

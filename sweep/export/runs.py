@@ -12,9 +12,8 @@ from types import ModuleType
 
 import numpy as np
 
-from sweep.analysis import studies
+from sweep.analysis import Sweep, Trial, of_tables, studies
 from sweep.analysis.ranking import Ranking, rank
-from sweep.analysis.trials import Sweep, Trial, of_tables
 from sweep.errors import InputError
 from sweep.events import Params
 from sweep.store import reading

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep import runner
-from sweep.analysis import ranking, trials, verdict
+from sweep import analysis, runner
+from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
@@ -303,7 +303,7 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    told = trials.read(kept.sweep.folder)
+    told = analysis.read(kept.sweep.folder)
     facts = CardFacts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))

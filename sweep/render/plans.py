@@ -12,14 +12,14 @@ from rich.console import Console
 from sweep import prices
 from sweep.errors import plural
 from sweep.events import Params, Value
-from sweep.render.formatting import duration, money, score, setting, settings
+from sweep.render import duration, money, score, setting, settings
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
-from sweep.space.constraint_sampling import DRAWS
+from sweep.space import DRAWS
 from sweep.space.stopping_rules import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
 from sweep.statistics import FIRST_SEEDS

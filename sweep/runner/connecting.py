@@ -85,12 +85,12 @@ def room(address: str, devices: Devices, asked: Resources) -> int:
 
     Raises InputError where none fits or nobody answers.
     """
-    from sweep.backends.ray_tune import cluster, cluster_sharing
+    from sweep.backends.ray_tune import cluster
 
     workers, aside = asked.workers, asked.processes - asked.workers
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
-        return cluster_sharing.share(found.fits(devices, workers, aside), asked.max_share)
+        return cluster.share(found.fits(devices, workers, aside), asked.max_share)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:

@@ -17,15 +17,15 @@ from msgspec import structs
 
 from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
-from sweep.loading import load_part
+from sweep.functions import load_part
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers import Factory, Searcher
 from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_search
 from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
+from sweep.space import Space, completed, on_grid
 from sweep.space.objectives import Objective
-from sweep.space.space import Space, completed, on_grid
 from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 from sweep.store import ledger

@@ -16,9 +16,8 @@ from itertools import islice, pairwise
 from pathlib import Path
 from statistics import fmean
 
-from sweep import standard_hyperparameters
+from sweep import doctor, standard_hyperparameters
 from sweep.contract import Devices
-from sweep.doctor import probe
 from sweep.errors import InputError, Problem, SweepError, did_you_mean
 from sweep.events import Params, Value
 from sweep.inspection import KERAS_TRAINABLE, Source, inspect
@@ -28,7 +27,7 @@ from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.schedulers import Scheduler
 from sweep.searchers import Searcher, grid_random_sobol
 from sweep.searchers.novelty import uniform_draws
-from sweep.space import constraint_sampling, domains
+from sweep.space import Parameter, Space, allowed_share, domains
 from sweep.space.domains import (
     Categorical,
     Constant,
@@ -41,10 +40,9 @@ from sweep.space.domains import (
     choices,
     key,
 )
-from sweep.space.space import Parameter, Space
 from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
-from sweep.spec.mistakes import show
+from sweep.spec.validation import show
 
 READ_BY_SWEEP = frozenset({"epochs"})
 
@@ -198,7 +196,7 @@ def plan(spec: Spec, simulated_gpus: int | None, basis: Basis, *, sample: int = 
     began = time.monotonic()
     first = tuple(_suggested(searcher, min(sample, configurations or sample)))
     choosing_s = (time.monotonic() - began) / max(len(first), 1)
-    allowed = constraint_sampling.share(spec.space) if spec.space.constraints and spec.method != "grid" else None
+    allowed = allowed_share(spec.space) if spec.space.constraints and spec.method != "grid" else None
     looked_at, seen = _looked_at(spec, searcher, configurations, thin=allowed is not None and allowed < THIN)
     lengths = [spec.trial_epochs(params) for params in seen]
     alike, all_seen = len(set(lengths)) == 1, len(seen) == configurations
@@ -483,8 +481,8 @@ def _workers(spec: Spec, source: Source) -> list[Problem]:
 def _tpus(spec: Spec) -> list[Problem]:
     if spec.training.get("strategy") != "tpu":
         return []
-    found = probe.tpu(probe.run_command, PROBE_S)
-    if isinstance(found, probe.Failure):
+    found = doctor.tpu(doctor.run_command, PROBE_S)
+    if isinstance(found, doctor.Failure):
         what = f"tpu, and TensorFlow does not say whether it has TPUs: {found.reason}"
         return [Problem("training.strategy", what, "python -m sweep doctor looks at the machine")]
     if not found:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 
-from sweep import statistics
-from sweep.analysis import ranking, trials
+from sweep import analysis, statistics
+from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.spec import Spec
 from sweep.statistics import ALPHA, seeds_for
@@ -91,7 +91,7 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
     read = reading.read(folder, ranking.COLUMNS)
-    ranked = ranking.rank([trials.of_tables(folder, read)])
+    ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None
     several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]

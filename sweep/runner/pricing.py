@@ -16,8 +16,7 @@ from sweep.analysis import confirmation, survival
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
-from sweep.functions import FunctionTrainable
-from sweep.loading import load
+from sweep.functions import FunctionTrainable, load_trainable
 from sweep.runner.trials import Terms
 from sweep.schedulers import Pausing, Scheduler
 from sweep.space.objectives import Objective
@@ -256,7 +255,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
     began, terms = time.monotonic(), Terms(spec)
     try:
-        trainable = load(spec.trainable, import_folders)()
+        trainable = load_trainable(spec.trainable, import_folders)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)

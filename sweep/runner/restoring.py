@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sweep import runner
-from sweep.analysis import confirmation, ranking, trials
+from sweep import analysis, runner
+from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
 from sweep.errors import InputError, StoreError, SweepError, first_line, printable
 from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
+from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
-from sweep.loading import load, offers
 from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
 from sweep.runner.trials import Terms, rules, runs
@@ -91,12 +91,12 @@ def winner(folder: ResultsFolder) -> int:
     raise _no_checkpoint(folder, completed[0].trial)
 
 
-def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
+def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     """Return the completed trials of the best configuration, the best one first.
 
     Raises `InputError` without a single best.
     """
-    found = ranking.rank([trials.read(folder)])
+    found = ranking.rank([analysis.read(folder)])
     if not found.best:
         raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
     if len(found.best) > 1:
@@ -107,7 +107,7 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
     (row,) = found.best
     first = objective(*found.objectives[0])
 
-    def loss(trial: trials.Trial) -> float:
+    def loss(trial: analysis.Trial) -> float:
         known = first.loss(trial.metrics)
         return math.inf if known is None else known
 
@@ -163,7 +163,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     if change:
         notes.append(change)
     try:
-        kind = load(sweep.spec.trainable, sweep.import_folders, given)
+        kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given)
     except Exception as error:  # whatever the user's module raises
         what = f"{sweep.spec.trainable} cannot be imported: {_told(error)}"
         raise InputError.one(

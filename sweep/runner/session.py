@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO, TypeAlias
 
-from sweep import backends, runner
-from sweep.analysis import ranking, trials
+from sweep import analysis, backends, runner
+from sweep.analysis import ranking
 from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
 from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
@@ -366,5 +366,5 @@ class ConfigurationWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        found = ranking.columns(ranking.rank([trials.read(self._folder)]))
+        found = ranking.columns(ranking.rank([analysis.read(self._folder)]))
         tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeAlias
 
 from sweep.events import Event, Params
+from sweep.space import Space
 from sweep.space.objectives import Objective
-from sweep.space.space import Space
 from sweep.store.ledger import TrialState
 
 

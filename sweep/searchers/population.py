@@ -18,10 +18,10 @@ import numpy as np
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.searchers.novelty import first_new, independent_draws, uniform_numbers
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 from sweep.space.stopping_rules import PopulationRules
 from sweep.store.ledger import TrialState
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis import ranking, search_efficiency
+from sweep.analysis import of_tables, ranking, search_efficiency
 from sweep.analysis.ranking import columns, rank
-from sweep.analysis.trials import of_tables
 from sweep.events import Status
 from sweep.store import reading
 

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 from transcripts import Transcript
 
-from sweep.doctor import nvidia
+from sweep.doctor import MISSING, Ran, nvidia
 from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.probe import MISSING, Ran
 
 
 def test_an_old_driver_is_asked_for_less() -> None:

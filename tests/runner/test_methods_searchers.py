@@ -21,10 +21,10 @@ from sweep.conformance.searchers import (
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.runner.methods import METHODS, Repeated, build_searcher, starting_points
+from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 
 LINE = Space((Parameter("x", Uniform(0, 1)),))
 

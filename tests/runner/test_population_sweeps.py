@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from curves import Watcher, resume, run
 
 import sweep
-from sweep.analysis.trials import lineage_of, read
+from sweep.analysis import lineage_of, read
 from sweep.cli import main
 from sweep.events import EpochReported, Event, TrialStarted
 from sweep.store import log as store_log

@@ -13,10 +13,10 @@ import pytest
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Beta, Categorical, LogUniform, Uniform, contains
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import ended
 
 pytestmark = [

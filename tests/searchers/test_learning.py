@@ -16,11 +16,11 @@ from sweep.events import EpochReported, Event, Params, Status, TrialEnded, Trial
 from sweep.runner.methods import build_searcher
 from sweep.searchers import Searcher
 from sweep.searchers.optuna_search import OptunaSearcher, TPESampler
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
 from sweep.space.draws import Belief
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import TrialState as Record
 from sweep.store.ledger import ended
 

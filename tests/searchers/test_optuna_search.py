@@ -18,6 +18,7 @@ from sweep.events import Event, Params, Status, TrialStarted
 from sweep.runner.methods import build_searcher
 from sweep.searchers.optuna_search import Method, OptunaSearcher, common
 from sweep.searchers.optuna_storage import ToldTrials
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -33,7 +34,6 @@ from sweep.space.domains import (
 )
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 
 SPACE = Space((Parameter("lr", LogUniform(1e-5, 1e-1)), Parameter("units", IntUniform(16, 256, 16))))
 PLANE = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))

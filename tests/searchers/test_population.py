@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.population import Parent, Population
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 from sweep.space.stopping_rules import PopulationRules
 
 SPACE = Space(

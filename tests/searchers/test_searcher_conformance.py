@@ -15,10 +15,10 @@ from sweep.runner.methods import METHODS as ALL_METHODS
 from sweep.runner.methods import build_searcher
 from sweep.searchers import Searcher
 from sweep.searchers.novelty import uniform_draws
+from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 
 METHODS = [m for m in ALL_METHODS if m not in ("bayes", "gp")]  # gp takes minutes: test_gp.py
 every_method = pytest.mark.parametrize("method", METHODS)

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sweep.analysis import ranking, trials
+from sweep import analysis
+from sweep.analysis import ranking
 from sweep.analysis.outline import Outline
 from sweep.analysis.progress import Standing
 from sweep.analysis.replay import replay
@@ -56,13 +57,13 @@ def _tables(folder: ResultsFolder) -> dict[str, object]:
 
 
 def _rows(folder: ResultsFolder) -> tuple[ranking.Row, ...]:
-    return ranking.rank([trials.read(folder)]).rows
+    return ranking.rank([analysis.read(folder)]).rows
 
 
 def _ends(folder: ResultsFolder) -> list[object]:
     """Of each trial how its log says that it began and ended, and its epochs."""
     found = []
-    for trial in trials.read(folder).trials:
+    for trial in analysis.read(folder).trials:
         state, reports = restoring.history(folder, trial.trial)
         found.append((state.start.trial_id, state.end and str(state.status), sorted(reports)))
     return found

@@ -19,7 +19,7 @@ from sweep import tracebacks
 from sweep.backends import Job, checkpoints, memory
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
-from sweep.loading import load, make_importable
+from sweep.functions import load_trainable, make_importable
 
 FROZEN_S = 20.0
 """A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
@@ -69,7 +69,7 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     process alone, OSError where the address cannot be had.
     """
     make_importable(job.import_folders)
-    trainable: Trainable = load(job.trainable, job.import_folders, job.given)()
+    trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given)()
     missing = [name for name in ("join", "leave") if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(

@@ -23,7 +23,7 @@ from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
 from sweep.events import Status, TrialEnded
-from sweep.loading import make_importable
+from sweep.functions import make_importable
 
 
 class TrialWorker(tune.Trainable):

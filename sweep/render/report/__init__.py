@@ -15,17 +15,15 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from sweep.analysis import search_efficiency, verdict
+from sweep.analysis import Trial, lineage_of, search_efficiency, verdict
 from sweep.analysis.ranking import Ranking, noise_of, rank
 from sweep.analysis.report_data import POINTS, ReportData, importance
 from sweep.analysis.search_efficiency import SearchEfficiency
-from sweep.analysis.trials import Trial, lineage_of
 from sweep.errors import plural, printable
 from sweep.events import Status, Value
-from sweep.render.formatting import duration, moment, money, setting, settings
-from sweep.render.summaries import efficiency_lines as worth_lines
-from sweep.render.summaries import held_out_lines, lineage_lines
-from sweep.render.tables import filled, ranking_grid
+from sweep.render import duration, moment, money, setting, settings
+from sweep.render.tables import efficiency_lines as worth_lines
+from sweep.render.tables import filled, held_out_lines, lineage_lines, ranking_grid
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import SweepInfo
 

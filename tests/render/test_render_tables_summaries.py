@@ -6,7 +6,7 @@ import math
 
 from sweep.analysis.ranking import noise_of_metric
 from sweep.analysis.search_efficiency import Control, Correlation, Found, Rung, SearchEfficiency
-from sweep.render.summaries import efficiency_lines, held_out_lines
+from sweep.render.tables import efficiency_lines, held_out_lines
 
 NAN = math.nan
 FOUND = Found("epochs", (10.0, 20.0, 40.0), (NAN, 0.5, 0.9), (0.4, 0.6, 0.9), (0.1, 0.5, 0.9), (0.9, 0.9, 0.9))

@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.mistakes import Document, KeyPath, Mark, dotted, flow, show
+from sweep.spec.validation import Document, KeyPath, Mark, dotted, flow, show
 from sweep.spec.yaml_reader import read, read_value
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from sweep.errors import TrainableError
+from sweep.functions import TRAINABLE_METHODS, load_trainable, offers
 from sweep.inspection import inspect
-from sweep.loading import METHODS, load, offers
 
 
-def write(folder: Path, name: str, methods: tuple[str, ...] = METHODS) -> Path:
+def write(folder: Path, name: str, methods: tuple[str, ...] = TRAINABLE_METHODS) -> Path:
     folder.mkdir(exist_ok=True)
     body = "".join(f"    def {method}(self): pass\n" for method in methods)
     (folder / f"{name}.py").write_text(f"class T:\n    WHERE = {folder.name!r}\n{body}")
@@ -23,7 +23,7 @@ def write(folder: Path, name: str, methods: tuple[str, ...] = METHODS) -> Path:
 def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path: Path) -> None:
     folders = [write(tmp_path / name, "found_twice") for name in ("a", "b")]
     sys.path.insert(0, str(folders[1]))  # as the current folder is, with python -m
-    assert load("found_twice:T", folders).WHERE == "a"
+    assert load_trainable("found_twice:T", folders).WHERE == "a"
     assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
 
 
@@ -34,7 +34,7 @@ def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
         file.write("class Author:\n    __trainable__ = T\n    begin = 3\n")
         file.write("class ByFunction:\n    __trainable__ = staticmethod(lambda author: T(author))\n")
     for name in ("Author", "ByFunction"):
-        made: Any = load(f"wrapped:{name}", [folder])()
+        made: Any = load_trainable(f"wrapped:{name}", [folder])()
         assert (type(made).__name__, type(made.author).__name__) == ("T", name)
         assert offers("test", f"wrapped:{name}", [folder])
     assert not offers("try_rates", "wrapped:Author", [folder])
@@ -42,6 +42,6 @@ def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
 
 
 def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None:
-    folder = write(tmp_path / "a", "half_made", METHODS[:3])
+    folder = write(tmp_path / "a", "half_made", TRAINABLE_METHODS[:3])
     with pytest.raises(TrainableError, match="half_made:T lacks the methods restore, facts"):
-        load("half_made:T", [folder])
+        load_trainable("half_made:T", [folder])

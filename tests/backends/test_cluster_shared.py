@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.backends.ray_tune.cluster_sharing import part, share, waits_for
+from sweep.backends.ray_tune.cluster import part, share, waits_for
 from sweep.backends.ray_tune.dashboard import Driving
 from sweep.contract import Devices
 

@@ -8,10 +8,9 @@ from statistics import fmean
 
 import pytest
 
-from sweep.space.constraint_sampling import near, witness
+from sweep.space import Condition, OneOf, Parameter, Space, near, witness
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Normal, Tied, Uniform, key
 from sweep.space.expressions import Expression
-from sweep.space.space import Condition, OneOf, Parameter, Space
 
 
 def space(domains: dict[str, Domain], *constraints: str) -> Space:

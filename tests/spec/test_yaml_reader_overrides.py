@@ -6,7 +6,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec import overrides
+from sweep.spec import yaml_reader
 from sweep.spec.yaml_reader import read
 
 TEXT = """\
@@ -23,7 +23,7 @@ parameters:
 def changed(*assignments: str) -> dict[str, Value]:
     document = read(TEXT, "s.yaml")
     before = read(TEXT, "s.yaml").data
-    overrides.apply(assignments, "--set", document)
+    yaml_reader.apply_assignments(assignments, "--set", document)
     document.check()
     return {key: value for key, value in document.data.items() if value != before.get(key)}
 
@@ -57,10 +57,15 @@ def test_the_last_one_wins() -> None:
 
 
 def test_the_environment_is_split_as_a_shell_does() -> None:
-    assert overrides.split("epochs=5 'name=a b' metric=\"{name: x}\"") == ["epochs=5", "name=a b", "metric={name: x}"]
-    assert overrides.split("") == []
+    typed = "epochs=5 'name=a b' metric=\"{name: x}\""
+    assert yaml_reader.split_assignments(typed) == [
+        "epochs=5",
+        "name=a b",
+        "metric={name: x}",
+    ]
+    assert yaml_reader.split_assignments("") == []
     with pytest.raises(InputError, match="SWEEP_SET"):
-        overrides.split("name='a")
+        yaml_reader.split_assignments("name='a")
 
 
 def test_all_mistakes_at_once() -> None:

@@ -1,7 +1,8 @@
-"""Lets processes on two nodes of a cluster sum something up together, as the workers of a trial do.
+"""What `doctor` asks a cluster: ``python -m sweep.backends.ray_tune.doctor HOST:PORT [SECONDS]``, answered as JSON.
 
-``python -m sweep.backends.ray_tune.communication_check HOST:PORT SECONDS``: neighbours in the list of nodes, one pair
-after the other, as JSON. A process of its own, as `resources` is.
+Which resources it has; with SECONDS, whether processes on two nodes can sum something up together, as the workers of a
+trial do: neighbours in the list of nodes, one pair after the other. A process of its own, because Ray tries for five
+minutes to reach an address where nobody answers.
 """
 
 from __future__ import annotations
@@ -72,17 +73,29 @@ def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[in
                 ray.kill(rank)
 
 
-def main(address: str, timeout_s: float) -> None:
-    """Join, try, leave."""
-    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+def resources() -> dict[str, float]:
+    """Return what the cluster has."""
+    there = ray.cluster_resources()
+    return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
+
+
+def between_nodes(timeout_s: float) -> dict[str, Any]:
+    """Return how many nodes there are, and what came of each pair."""
     there = [node for node in nodes.alive() if node.cpus >= 1]
     pairs: list[dict[str, Any]] = [
         {"nodes": [one.address, other.address], "ran": tried(one, other, timeout_s)}
         for one, other in list(pairwise(there))[:MOST]
     ]
+    return {"nodes": len(there), "pairs": pairs}
+
+
+def main(address: str, *timeout_s: str) -> None:
+    """Join, look or try, leave."""
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    found = between_nodes(*map(float, timeout_s)) if timeout_s else resources()
     ray.shutdown()
-    sys.stdout.write(json.dumps({"nodes": len(there), "pairs": pairs}) + "\n")
+    sys.stdout.write(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-from sweep.analysis.trials import read, varying
+from sweep.analysis import read, varying
 from sweep.events import Status
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweep.hyperparameters import Hyperparameters, Reads
-from sweep.kerastuner_style import Declaration
+from sweep.hyperparameters import Declaration, Hyperparameters, Reads
 
 CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "whole": ("Int", (1, 4), {}),

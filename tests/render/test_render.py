@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweep.events import Status
-from sweep.render.formatting import document, duration, figure, moment, score, setting, settings
+from sweep.render import document, duration, figure, moment, score, setting, settings
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from sweep.doctor import probe
-from sweep.doctor.probe import MISSING, Failure, Met, Ran, run_command
+from sweep import doctor
+from sweep.doctor import MISSING, Failure, Met, Ran, run_command
 
 
 def python(code: str, timeout_s: float = 300) -> Ran:
@@ -65,7 +65,7 @@ def test_the_last_telling_line_is_the_reason() -> None:
     ],
 )
 def test_answers_of_a_cluster(ran: Ran, expected: object) -> None:
-    assert probe.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
+    assert doctor.cluster(lambda command, timeout_s: ran, 1.0, "there:6379") == expected
 
 
 def test_tensorflows_complaint_is_kept() -> None:
@@ -74,7 +74,7 @@ def test_tensorflows_complaint_is_kept() -> None:
         '"architectures": [], "gpus": [{"name": "X", "capability": null}]}'
     )
     log = "I0000 00:00:1790000000.000000    4242 stub.cc:31] Could not find cuda drivers on your machine\nmore\n"
-    found = probe.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
+    found = doctor.describe(lambda command, timeout_s: Ran(0, answer, log), 1.0)
     assert not isinstance(found, Failure)
     assert (found.complaint, found.capabilities) == ("Could not find cuda drivers on your machine", (None,))
 
@@ -101,9 +101,9 @@ GOOD = '[0, "{\\"latency_s\\": 0.001, \\"bytes_per_s\\": 2e9}", ""]'
     ],
 )
 def test_answers_of_two_nodes(ran: Ran, expected: object) -> None:
-    assert probe.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
+    assert doctor.between_nodes(lambda command, timeout_s: ran, 1.0, "there:6379", 9.0) == expected
 
 
 def test_what_keeps_tensorflow_from_tpus() -> None:
-    assert probe.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
-    assert probe.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")
+    assert doctor.tpu(lambda command, timeout_s: Ran(0, '{"missing": ["all"]}'), 1.0) == ("all",)
+    assert doctor.tpu(lambda command, timeout_s: Ran(-6, ""), 1.0) == Failure("aborted by SIGABRT")
