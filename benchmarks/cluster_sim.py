@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
 from sweep.backends import Order, Progress
 from sweep.backends.checkpoints import CheckpointKeeper

@@ -1,7 +1,9 @@
-"""The trials of sweeps as plain rows, for the parts that compare, list and print. Knows no data frames.
+"""A sweep for the parts that compare, list and print: its trials as plain rows, and its outline. Knows no data frames.
 
 The Parquet library is imported when something is read, and not before. Trials are made of whole columns, for a sweep
 may have ten thousand. In a population, a copy has the epochs of its parent up to where it was made.
+
+The outline is what is known of a sweep before its first event, as far as it takes to say where it stands.
 """
 
 from __future__ import annotations
@@ -13,13 +15,86 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 
 from sweep.errors import InputError, Problem
-from sweep.events import Role, Status, Value
+from sweep.events import Params, Role, Status, Value
 from sweep.prices import COST
+from sweep.space import stopping_rules
+from sweep.space.objectives import Objective, objective
+from sweep.space.stopping_rules import EarlyTermination, NoTermination
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import Objectives
 
 if TYPE_CHECKING:
+    from sweep.spec import Spec
     from sweep.store.tables import History, Tables
+
+
+_NO_RULE = NoTermination()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets that may end it before its trials do; ``gpus`` are those of one trial."""
+
+    hours: float | None = None
+    gpu_hours: float | None = None
+    epochs: int | None = None
+    money: float | None = None
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A sweep file, in so few words."""
+
+    name: str = ""
+    metric: str = ""  # the first objective
+    goal: str = ""
+    objectives: int = 1
+    varying: tuple[str, ...] = ()  # the parameters worth showing
+    total: int | None = None  # trials, where known
+    repeats: int = 1
+    epochs: int = 1  # of a trial whose parameters do not say
+    decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
+    rule: EarlyTermination = _NO_RULE
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(cls, spec: Spec) -> Outline:
+        """Return that of a sweep file."""
+        from sweep.space.domains import Constant
+
+        configurations = spec.trials()
+        first = spec.objectives[0]
+        budget = spec.budget
+        return cls(
+            name=spec.name,
+            metric=first.name,
+            goal=first.goal,
+            objectives=len(spec.objectives),
+            varying=tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant)),
+            total=None if configurations is None else configurations * spec.trials_each,
+            repeats=spec.trials_each,
+            epochs=spec.epochs,
+            decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
+            rule=spec.early_terminate,
+            limits=Limits(
+                hours=budget.hours,
+                gpu_hours=budget.gpu_hours,
+                epochs=budget.epochs,
+                money=budget.money,
+                gpus=spec.resources.trial_gpus,
+            ),
+        )
+
+    @property
+    def objective(self) -> Objective:
+        """The first objective."""
+        return objective(self.metric, self.goal)
+
+    def epochs_of(self, params: Params) -> int:
+        """Return the epochs that a trial with these parameters trains."""
+        epochs = params.get("epochs", self.epochs)
+        return epochs if isinstance(epochs, int) else self.epochs
 
 
 class Trial(Struct, frozen=True, kw_only=True):

@@ -39,9 +39,8 @@ from sweep.errors import (
 from sweep.events import Event
 from sweep.export import followers
 from sweep.render.progress import Frame
-from sweep.runner import Options, Outcome, planning, resuming, retraining, session
-from sweep.runner.resuming import Reopened
-from sweep.runner.retraining import Wanted
+from sweep.runner import Options, Outcome, planning, resuming, session
+from sweep.runner.resuming import Reopened, Wanted
 from sweep.runner.session import Training
 from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
@@ -173,7 +172,7 @@ def drawing(spec: Spec) -> Drawing:
 
 
 def _live(spec: Spec, *, quiet: bool) -> LiveView:
-    from sweep.analysis.outline import Outline
+    from sweep.analysis import Outline
     from sweep.render import console
     from sweep.render.live import LiveView
 
@@ -323,7 +322,7 @@ def retrain(
         if wrong:
             raise InputError(wrong)
         folder = ResultsFolder.open(local(results, "results"), str(name))
-        made = retraining.prepare(
+        made = resuming.prepare_retraining(
             folder,
             Wanted(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
@@ -333,7 +332,7 @@ def retrain(
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
-            retraining.check_joins(list(source.files), spec.trainable)
+            resuming.check_joins(list(source.files), spec.trainable)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep import tracebacks
+from sweep import errors
 from sweep.errors import InputError, TrainableError
 from sweep.functions import FunctionTrainable, trainable_maker
 from sweep.inspection import HERE, Source, importable, inspect_given
@@ -83,7 +83,7 @@ def _folder(module: str) -> Path | None:
         return Path()
     path = Path(file).resolve()
     home = path.parents[module.count(".") + (path.stem == "__init__")]
-    if tracebacks.is_installed(str(path)):
+    if errors.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))
     return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()

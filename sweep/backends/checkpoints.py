@@ -29,7 +29,7 @@ from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
 from sweep.events import EpochReported, Status, decode, encode
 from sweep.spec import Spec
-from sweep.store.disk import process
+from sweep.store import process
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
 

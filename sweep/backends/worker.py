@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import backends, prices, tracebacks
+from sweep import backends, errors, prices
 from sweep.backends import Job, Order, Progress, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
@@ -186,7 +186,7 @@ class Worker:
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
-            reason, error = tracebacks.reason(caught), tracebacks.folded(caught)
+            reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:

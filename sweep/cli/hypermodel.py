@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from sweep import functions, runner, tracebacks
+from sweep import errors, functions, runner
 from sweep.errors import InputError, shortened
 from sweep.events import Value
 from sweep.hyperparameters import Declaration, Hyperparameters
@@ -110,7 +110,7 @@ class _Builds:
             made = self._build(hp)
         except Exception as error:  # the border to the user's code
             said = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            failed = f"fails{f' with {said}' if said else ''}: {tracebacks.reason(error)}"
+            failed = f"fails{f' with {said}' if said else ''}: {errors.reason_of(error)}"
             if not self.all:
                 raise InputError.one(self._where, failed) from error
             self.failed.append(failed)

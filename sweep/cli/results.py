@@ -26,11 +26,11 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
     if address is not None:
         submitting.show_all(address, as_json=as_json)
         return
-    from sweep.analysis import listing
+    from sweep.analysis import verdict
     from sweep.render import console, document
     from sweep.render.tables import show, sweeps_grid
 
-    found = listing.sweeps(results)
+    found = verdict.listed_sweeps(results)
     if as_json:
         click.echo(document(found))
     elif found:
@@ -105,7 +105,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
     """
     from sweep.render.report import page
-    from sweep.store.disk import replacing
+    from sweep.store import replacing
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in dict.fromkeys(sweeps)]

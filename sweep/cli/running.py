@@ -102,7 +102,7 @@ class _Viewer:
         self._spec, self._how = spec, how
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
-        from sweep.analysis.outline import Outline
+        from sweep.analysis import Outline
         from sweep.render import console
         from sweep.render.live import LiveView
 

@@ -40,7 +40,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
     from sweep import render
-    from sweep.analysis import listing
+    from sweep.analysis.verdict import listed
     from sweep.render import document
     from sweep.runner import resuming
 
@@ -49,7 +49,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
-    found = listing.listed(folder)
+    found = listed(folder)
     configurations = spec.trials()
     total = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
     total = None if total is None else max(total, sum(found.trials.values()))  # fresh seeds come on top
@@ -122,7 +122,7 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
     Raises `StoreError` for a damaged log.
     """
     from sweep import render
-    from sweep.analysis.outline import Outline
+    from sweep.analysis import Outline
     from sweep.analysis.progress import Follower
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep import doctor
-from sweep.doctor import Finding, Resources, Run, gpu_checks, host_checks, nvidia
+from sweep.doctor import Finding, Resources, Run, gpu_checks, host_checks
 
 CLUSTER_TIMEOUT_S = 60.0
 MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.doctor`
@@ -29,8 +29,8 @@ def examine(given: Round) -> Iterator[Finding]:
     machine = host_checks.gather(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
-    driver = nvidia.gather(given.run)
-    shown = nvidia.visible(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    driver = doctor.gather_gpus(given.run)
+    shown = doctor.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
     tensorflow = doctor.describe(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)

@@ -22,7 +22,7 @@ from sweep.inspection import Source
 from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import models
-from sweep.store.disk import process
+from sweep.store import process
 from sweep.store.folder import ResultsFolder
 
 TO_FILL_IN = "**To be filled in by the author.**"

@@ -19,7 +19,7 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Ended, Standing
 from sweep.errors import plural, printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded

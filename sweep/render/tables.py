@@ -17,8 +17,8 @@ from rich.text import Text
 
 from sweep.analysis import Step, changed_params, varying, verdict
 from sweep.analysis.confirmation import Confirmation
-from sweep.analysis.listing import Listed
 from sweep.analysis.ranking import Ranked, Ranking, Score
+from sweep.analysis.verdict import Listed
 from sweep.errors import printable
 from sweep.events import Params
 from sweep.render import STYLES, duration, moment, money, score, setting, settings

@@ -16,7 +16,7 @@ from functools import partial
 from importlib import import_module
 
 from sweep import backends, interruption
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
 from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders
 from sweep.backends.group import WorkerGroup

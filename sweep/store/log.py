@@ -16,7 +16,7 @@ from types import TracebackType
 
 from sweep.errors import StoreError
 from sweep.events import Event, NotJson, SessionEnded, TrialEnded, decode, encode
-from sweep.store.disk import settle, storing
+from sweep.store import settle, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.remote import Writer
 

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
-from sweep.store.disk import is_locked, replacing, storing, waiting_for
+from sweep.store import is_locked, replacing, storing, waiting_for
 from sweep.store.object_store import (
     LEASE,
     LEASE_S,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, NotJson, decode
-from sweep.store.disk import replacing, storing
+from sweep.store import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
 from sweep.store.tables import TableWriter

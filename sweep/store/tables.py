@@ -31,9 +31,8 @@ from sweep.events import (
     SessionStarted,
     plain,
 )
-from sweep.store import ledger, log
+from sweep.store import ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
-from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
 from sweep.store.sweep_info import Objectives

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweep import analysis
-from sweep.analysis import ranking
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline, ranking
 from sweep.analysis.progress import Standing
 from sweep.analysis.replay import replay
 from sweep.contract import Devices

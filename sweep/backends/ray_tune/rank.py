@@ -15,7 +15,7 @@ from typing import Any
 
 import ray
 
-from sweep import tracebacks
+from sweep import errors
 from sweep.backends import Job, checkpoints, memory
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
@@ -54,8 +54,8 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
         kind = type(error).__name__
         return Told(
             error=kind,
-            text=tracebacks.said(error),
-            trace=tracebacks.folded(error),
+            text=errors.said_by(error),
+            trace=errors.folded_traceback(error),
             is_end=isinstance(error, Diverged | Stopped),
             is_short=memory.is_short(error),
             is_consequence=kind in _CONSEQUENCES,

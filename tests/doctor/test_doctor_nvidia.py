@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from transcripts import Transcript
 
-from sweep.doctor import MISSING, Ran, nvidia
-from sweep.doctor.nvidia import Gpu, Nvidia
+from sweep import doctor
+from sweep.doctor import MISSING, Gpu, Nvidia, Ran
 
 
 def test_an_old_driver_is_asked_for_less() -> None:
-    answers = nvidia.gather(Transcript("k80_old"))
+    answers = doctor.gather_gpus(Transcript("k80_old"))
     assert [gpu.capability for gpu in answers.gpus] == [None, None]
     assert answers.gpus[1] == Gpu(
         1, "GPU-00000001-1c2d-3e4f-5a6b-7c8d9e0f1a2b", "Tesla K80", "470.256.02", 11441, 0, None, True, 0, None
@@ -16,12 +16,12 @@ def test_an_old_driver_is_asked_for_less() -> None:
 
 
 def test_no_program_and_no_gpu_are_no_failure() -> None:
-    assert nvidia.gather(lambda command, timeout_s: Ran(MISSING, "")) == Nvidia()
-    assert nvidia.gather(lambda command, timeout_s: Ran(6, "No devices were found")) == Nvidia()
+    assert doctor.gather_gpus(lambda command, timeout_s: Ran(MISSING, "")) == Nvidia()
+    assert doctor.gather_gpus(lambda command, timeout_s: Ran(6, "No devices were found")) == Nvidia()
 
 
 def test_a_hanging_program_is_a_failure() -> None:
-    assert nvidia.gather(lambda command, timeout_s: Ran(None, "")).failure == "no answer in time"
+    assert doctor.gather_gpus(lambda command, timeout_s: Ran(None, "")).failure == "no answer in time"
 
 
 def test_links_are_read_past_escapes_and_network_cards() -> None:
@@ -33,8 +33,8 @@ def test_links_are_read_past_escapes_and_network_cards() -> None:
         "GPU10\tPXB\tSYS\tNODE\t X \t64-127\n"
         "\nNIC Legend:\n\n  NIC0: mlx5_0\n"
     )
-    assert nvidia.parse_links(matrix) == {(0, 1): "NV12", (0, 10): "PXB", (1, 10): "NODE"}
-    assert nvidia.parse_links("") == {}
+    assert doctor.parse_links(matrix) == {(0, 1): "NV12", (0, 10): "PXB", (1, 10): "NODE"}
+    assert doctor.parse_links("") == {}
 
 
 def test_instances_belong_to_the_gpu_above_them() -> None:
@@ -44,7 +44,7 @@ def test_instances_belong_to_the_gpu_above_them() -> None:
         "  MIG 1g.5gb      Device  0: (UUID: MIG-1)\n"
         "  MIG 1g.5gb      Device  1: (UUID: MIG-2)\n"
     )
-    assert nvidia.parse_mig_devices(listing) == {"MIG-1": 3, "MIG-2": 3}
+    assert doctor.parse_mig_devices(listing) == {"MIG-1": 3, "MIG-2": 3}
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_instances_belong_to_the_gpu_above_them() -> None:
 )
 def test_visible_devices_as_cuda_reads_them(setting: str | None, indices: list[int]) -> None:
     gpus = tuple(Gpu(i, f"GPU-{letter * 4}", "X", "600") for i, letter in enumerate("abc"))
-    assert [g.index for g in nvidia.visible(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices
+    assert [g.index for g in doctor.visible_gpus(Nvidia(gpus, mig_devices={"MIG-x": 2}), setting)] == indices

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep import tracebacks
+from sweep import errors
 from sweep.errors import InputError, TrainableError
 
 
@@ -25,7 +25,7 @@ def in_a_library() -> object:
 
 
 def test_the_author_s_line_comes_first() -> None:
-    found = tracebacks.reason(raised(in_a_library))
+    found = errors.reason_of(raised(in_a_library))
     line = in_a_library.__code__.co_firstlineno + 1
     assert (
         found
@@ -34,7 +34,7 @@ def test_the_author_s_line_comes_first() -> None:
 
 
 def test_frames_of_others_are_one_line() -> None:
-    told = tracebacks.folded(raised(in_a_library)).splitlines()
+    told = errors.folded_traceback(raised(in_a_library)).splitlines()
     assert [line for line in told if line.startswith("  ...")] == ["  ... 3 frames of json"]
     assert '    return json.loads("[1,")' in told
     assert told[0] == "Traceback (most recent call last):"
@@ -43,9 +43,9 @@ def test_frames_of_others_are_one_line() -> None:
 
 def test_without_a_line_of_the_author_s_all_frames_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     error = raised(in_a_library)
-    monkeypatch.setattr(tracebacks, "is_author_s", lambda file: False)
-    assert tracebacks.folded(error).count("File ") == 5
-    assert tracebacks.reason(error).startswith("JSONDecodeError: Expecting value")
+    monkeypatch.setattr(errors, "is_author_s", lambda file: False)
+    assert errors.folded_traceback(error).count("File ") == 5
+    assert errors.reason_of(error).startswith("JSONDecodeError: Expecting value")
 
 
 def test_what_it_came_from_is_folded_as_well() -> None:
@@ -55,7 +55,7 @@ def test_what_it_came_from_is_folded_as_well() -> None:
         except ValueError as error:
             raise RuntimeError("no settings") from error
 
-    told = tracebacks.folded(raised(twice))
+    told = errors.folded_traceback(raised(twice))
     assert "  ... 3 frames of json\n" in told
     assert "The above exception was the direct cause" in told
     assert told.endswith("RuntimeError: no settings\n")
@@ -66,7 +66,7 @@ def test_what_this_package_raises_says_itself_what_to_change(error: Exception) -
     def fails() -> None:
         raise error
 
-    assert tracebacks.said(raised(fails)) == "file: wrong"
+    assert errors.said_by(raised(fails)) == "file: wrong"
 
 
 KERAS = """Exception encountered when calling Lay.call().
@@ -121,7 +121,7 @@ indices[0,0] = 7 is not in [0, 2)
     ],
 )
 def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) -> None:
-    found = tracebacks.said(ValueError(message))
+    found = errors.said_by(ValueError(message))
     assert found == expected
 
 
@@ -143,8 +143,8 @@ def test_the_cause_is_taken_out_of_what_wraps_it(message: str, expected: str) ->
     ],
 )
 def test_whose_a_file_is(file: str, expected: bool) -> None:
-    assert tracebacks.is_author_s(file) is expected
-    assert tracebacks.is_installed(file) is (file in (pytest.__file__, json.__file__))
+    assert errors.is_author_s(file) is expected
+    assert errors.is_installed(file) is (file in (pytest.__file__, json.__file__))
 
 
 def test_the_stack_in_a_graph_s_message_is_folded() -> None:
@@ -154,12 +154,12 @@ def test_the_stack_in_a_graph_s_message_is_folded() -> None:
         f"Graph execution error:\n\nDetected at node x defined at:\n{frame * 3}{own}{frame}Received a label value of 2."
     )
     error = ValueError(f"{text}  Label values: 2 2 1\n\t [[{{{{node x}}}}]]")
-    told = tracebacks.folded(error)
+    told = errors.folded_traceback(error)
     assert told.count("File ") == 1
     assert "  ... 3 frames\n" in told
     assert "  ... 1 frame\n" in told
     assert "label value of 2.\n" in told
-    assert tracebacks.reason(error) == "ValueError: test_tracebacks.py:7 in model: Received a label value of 2."
+    assert errors.reason_of(error) == "ValueError: test_tracebacks.py:7 in model: Received a label value of 2."
 
 
 def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_whole() -> None:
@@ -171,7 +171,7 @@ def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_wh
         except ValueError as error:
             raise RuntimeError("no  Label values: here") from error
 
-    told = tracebacks.folded(raised(explained))
+    told = errors.folded_traceback(raised(explained))
     assert "Detected at node x defined at:\n  ... 2 frames\n" in told
     assert told.count("File ") == 3  # the call and the raise of one, the raise of the other
     assert told.endswith(
@@ -182,4 +182,4 @@ def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_wh
 def test_an_error_that_is_its_own_cause_ends() -> None:
     error = ValueError("round")
     error.__cause__ = error
-    assert "round" in tracebacks.folded(error)
+    assert "round" in errors.folded_traceback(error)

@@ -1,7 +1,7 @@
 import dataclasses
 import json
 
-from sweep.analysis.listing import sweeps
+from sweep.analysis.verdict import listed_sweeps
 from sweep.events import Status
 from sweep.store.folder import ResultsFolder
 
@@ -18,7 +18,7 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
     (results / "broken").mkdir()
     (results / "broken" / "log.jsonl").touch()
     with running.lock():
-        listed = {one.name: one for one in sweeps(results)}
+        listed = {one.name: one for one in listed_sweeps(results)}
     assert {name: one.state for name, one in listed.items()} == {
         "done": "finished",
         "stopped": "budget",
@@ -39,4 +39,4 @@ def test_each_sweep_is_told_at_a_glance(sweep_of, tmp_path):
 
 
 def test_a_folder_without_sweeps_lists_none(tmp_path):
-    assert sweeps(tmp_path) == sweeps(tmp_path / "absent") == []
+    assert listed_sweeps(tmp_path) == listed_sweeps(tmp_path / "absent") == []

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.space.objectives import Objective
 from sweep.space.stopping_rules import Asha
 from sweep.spec import parse
