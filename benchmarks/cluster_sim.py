@@ -19,14 +19,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
-from sweep.backends.protocol import Order, Progress
+from sweep.backends import Order, Progress
+from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Status, TrialEnded
 from sweep.runner import methods
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.retention import CheckpointKeeper
 from sweep.spec import parse
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder

@@ -17,11 +17,11 @@ import warnings
 import optuna
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
 
 LOSS = Objective("loss", "minimize")

@@ -19,8 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sweep.backends import memory
-from sweep.backends.protocol import Job, Order
+from sweep.backends import Job, Order, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
 from sweep.events import Status

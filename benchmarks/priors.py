@@ -14,11 +14,11 @@ from dataclasses import replace
 from statistics import median
 
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
-from sweep.searchers.build import build
+from sweep.runner.methods import build_searcher
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.draws import Belief
 from sweep.space.objectives import Objective
-from sweep.space.prior import Belief
-from sweep.space.space import Parameter, Space
 
 SPACE = (
     Parameter("rate", LogUniform(1e-6, 1.0)),
@@ -54,7 +54,7 @@ def loss(params: Params) -> float:
 def curve(method: str, beliefs: Mapping[str, Belief], seed: int) -> list[float]:
     """Return the best loss after each trial."""
     space = Space(tuple(replace(one, belief=beliefs.get(one.name)) for one in SPACE))
-    searcher = build(method, space, (Objective("loss", "minimize"),), seed)
+    searcher = build_searcher(method, space, (Objective("loss", "minimize"),), seed)
     best, found = math.inf, []
     for number in range(AFTER[-1]):
         params = searcher.suggest(number)

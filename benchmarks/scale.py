@@ -23,13 +23,13 @@ from typing import Any
 
 import pandas  # noqa: F401 - pyarrow loads it with the first table: 50 MB once, whatever the number of trials
 
-from sweep.backends.protocol import Job, Progress
+from sweep.backends import Job, Progress
+from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices
 from sweep.events import EpochReported, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.retention import CheckpointKeeper
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.schedulers.early_termination import NoScheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended

@@ -28,7 +28,7 @@ import sweep
 from sweep.analysis import replay
 from sweep.analysis.replay import Curve
 from sweep.events import Status
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build
 from sweep.schedulers.promotion import PausingScheduler, _Pause
 from sweep.space.objectives import Objective, objective

@@ -21,12 +21,12 @@ from pathlib import Path
 
 from ray import tune
 
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.backends.ray_tune import backend, cluster
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
 from sweep.events import Event
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.searchers.build import build as build_searcher
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Reported

@@ -21,8 +21,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from sweep.statistics import intervals, permutations
-from sweep.statistics.verdicts import ALPHA, Verdict, compare
+from sweep import statistics
+from sweep.statistics import ALPHA, Verdict, compare, permutations
 
 Floats = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -126,9 +126,9 @@ def coverage(draws: int) -> bool:
                 table = NOISES[name](rng, (5, seeds))
                 best = int(table.mean(axis=1).argmax())
                 other = (best + 1) % 5
-                hits[0] += _holds(intervals.of_mean((table[0] - table[1]).tolist()))
-                hits[1] += _holds(intervals.of_mean(table[0].tolist()))
-                hits[3] += _holds(intervals.of_mean((table[other] - table[best]).tolist()))
+                hits[0] += _holds(statistics.interval_of_mean((table[0] - table[1]).tolist()))
+                hits[1] += _holds(statistics.interval_of_mean(table[0].tolist()))
+                hits[3] += _holds(statistics.interval_of_mean((table[other] - table[best]).tolist()))
                 if at < few:
                     bca = stats.bootstrap((table[0],), np.mean, n_resamples=999, rng=rng, method="BCa")
                     hits[2] += _holds(tuple(bca.confidence_interval))

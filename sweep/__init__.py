@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sweep.api.loaded import LoadedSweep, load
+    from sweep.api import LoadedSweep, load
     from sweep.api.running import confirm, resume, retrain, run
     from sweep.errors import InputError, SweepError
 
@@ -18,10 +18,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 _HOMES = {
     "InputError": "sweep.errors",
-    "LoadedSweep": "sweep.api.loaded",
+    "LoadedSweep": "sweep.api",
     "SweepError": "sweep.errors",
     "confirm": "sweep.api.running",
-    "load": "sweep.api.loaded",
+    "load": "sweep.api",
     "resume": "sweep.api.running",
     "retrain": "sweep.api.running",
     "run": "sweep.api.running",

@@ -1,4 +1,4 @@
-"""Everything that sweep raises on purpose.
+"""Everything that sweep raises on purpose, and what went wrong in an author's code.
 
     SweepError
     ├── InputError          the user's input is wrong: one line per mistake, exit code 2
@@ -8,15 +8,21 @@
     StoppedAtOnce           a sweep ends now and its process lives on: passes through everything
     WorkerLost              a process of several that train a trial is gone: passes through everything
 
-Exceptions out of a user's model are not in this tree: they end one trial and are kept with it.
+Exceptions out of a user's model are not in this tree: they end one trial and are kept with it,
+the author's own line first, and no frames of the machinery around it.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
+import os
 import re
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)|\x1b[@-Z\\^_]|\x9b[0-?]*[ -/]*[@-~]")
 
@@ -109,3 +115,183 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean {near!r}?"
     return f"known: {', '.join(known)}" if known else ""
+
+
+WHOLE = "SWEEP_FULL_TRACEBACKS"
+_MACHINERY = re.compile(r"trainables/((keras_trainable|session)\.py|\w+/.*)")
+_NO_FILE = ("<string>", "<frozen", "<__array_function__")
+_OF_AUTOGRAPH = "__autograph_generated_file"
+_CALLING = re.compile(r"Exception encountered when calling (?:layer )?(.+?)\.?$")  # Keras
+_NAMED = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>\S+)', re.MULTILINE)
+_USER_CODE, _GRAPH = "in user code:", "Graph execution error:"  # TensorFlow
+_VALUES = "  Label values: "  # all labels of the batch follow
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says in one line: its type, the author's line, and the cause.
+
+    Keras and TensorFlow wrap the cause in sentences such as "Exception encountered when calling Dense.call()."; the
+    cause itself is taken out of them.
+    """
+    return f"{type(error).__name__}: {said_by(error)}"
+
+
+def said_by(error: BaseException) -> str:
+    """Return `reason` without the type."""
+    cause = _cause(printable(str(error)).strip(), type(error).__name__)
+    place = None if _explains_itself(error) else where_raised(error)
+    return shortened(": ".join(part for part in (place, cause) if part))
+
+
+def where_raised(error: BaseException) -> str | None:
+    """Return the author's line nearest to an error, as ``models.py:12 in loss``; None where none takes part."""
+    own = [
+        (match["file"], int(match["line"]), match["function"])
+        for match in _NAMED.finditer(str(error))
+        if is_author_s(match["file"])
+    ] or [
+        (frame.f_code.co_filename, line, frame.f_code.co_name)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if is_author_s(frame.f_code.co_filename)
+    ]
+    if not own:
+        return None
+    file, line, function = own[-1]
+    return f"{Path(file).name}:{line} in {function}"
+
+
+def folded_traceback(error: BaseException) -> str:
+    """Return the traceback with each run of frames that are not the author's as one line.
+
+    An error in which no line of the author's takes part keeps all of its frames, but for those that TensorFlow writes
+    into the message of a graph's error. Nothing is folded where the environment variable ``SWEEP_FULL_TRACEBACKS`` is
+    set.
+    """
+    told = traceback.TracebackException.from_exception(error)
+    for one in () if os.environ.get(WHOLE) else _chain(told):
+        if any(is_author_s(frame.filename) for frame in one.stack):
+            one.stack = _Folded.of(one.stack)
+    text = "".join(told.format())
+    for message in () if os.environ.get(WHOLE) else map(str, _chain(told)):
+        if message.startswith(_GRAPH):
+            text = text.replace(message, _without_stack(message))
+    return printable(text)
+
+
+@functools.cache
+def is_installed(file: str) -> bool:
+    """Return whether a file belongs to Python itself or to an installed package."""
+    installed = _installed()  # most files say so themselves: to resolve a path looks at each of its folders
+    return file.startswith(installed) or str(Path(file).resolve()).startswith(installed)
+
+
+@functools.cache
+def is_author_s(file: str) -> bool:
+    """Return whether a file is neither installed nor a part of this package."""
+    if file.startswith(_NO_FILE) or _OF_AUTOGRAPH in file or is_installed(file):
+        return False
+    package = Path(__file__).resolve().parent
+    path = Path(file).resolve()
+    if path.is_relative_to(package):
+        return False
+    root = package.parent
+    return not (path.is_relative_to(root) and _MACHINERY.fullmatch(path.relative_to(root).as_posix()))
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {Path(folder) for folder in map(sysconfig.get_path, names)}
+    found = {f"{path}/" for folder in folders for path in (folder, folder.resolve())}
+    return tuple(sorted(found, key=len, reverse=True))  # site-packages lies in Python's own folder
+
+
+def _explains_itself(error: BaseException) -> bool:
+    """Return whether an error is one of this package's, whose text says what to change."""
+    return type(error).__module__.startswith(("sweep.", "trainables."))
+
+
+def _cause(text: str, kind: str) -> str:
+    """Return the line of a message that says what is wrong."""
+    lines = [line for line in text.splitlines() if line.strip()] or [""]
+    first = lines[0].strip()
+    if first == _USER_CODE:  # ends with the error itself
+        starts = [i for i, line in enumerate(lines) if line.lstrip().startswith(f"{kind}: ")]
+        if starts:
+            return _cause("\n".join(lines[starts[-1] :]).strip().removeprefix(f"{kind}: "), kind)
+        return lines[-1].strip()
+    if first == _GRAPH:
+        plain = [line for line in lines[1:] if not line.startswith((" ", "\t", "Detected at node", "<stack traces"))]
+        return plain[0].strip().partition(_VALUES)[0] if plain else first
+    if found := _CALLING.match(first):
+        told = text.partition("Arguments received by")[0].splitlines()[1:]
+        causes = [line.strip() for line in told if line.strip()]
+        if causes:
+            # The cause is the last paragraph: Keras adds advice in front of it.
+            paragraphs = [part.strip() for part in "\n".join(told).split("\n\n") if part.strip()]
+            return f"{found[1]}: {_cause(paragraphs[-1], kind)}"
+    return first
+
+
+def _without_stack(message: str) -> str:
+    """Return the message of a graph's error without the frames in it that are not the author's."""
+    lines, hidden = list[str](), 0
+    for line in [*message.split("\n"), None]:
+        named = None if line is None else _NAMED.match(line)
+        if line is not None and ((named and not is_author_s(named["file"])) or (hidden and not line.strip())):
+            hidden += bool(named)
+            continue
+        if hidden:
+            lines.append(f"  ... {hidden} {'frame' if hidden == 1 else 'frames'}")
+            hidden = 0
+        if line is not None:
+            lines.append(line.partition(_VALUES)[0])
+    return "\n".join(lines)
+
+
+def _chain(told: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
+    """The error, and those that it came from."""
+    one: traceback.TracebackException | None = told
+    while one is not None:
+        yield one
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+
+
+class _Folded(traceback.StackSummary):
+    """A stack in which a frame without a line stands for several."""
+
+    @classmethod
+    def of(cls, stack: traceback.StackSummary) -> _Folded:
+        """Fold each run of frames that are not the author's."""
+        found, hidden = cls(), list[traceback.FrameSummary]()
+        for frame in [*stack, None]:
+            if frame is not None and not is_author_s(frame.filename):
+                hidden.append(frame)
+                continue
+            if hidden:
+                names = dict.fromkeys(_package(one.filename) for one in hidden)
+                found.append(traceback.FrameSummary(", ".join(names), len(hidden), _FOLDED, lookup_line=False))
+                hidden = []
+            if frame is not None:
+                found.append(frame)
+        return found
+
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary) -> str:
+        """Return the lines of one frame."""
+        if frame_summary.name == _FOLDED:
+            count = frame_summary.lineno
+            return f"  ... {count} {'frame' if count == 1 else 'frames'} of {frame_summary.filename}\n"
+        return super().format_frame_summary(frame_summary)
+
+
+_FOLDED = "..."
+
+
+def _package(file: str) -> str:
+    """Return the name of the package that a file belongs to."""
+    for folder in _installed():
+        if file.startswith(folder):
+            return file.removeprefix(folder).partition("/")[0].removesuffix(".py")
+    if _OF_AUTOGRAPH in file:
+        return "tensorflow"
+    return "trainables" if "/trainables/" in file else "sweep" if "/sweep/" in file else Path(file).name

@@ -25,7 +25,7 @@ from click.testing import CliRunner
 from ruamel.yaml import YAML
 
 from sweep.cli import main
-from sweep.render.kubernetes import SPOT
+from sweep.cli.kubernetes import SPOT
 from sweep.spec import yaml_reader
 
 jsonschema: Any = import_module("jsonschema")  # it has no types
@@ -98,7 +98,7 @@ def listed(items: dict[str, Any]) -> dict[str, Any]:
 @functools.cache
 def kubernetes_schemas() -> dict[tuple[str, str], Any]:
     """By kind: KubeRay's own, and those of Kubernetes out of the parts that KubeRay's are made of."""
-    schemas = json.loads(gzip.decompress((ROOT / "tests" / "render" / "kuberay_schemas.json.gz").read_bytes()))
+    schemas = json.loads(gzip.decompress((ROOT / "tests" / "cli" / "kuberay_schemas.json.gz").read_bytes()))
     spec = schemas["RayCluster"]["properties"]["spec"]["properties"]
     head = spec["headGroupSpec"]["properties"]
     volume = head["template"]["properties"]["spec"]["properties"]["volumes"]["items"]["properties"]

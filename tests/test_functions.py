@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from placed import without_place
 
-from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends import Job, Order, Progress
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Diverged
 from sweep.errors import TrainableError

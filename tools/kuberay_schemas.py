@@ -16,7 +16,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-TARGET = Path(__file__).parents[1] / "tests" / "render" / "kuberay_schemas.json.gz"
+TARGET = Path(__file__).parents[1] / "tests" / "cli" / "kuberay_schemas.json.gz"
 NUMBER_OR_TEXT = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
 
 

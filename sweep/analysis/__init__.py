@@ -1,0 +1,258 @@
+"""A sweep for the parts that compare, list and print: its trials as plain rows, and its outline. Knows no data frames.
+
+The Parquet library is imported when something is read, and not before. Trials are made of whole columns, for a sweep
+may have ten thousand. In a population, a copy has the epochs of its parent up to where it was made.
+
+The outline is what is known of a sweep before its first event, as far as it takes to say where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+
+from sweep.errors import InputError, Problem
+from sweep.events import Params, Role, Status, Value
+from sweep.prices import COST
+from sweep.space import stopping_rules
+from sweep.space.objectives import Objective, objective
+from sweep.space.stopping_rules import EarlyTermination, NoTermination
+from sweep.store.folder import ResultsFolder
+from sweep.store.sweep_info import Objectives
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec
+    from sweep.store.tables import History, Tables
+
+
+_NO_RULE = NoTermination()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Budgets that may end it before its trials do; ``gpus`` are those of one trial."""
+
+    hours: float | None = None
+    gpu_hours: float | None = None
+    epochs: int | None = None
+    money: float | None = None
+    gpus: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outline:
+    """A sweep file, in so few words."""
+
+    name: str = ""
+    metric: str = ""  # the first objective
+    goal: str = ""
+    objectives: int = 1
+    varying: tuple[str, ...] = ()  # the parameters worth showing
+    total: int | None = None  # trials, where known
+    repeats: int = 1
+    epochs: int = 1  # of a trial whose parameters do not say
+    decisions: tuple[int, ...] = ()  # epochs at which trials can be pruned
+    rule: EarlyTermination = _NO_RULE
+    limits: Limits = Limits()
+
+    @classmethod
+    def of(cls, spec: Spec) -> Outline:
+        """Return that of a sweep file."""
+        from sweep.space.domains import Constant
+
+        configurations = spec.trials()
+        first = spec.objectives[0]
+        budget = spec.budget
+        return cls(
+            name=spec.name,
+            metric=first.name,
+            goal=first.goal,
+            objectives=len(spec.objectives),
+            varying=tuple(p.name for p in spec.space.parameters if not isinstance(p.domain, Constant)),
+            total=None if configurations is None else configurations * spec.trials_each,
+            repeats=spec.trials_each,
+            epochs=spec.epochs,
+            decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
+            rule=spec.early_terminate,
+            limits=Limits(
+                hours=budget.hours,
+                gpu_hours=budget.gpu_hours,
+                epochs=budget.epochs,
+                money=budget.money,
+                gpus=spec.resources.trial_gpus,
+            ),
+        )
+
+    @property
+    def objective(self) -> Objective:
+        """The first objective."""
+        return objective(self.metric, self.goal)
+
+    def epochs_of(self, params: Params) -> int:
+        """Return the epochs that a trial with these parameters trains."""
+        epochs = params.get("epochs", self.epochs)
+        return epochs if isinstance(epochs, int) else self.epochs
+
+
+class Trial(Struct, frozen=True, kw_only=True):
+    """One row of trials.parquet; what it has not is absent from the mappings, or None."""
+
+    sweep: str
+    trial: int
+    trial_id: str
+    repeat: int
+    seed: int
+    status: Status
+    status_reason: str
+    params: Mapping[str, Value]
+    metrics: Mapping[str, float]  # as last reported
+    best: Mapping[str, float]
+    epochs: int
+    duration_s: float | None
+    checkpoint: str | None
+    role: Role = Role.SEARCH
+    tested: Mapping[str, float] = field(default_factory=dict)  # by its model on the test data, of finalists alone
+    fold: int | None = None
+    parent: int | None = None  # of a copy in a population: the trial whose epochs it has
+    parent_epoch: int | None = None  # up to this one
+    accumulate: int | None = None  # micro-batches that each batch was split into, for it did not fit into memory
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """One sweep and its trials, in the order in which they were started."""
+
+    folder: ResultsFolder
+    objectives: Objectives
+    trials: tuple[Trial, ...]
+    history: History
+    repeats: int = 1  # trials that each configuration is to have
+    folds: int = 0  # of its cross-validation
+    cost: float | None = None  # of its GPUs, where they have a price
+
+
+def first_failure(sweep: Sweep) -> str:
+    """Return what became of the first trial, in words to go after "no trial completed"."""
+    return next((f": trial {one.trial} {one.status}, {one.status_reason}" for one in sweep.trials), "")
+
+
+def read(folder: ResultsFolder) -> Sweep:
+    """Return the sweep in a folder as its log stands now. Raises `StoreError`."""
+    from sweep.store import reading
+
+    return of_tables(folder, reading.read(folder, metrics=()))
+
+
+def of_tables(folder: ResultsFolder, read_tables: Tables) -> Sweep:
+    """Return the sweep in a folder, of which the table of trials has been read."""
+    from sweep.store import reading
+
+    names = read_tables.trials.column_names
+    groups = {prefix: [name for name in names if name.startswith(prefix)] for prefix in _GROUPS}
+    columns = reading.columns(read_tables.trials, [*_SINGLE, *(name for group in groups.values() for name in group)])
+    for later in ("role", "fold", "parent", "parent_epoch"):  # columns that tables may lack
+        columns.setdefault(later, [None] * read_tables.trials.num_rows)
+    below = [_mappings(columns, group, read_tables.trials.num_rows) for group in groups.values()]
+    single = (columns[name] for name in _SINGLE)
+    trials = tuple(_trial(row) for row in zip(*single, *below, strict=True))
+    info = folder.read_info()
+    each = info.repeats * (info.folds or 1)
+    cost = reading.total(read_tables.trials, COST)
+    return Sweep(folder, info.objectives, trials, read_tables.history, each, info.folds or 0, cost)
+
+
+def same_objectives(sweeps: Sequence[Sweep]) -> Objectives:
+    """Return the objectives that all sweeps share. Raises `InputError` where they differ: they have no common order."""
+    first = sweeps[0]
+    problems = [
+        Problem(
+            str(other.folder.path),
+            f"its objective is {_words(other.objectives)}, but that of {first.folder.path} is "
+            f"{_words(first.objectives)}",
+            "compare sweeps of one objective",
+        )
+        for other in sweeps
+        if other.objectives != first.objectives
+    ]
+    if problems:
+        raise InputError(problems)
+    return first.objectives
+
+
+def varying(params: Sequence[Mapping[str, Value]]) -> tuple[str, ...]:
+    """Return the parameters that are not the same everywhere (or not everywhere), in the order of the file."""
+    names = dict.fromkeys(name for one in params for name in one)
+    return tuple(name for name in names if _differs([one.get(name, _ABSENT) for one in params]))
+
+
+def _differs(values: Sequence[object]) -> bool:
+    first = repr(values[0])
+    return any(repr(value) != first for value in values)
+
+
+_ABSENT = object()
+
+
+_SINGLE = (
+    *("sweep", "trial", "trial_id", "repeat", "seed", "fold"),
+    *("status", "status_reason", "epochs", "duration_s", "checkpoint", "accumulate"),
+    *("role", "parent", "parent_epoch"),
+)
+_GROUPS = ("param.", "metric.", "best.", "test.")
+_FIELDS = (*_SINGLE, "params", "metrics", "best", "tested")
+_STATUSES: dict[object, Status] = {status.value: status for status in Status}
+_ROLES: dict[object, Role] = {role.value: role for role in Role}
+
+
+def _trial(row: Sequence[object]) -> Trial:
+    known = dict(zip(_FIELDS, row, strict=True))
+    known["status"] = _STATUSES[known["status"]]
+    known["role"] = _ROLES[known["role"] or Role.SEARCH]
+    return Trial(**known)  # type: ignore[arg-type]  # the columns have these types
+
+
+def _mappings(columns: Mapping[str, Sequence[object]], names: Sequence[str], count: int) -> Sequence[object]:
+    """For each row what it has of some columns, by the names without their prefix."""
+    short = [name.partition(".")[2] for name in names]
+    if not names:
+        return [{} for _ in range(count)]
+    return [
+        {name: value for name, value in zip(short, row, strict=True) if value is not None}
+        for row in zip(*(columns[name] for name in names), strict=True)
+    ]
+
+
+def _words(objectives: Objectives) -> str:
+    return " and ".join(f"{goal} {name}" for name, goal in objectives) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Epochs of a trial that one trial has trained, itself or one that it is descended from."""
+
+    trial: int
+    first: int  # epoch
+    last: int
+    params: Mapping[str, Value]
+
+
+def lineage_of(trials: Iterable[Trial], number: int) -> tuple[Step, ...]:
+    """Return the steps of a trial in the order of their epochs; one, where it is no copy."""
+    known = {trial.trial: trial for trial in trials}
+    found: list[Step] = []
+    trial, last = known[number], known[number].epochs
+    while True:
+        first = 0 if trial.parent is None or trial.parent_epoch is None else trial.parent_epoch
+        if last > first:  # else it was replaced before it had trained
+            found.append(Step(trial.trial, first + 1, last, trial.params))
+        if trial.parent is None:
+            return tuple(reversed(found))
+        trial, last = known[trial.parent], first
+
+
+def changed_params(steps: Sequence[Step]) -> tuple[str, ...]:
+    """Return the parameters that are not the same in all steps."""
+    return varying([step.params for step in steps])

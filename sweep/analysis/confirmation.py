@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
-from sweep.analysis.trials import Sweep, Trial
+from sweep import statistics
+from sweep.analysis import Sweep, Trial
 from sweep.events import Params, Role, Status
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective, objective
-from sweep.statistics import racing
-from sweep.statistics.racing import ALPHA
-from sweep.statistics.verdicts import LEAST, TOO_FEW
+from sweep.statistics import LEAST, RACE_ALPHA, TOO_FEW
 from sweep.store.sweep_info import SweepInfo
 
 ENDED = frozenset(Status) - {Status.RUNNING, Status.INTERRUPTED}
@@ -161,9 +160,9 @@ def _counts(one: Run) -> bool:
 
 def _not_told(found: Candidates) -> Candidates:
     """Return those that the repeats of the search do not tell from the best of them."""
-    if len(found) < 2 or len(found[0][1]) < racing.FIRST:
+    if len(found) < 2 or len(found[0][1]) < statistics.FIRST_SEEDS:
         return found
-    looked = racing.look([losses for _, losses in found], racing.FIRST)
+    looked = statistics.look_at_race([losses for _, losses in found], statistics.FIRST_SEEDS)
     return [one for place, one in enumerate(found) if place not in looked.out]
 
 
@@ -237,7 +236,7 @@ def _looked(left: Sequence[Racer], seeds: int) -> tuple[list[Racer], list[Racer]
     """Return those that go on, and those that are told apart now."""
     if len(left) < 2:
         return list(left), []
-    looked = racing.look([racer.losses for racer in left], seeds)
+    looked = statistics.look_at_race([racer.losses for racer in left], seeds)
     count = len(left[0].losses)
     gone = [
         replace(
@@ -253,7 +252,7 @@ def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
     """Return those that are left, the leader first, each with its difference to that."""
     if len(left) < 2 or not left[0].losses:
         return sorted(left, key=lambda racer: racer.mean)
-    looked = racing.look([racer.losses for racer in left], seeds)
+    looked = statistics.look_at_race([racer.losses for racer in left], seeds)
     placed = [
         racer if place == looked.leader else replace(racer, behind=looked.behind[place], half=looked.half[place])
         for place, racer in enumerate(left)
@@ -263,7 +262,7 @@ def _beside(left: Sequence[Racer], seeds: int) -> list[Racer]:
 
 METHOD = (
     f"Student's t on what the finalists differ by, seed by seed; all intervals and drop-outs together hold with "
-    f"{100 * (1 - ALPHA):.0f} %"
+    f"{100 * (1 - RACE_ALPHA):.0f} %"
 )
 
 

@@ -13,9 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from sweep.analysis.outline import Outline
-from sweep.analysis.rehearsal import Foresight
-from sweep.analysis.survival import Prospect, seconds_left, survival
+from sweep.analysis import Outline
+from sweep.analysis.survival import Foresight, Prospect, seconds_left, survival
 from sweep.errors import StoreError, shortened
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
-from sweep.schedulers.contract import Pausing, Scheduler
+from sweep.schedulers import Pausing, Scheduler
 from sweep.space.domains import configuration
 from sweep.space.objectives import Objective
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reopened, Reported, Started

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sweep.analysis.trials import Sweep, of_tables
+from sweep.analysis import Sweep, of_tables
 from sweep.events import Status
 from sweep.prices import COST
 from sweep.space.objectives import objective

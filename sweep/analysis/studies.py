@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sweep.analysis.trials import Sweep, Trial, of_tables, varying
+from sweep.analysis import Sweep, Trial, of_tables, varying
 from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_study
 from sweep.searchers.optuna_study import Axis, Told, study
+from sweep.space import Space
 from sweep.space.domains import Domain, Tied, choices
-from sweep.space.space import Space
 from sweep.spec import parse
 from sweep.store import log
 from sweep.store.folder import ResultsFolder

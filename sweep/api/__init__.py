@@ -1,1 +1,355 @@
-"""Sweeps from Python: run them in a script or a notebook, and look at what they found."""
+"""``sweep.load``: what Python gets of a sweep, or of several as one: frames, a ranking, a study, a model.
+
+The one module that knows pandas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+
+import pandas as pd
+
+from sweep.analysis import Step, Sweep, lineage_of, of_tables, verdict
+from sweep.analysis.ranking import Ranking, columns, rank
+from sweep.errors import InputError, did_you_mean, printable
+from sweep.render import duration, score, settings
+from sweep.render.tables import filled, ranking_grid
+from sweep.store import reading
+from sweep.store.folder import ResultsFolder, folders
+from sweep.store.object_store import is_url, store_of
+from sweep.store.remote import local
+from sweep.store.tables import Tables
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+    from sweep.api.running import How, Settings
+
+
+Frame: TypeAlias = pd.DataFrame
+
+_NO_CURVES = frozenset({"sweep", "trial", "trial_id", "epoch", "timestamp", "memo"})
+
+
+def trials_frame(tables: Sequence[Tables]) -> Frame:
+    """Return one row per trial, with the columns of results/README.md."""
+    return _joined([one.trials.to_pandas() for one in tables])
+
+
+def metrics_frame(tables: Sequence[Tables]) -> Frame:
+    """Return one row per trial and epoch, with the columns of results/README.md."""
+    return _joined([one.metrics.to_pandas() for one in tables])
+
+
+def best_frame(frame: Frame, sweeps: Sequence[Sweep], ranked: Sequence[tuple[int, Sequence[object]]]) -> Frame:
+    """Return the rows of some configurations' trials, with the ``rank`` of each configuration in front."""
+    positions = {id(trial): at for at, trial in enumerate(trial for sweep in sweeps for trial in sweep.trials)}
+    rows = [(number, positions[id(trial)]) for number, members in ranked for trial in members]
+    chosen = frame.iloc[[position for _, position in rows]].reset_index(drop=True)
+    chosen.insert(0, "rank", [number for number, _ in rows])
+    return chosen
+
+
+def ranking_frame(ranking: Ranking) -> Frame:
+    """Return one row per configuration, the best first, with the columns of results/README.md."""
+    found = columns(ranking)
+    series = {
+        **{name: pd.Series(list(values)) for name, values in found.params.items()},
+        **{name: pd.Series(values, dtype="float64") for name, values in found.numbers.items()},
+        **{name: pd.Series(values, dtype="Int64") for name, values in found.integers.items()},
+        **{name: pd.Series(values, dtype="str") for name, values in found.texts.items()},
+    }
+    return pd.DataFrame({name: series[name] for name in found.names})
+
+
+def curves_frame(of_trials: Frame, of_epochs: Frame, metric: str) -> Frame:
+    """A metric by epoch: the index is the epoch, from 1; a column per trial in their order, of several sweeps per
+    sweep and trial. NaN after a trial's last epoch. Raises InputError that names the metrics for another."""
+    known = {name.removeprefix("metric."): name for name in of_epochs.columns if name not in _NO_CURVES}
+    column = known.get(metric.removeprefix("metric."))
+    if column is None:
+        near = did_you_mean(metric, known)
+        hint = f"{near} " if "mean" in near else ""
+        raise InputError.one("curves", f"no trial has reported {metric!r}", f"{hint}there are: {', '.join(known)}")
+    by = ["sweep", "trial"] if of_trials["sweep"].nunique() > 1 else "trial"
+    wide = of_epochs.pivot(index="epoch", columns=by, values=column)
+    order = of_trials[by] if isinstance(by, str) else pd.MultiIndex.from_frame(of_trials[by])
+    wide = wide.reindex(columns=order)
+    wide.columns.names = [by] if isinstance(by, str) else by
+    return wide.reindex(range(1, int(wide.index.max()) + 1)).rename_axis("epoch") if len(wide) else wide
+
+
+def lineage_frame(steps: Sequence[Step]) -> Frame:
+    """Return one row for each trial that has trained some of the epochs, with its parameters."""
+    rows = [
+        {"trial": step.trial, "first_epoch": step.first, "last_epoch": step.last}
+        | {f"param.{name}": value for name, value in step.params.items()}
+        for step in steps
+    ]
+    return pd.DataFrame(rows)
+
+
+def _joined(frames: Sequence[Frame]) -> Frame:
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoadedSweep:
+    """One sweep, or several as one, as its log stood when it was read; load it again for what came since.
+
+    ``trials`` and ``metrics`` are frames with the columns of results/README.md; of several sweeps, their column
+    ``sweep`` tells them apart.
+    """
+
+    folders: tuple[ResultsFolder, ...]
+    trials: Frame
+    metrics: Frame
+    _tables: Sequence[Tables] = field(repr=False)
+    _trainable: object = None  # the class or function that was run here, where no module has it
+
+    @cached_property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """Trial by trial, for a ranking."""
+        return tuple(of_tables(folder, one) for folder, one in zip(self.folders, self._tables, strict=True))
+
+    @property
+    def name(self) -> str:
+        """The sweep's name; of several, all of them."""
+        return ", ".join(folder.name for folder in self.folders)
+
+    @property
+    def info(self) -> dict[str, object]:
+        """sweep.json: the resolved sweep file and where it ran; of several sweeps, by name."""
+        if len(self.folders) == 1:
+            return dict(self.folders[0].read_info().content)
+        return {folder.name: dict(folder.read_info().content) for folder in self.folders}
+
+    def ranking(self) -> Ranking:
+        """Return all configurations, the best first, with the statistics of their repeats.
+
+        Raises `InputError` for several sweeps with different objectives.
+        """
+        return rank(self.sweeps)
+
+    def configurations(self) -> Frame:
+        """Return the ranking as a frame: a row per configuration with its ``verdict``, p-values and intervals."""
+        return ranking_frame(self.ranking())
+
+    def best(self, n: int = 1) -> Frame:
+        """Return the trials of the ``n`` best configurations, all repeats of each, with their ``rank`` in front."""
+        ranked = [(row.rank, row.trials) for row in self.ranking().rows[:n]]
+        return best_frame(self.trials, self.sweeps, ranked)
+
+    def curves(self, metric: str | None = None) -> Frame:
+        """Return a metric, by default the objective: a row per epoch, a column per trial; NaN where a trial has ended.
+
+        Columns of several sweeps are pairs of sweep and trial. Raises `InputError` that names the metrics there are.
+        """
+        if metric is None:
+            objectives = self.folders[0].objectives()
+            metric = objectives[0][0] if objectives else ""
+        return curves_frame(self.trials, self.metrics, metric)
+
+    def lineage(self, trial: int) -> Frame:
+        """Return who trained which epochs of a trial of a population: a row for each that it is descended from.
+
+        Columns are ``trial``, ``first_epoch``, ``last_epoch`` and the parameters. Raises `InputError` for several
+        sweeps, or where there is no such trial.
+        """
+        self._only("lineage()")
+        trials = self.sweeps[0].trials
+        if trial not in {one.trial for one in trials}:
+            raise InputError.one("lineage()", f"there is no trial {trial}", f"there are {len(trials)}, from 0")
+        return lineage_frame(lineage_of(trials, trial))
+
+    def study(self) -> Study:
+        """Return the sweep as a study of Optuna, in memory: for its plots, importances and samplers.
+
+        Raises `InputError` for several sweeps.
+        """
+        from sweep.analysis import studies
+
+        folder = self._only("study()")
+        return studies.of_read(folder, self._tables[0])
+
+    def model(
+        self, trial: int | None = None, epoch: int | Literal["best", "last"] = "last", *, trainable: object = None
+    ) -> Any:
+        """Return the Keras model of a trial that kept a checkpoint, with its weights; by default of the best one.
+
+        ``trainable`` is the class itself where that was defined in a notebook or script which is not this one; what
+        was run here knows it. Raises `InputError` where there is no such checkpoint, or for several sweeps.
+        """
+        from sweep.api.trainables import model
+
+        return model(self._only("model()"), trial, epoch, self._trainable if trainable is None else trainable)
+
+    def confirm(
+        self,
+        *,
+        seeds: int | None = None,
+        finalists: int | None = None,
+        budget: str | None = None,
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """As `sweep.confirm`, of this sweep and with what it has trained."""
+        from sweep.api.running import confirm
+
+        folder, given = self._only("confirm()").path, self._trainable if trainable is None else trainable
+        return confirm(folder, seeds=seeds, finalists=finalists, budget=budget, trainable=given, **how)
+
+    def retrain(
+        self,
+        *,
+        trial: int | None = None,
+        epochs: int | None = None,
+        seeds: int = 1,
+        all_data: bool = False,
+        into: str | None = None,
+        set: Settings = (),
+        trainable: object = None,
+        **how: Unpack[How],
+    ) -> LoadedSweep:
+        """As `sweep.retrain`, of this sweep and with what it has trained."""
+        from sweep.api.running import retrain
+
+        folder, given = self._only("retrain()").path, self._trainable if trainable is None else trainable
+        return retrain(
+            folder,
+            trial=trial,
+            epochs=epochs,
+            seeds=seeds,
+            all_data=all_data,
+            into=into,
+            set=set,
+            trainable=given,
+            **how,
+        )
+
+    def _only(self, what: str) -> ResultsFolder:
+        if len(self.folders) == 1:
+            return self.folders[0]
+        names = [folder.name for folder in self.folders]
+        hint = f"load one of them, as in sweep.load({names[0]!r}).{what}"
+        raise InputError.one(what, f"{len(names)} sweeps are loaded ({', '.join(names)}), expected one", hint)
+
+    def __repr__(self) -> str:
+        return line(self.sweeps)
+
+    def _repr_html_(self) -> str:
+        return html(self.sweeps)
+
+
+Name: TypeAlias = str | Path
+
+_PATTERN = frozenset("*?[")
+
+
+def load(name: Name | Sequence[Name], *, results: Name = "results") -> LoadedSweep:
+    """Read a sweep, or several as one, as they stand now; also while they run, and then again for what came since.
+
+    Names of the results folder or paths of sweeps' folders; ``*``, ``?`` and ``[...]`` stand for others. Writes
+    nothing. Raises `InputError` for what is no sweep and `StoreError` for a damaged one.
+    """
+    names = [name] if isinstance(name, str | Path) else list(name)
+    if not names:
+        raise InputError.one("load", "no path is given", "name one sweep or more")
+    folders = {folder.path.resolve(): folder for one in names for folder in _folders(local(results), one)}
+    return loaded([*folders.values()])
+
+
+def loaded(folders: Sequence[ResultsFolder]) -> LoadedSweep:
+    """Return what is in these folders."""
+    tables = [reading.read(folder) for folder in folders]
+    needed = [_needed(folder, one) for folder, one in zip(folders, tables, strict=True)]
+    return LoadedSweep(tuple(folders), trials_frame(tables), metrics_frame(tables), tuple(needed))
+
+
+def _needed(folder: ResultsFolder, tables: Tables) -> Tables:
+    """Return what a study is made of beside the trials; all else is in the frames."""
+    wanted = {"trial", "epoch", *(f"metric.{name}" for name, _ in folder.objectives()[:1])}
+    return replace(tables, metrics=tables.metrics.select([n for n in tables.metrics.column_names if n in wanted]))
+
+
+def _folders(results: Path, name: Name) -> Iterator[ResultsFolder]:
+    pattern = Path(name)
+    if is_url(name):
+        yield ResultsFolder.open(results, str(name))
+        return
+    if not _PATTERN & set(pattern.name) or (results / pattern).exists() or pattern.exists():
+        yield ResultsFolder.open(results, name)
+        return
+    if store_of(results) is not None:
+        folders(results)  # brings their copies up to date
+    places = [results, Path()] if len(pattern.parts) == 1 else [Path()]
+    for place in places:
+        matching = sorted((place / pattern.parent).glob(pattern.name))
+        found = [ResultsFolder(path) for path in matching if (path / "sweep.json").is_file()]
+        if found:
+            yield from found
+            return
+    ResultsFolder.open(results, name)  # raises, and names those that there are
+
+
+ROWS = 5
+
+
+def line(sweeps: Sequence[Sweep]) -> str:
+    """``<sweep wine: finished; 12 completed; best val_accuracy 0.9888, trial 3>``."""
+    return printable("\n".join(f"<sweep {one.folder.name}: {'; '.join(_facts(one))}>" for one in sweeps))
+
+
+def html(sweeps: Sequence[Sweep]) -> str:
+    """Name, state, counts and best of each sweep, and the first rows of the ranking."""
+    heads = "".join(f"<div><b>{_text(one.folder.name)}</b>: {_text('; '.join(_facts(one)))}</div>" for one in sweeps)
+    return f"<div>{heads}{''.join(_table(sweeps))}</div>"
+
+
+def state(one: Sweep) -> str:
+    """``running``, why its last session ended, or ``unfinished`` where its driver was killed."""
+    return "running" if one.folder.is_running() else one.history.ended or "unfinished"
+
+
+def _facts(one: Sweep) -> Iterator[str]:
+    yield state(one)
+    counts = Counter(trial.status.value for trial in one.trials)
+    yield ", ".join(f"{count} {status}" for status, count in counts.items()) or "no trials yet"
+    if one.history.active_s:
+        yield duration(one.history.active_s)
+    ranking = rank([one])
+    if not ranking.best:
+        return
+    row = ranking.best[0]
+    found = ", ".join(f"{each.metric} {score(each.mean)}" for each in row.scores)
+    what = f"{len(ranking.best)} on the Pareto front, one of them" if len(ranking.best) > 1 else "best"
+    told = f" ({verdict.words(row, ranking)})" if len(row.trials) > 1 else ""
+    yield f"{what} {found}, trial {row.trials[0].trial} {settings(row.params, ranking.varying)}".rstrip() + told
+
+
+def _table(sweeps: Sequence[Sweep]) -> Iterator[str]:
+    try:
+        ranking: Ranking = rank(sweeps)
+    except InputError:  # of different objectives: there is no order among them
+        return
+    if not ranking.rows:
+        return
+    grid = filled(ranking_grid(ranking, ROWS))
+    yield "<table><thead><tr>"
+    yield from (f"<th>{_text(name)}</th>" for name in grid.columns)
+    yield "</tr></thead><tbody>"
+    for row in grid.rows:
+        yield f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>"
+    yield "</tbody></table>"
+    if len(ranking.rows) > ROWS:
+        yield f"<div>and {len(ranking.rows) - ROWS} more: <code>.ranking()</code>, <code>.trials</code></div>"
+
+
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sweep import tracebacks
+from sweep import errors
 from sweep.errors import InputError, TrainableError
-from sweep.functions import FunctionTrainable
+from sweep.functions import FunctionTrainable, trainable_maker
 from sweep.inspection import HERE, Source, importable, inspect_given
-from sweep.loading import maker
 from sweep.runner import planning, restoring
 from sweep.runner.restoring import Which
 from sweep.spec import Spec
@@ -43,7 +42,7 @@ def taken(trainable: object) -> Given:
         return again(trainable)
     name = re.sub(r"\W", "_", getattr(trainable, "__name__", type(trainable).__name__)).lstrip("0123456789")
     try:
-        maker(trainable, name)
+        trainable_maker(trainable, name)
     except TrainableError as error:
         raise InputError.one("trainable", str(error)) from None
     target = importable(trainable)
@@ -84,7 +83,7 @@ def _folder(module: str) -> Path | None:
         return Path()
     path = Path(file).resolve()
     home = path.parents[module.count(".") + (path.stem == "__init__")]
-    if tracebacks.is_installed(str(path)):
+    if errors.is_installed(str(path)):
         return None
     expected = home.joinpath(*module.split("."))
     return home if path in (expected.with_suffix(".py"), expected / "__init__.py") else Path()

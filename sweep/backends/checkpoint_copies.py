@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import StoreError
-from sweep.store.disk import process, waiting_for
+from sweep.store import process, waiting_for
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, patiently
 from sweep.store.remote import AWAY_S
 

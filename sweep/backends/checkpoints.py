@@ -1,8 +1,9 @@
-"""A trial's checkpoints: when one is due, how it is written beside the training, and where it lies.
+"""A trial's checkpoints: when one is due, how it is written beside the training, where it lies, and which are kept.
 
 They lie in ``checkpoints/<trial>/epoch-<n>``, written aside, renamed, and verified when read. Beside what the trainable
 writes lies a manifest: size and checksum of each file, and the epochs that were trained in the step that wrote it.
 They may never have reached the log; whoever restores the checkpoint reports them again.
+Of the completed trials the best ones keep theirs, of the others none.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import shutil
 import time
 import zlib
+from bisect import insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -25,10 +27,11 @@ from sweep.backends.checkpoint_copies import MANIFEST as MANIFEST
 from sweep.backends.checkpoint_copies import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
-from sweep.events import EpochReported
-from sweep.store.disk import process
+from sweep.events import EpochReported, Status, decode, encode
+from sweep.spec import Spec
+from sweep.store import process
+from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
-from sweep.store.records import decode, encode
 
 _DELETED = ".deleted-"
 
@@ -392,3 +395,99 @@ def is_disk_fault(error: BaseException) -> bool:
     """Return whether an error says that a disk is full, broken or not to be written to."""
     known = isinstance(error, OSError) and error.errno in _DISK_ERRORS
     return known or "No space left on device" in str(error)
+
+
+GB = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Kept:
+    """A completed trial's checkpoints."""
+
+    loss: float
+    trial: int
+    size: int = field(compare=False)  # bytes
+
+
+class CheckpointKeeper:
+    """Leaves completed trials their last and their best checkpoint, as long as there is room; ended ones none."""
+
+    def __init__(self, folder: Path, spec: Spec) -> None:
+        self._folder, self._objective = folder, spec.objectives[0]
+        self._trials, self._bytes = spec.checkpoint.trials, spec.checkpoint.space_gb * GB
+        self._kept: list[_Kept] = []  # best first
+        self._ended: set[int] = set()  # trials without checkpoints
+        self._past = begun(folder)  # those that had some before this session
+        self._recalled: dict[int, Ended] = {}  # their ends, as far as these hold
+        self._later: list[tuple[float, int]] = []  # kept trials of which the store could not be asked
+        self._size = 0
+        self._full = False
+
+    def to_beat(self) -> float | None:
+        """Return the objective that a trial must beat so that its checkpoint is kept; None: there is room."""
+        return self._objective.of_loss(self._kept[-1].loss) if self._full else None
+
+    def recall(self, change: Change) -> None:
+        """See what is in the log, one by one; `begin` acts on it."""
+        match change:
+            case Ended(trial) if trial.number in self._past:
+                self._recalled[trial.number] = change
+            case Reopened(trial):  # it goes on from what it has
+                self._recalled.pop(trial.number, None)
+            case _:
+                pass
+
+    def begin(self) -> None:
+        """Delete what a killed driver could not delete any more, and count what is kept."""
+        for change in self._recalled.values():
+            self.on(change)
+        self._recalled.clear()
+
+    def close(self) -> None:
+        """Delete what workers have stored of trials after these had ended."""
+        self._catch_up()
+        with suppress(StoreAway):
+            for trial in begun(self._folder) & self._ended:
+                delete(self._folder, trial)
+
+    def on(self, change: Change) -> None:
+        """See what befalls trials."""
+        if isinstance(change, Reopened):
+            self._ended.discard(change.trial.number)
+        if not isinstance(change, Ended):
+            return
+        self._catch_up()
+        trial, number = change.trial, change.trial.number
+        loss = self._objective.loss(trial.last)
+        saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
+        if not saved or loss is None:
+            self._delete(number)
+        else:
+            self._keep(loss, number)
+
+    def _delete(self, trial: int) -> None:
+        self._ended.add(trial)
+        delete(self._folder, trial)
+
+    def _catch_up(self) -> None:
+        waiting, self._later = self._later, []
+        for loss, trial in waiting:
+            self._keep(loss, trial)
+
+    def _keep(self, loss: float, trial: int) -> None:
+        self._ended.discard(trial)
+        try:
+            kept = _Kept(loss, trial, keep_best(self._folder, trial))
+        except StoreAway:
+            self._later.append((loss, trial))
+            return
+        if not kept.size:  # somebody has deleted it
+            return
+        insort(self._kept, kept)
+        self._size += kept.size
+        while len(self._kept) > 1 and (len(self._kept) > self._trials or self._size > self._bytes):
+            worst = self._kept.pop()
+            self._size -= worst.size
+            self._delete(worst.trial)
+            self._full = True
+        self._full = self._full or len(self._kept) >= self._trials

@@ -10,12 +10,11 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TypeAlias
 
-from sweep.backends import memory
-from sweep.backends.protocol import Job, Order, Progress, Steps
+from sweep.backends import Job, Order, Progress, Steps, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Group, Report, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, first_line
-from sweep.loading import load
+from sweep.functions import load_trainable
 
 _Steps: TypeAlias = Generator[Report, None, Progress]
 
@@ -93,7 +92,7 @@ class WorkerGroup:
         if self._job.together <= 1:
             return self._make(None)
         if self._group is None:
-            trainable = load(self._job.trainable, self._job.import_folders, self._job.given)()
+            trainable = load_trainable(self._job.trainable, self._job.import_folders, self._job.given)()
             group = getattr(trainable, "group", None)
             if group is None:
                 self._notices.append(f"{self._job.trainable} has no group(): its trials are trained one at a time")

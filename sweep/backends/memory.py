@@ -10,7 +10,7 @@ from pathlib import Path
 from sweep.backends.checkpoints import is_disk_fault
 from sweep.contract import OutOfMemory, Trainable
 from sweep.functions import FunctionTrainable
-from sweep.store import provenance
+from sweep.store import sweep_info
 
 BOUND = 0.8
 """Of a machine's memory, shared by the workers that run on it at once: one that has more trains no further trial."""
@@ -41,7 +41,7 @@ def part(workers: int) -> int:
 
 def _total() -> int:
     limits = [path.read_text().strip() for path in _CGROUPS if path.exists()]
-    return min([provenance.memory_bytes() or sys.maxsize, *(int(limit) for limit in limits if limit.isdigit())])
+    return min([sweep_info.memory_bytes() or sys.maxsize, *(int(limit) for limit in limits if limit.isdigit())])
 
 
 def is_short(error: BaseException) -> bool:

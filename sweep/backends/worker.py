@@ -18,20 +18,17 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from sweep import prices, tracebacks
-from sweep.backends import checkpoints, driver_messages, memory
+from sweep import backends, errors, prices
+from sweep.backends import Job, Order, Progress, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
-from sweep.backends.protocol import Job, Order, Progress, wanted_elsewhere
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
-from sweep.events import Params, Status, TrialEnded
-from sweep.functions import FunctionTrainable
+from sweep.events import Params, Status, TrialEnded, encode
+from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
-from sweep.loading import load
 from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore
-from sweep.store.records import encode
 from sweep.store.remote import AWAY_S
 
 STEP_S = 1.0
@@ -89,7 +86,7 @@ class Worker:
         leaving: Callable[[], str | None] | None = None,
     ) -> None:
         job.prepare()
-        self._hearing = driver_messages.hear(job)
+        self._hearing = backends.hear_messages(job)
         self._job = job
         self._reuse = reuse
         self._memory_bytes = memory_bytes
@@ -189,7 +186,7 @@ class Worker:
             raise
         except BaseException as caught:  # the border to the user's code: all of it is kept with the trial
             status = Status.OOM if memory.is_short(caught) else Status.FAILED
-            reason, error = tracebacks.reason(caught), tracebacks.folded(caught)
+            reason, error = errors.reason_of(caught), errors.folded_traceback(caught)
         if status is Status.RUNNING:
             known = trial.order.known_data is not None and facts.data == trial.order.known_data
             if trial.moves:
@@ -458,7 +455,7 @@ class Worker:
     def _loaded(self) -> Trainable:
         if self._trainable is None:
             job = self._job
-            self._trainable = (self._make or load(job.trainable, job.import_folders, job.given))()
+            self._trainable = (self._make or load_trainable(job.trainable, job.import_folders, job.given))()
         return self._trainable
 
 

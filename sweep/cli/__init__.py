@@ -1,5 +1,88 @@
-"""The command line; each command's module imports what it needs when it runs."""
+"""The commands and how errors leave the program."""
 
-from sweep.cli.main import main
+from __future__ import annotations
 
-__all__ = ["main"]
+import sys
+
+import click
+
+from sweep import interruption
+from sweep.cli import (
+    doctor,
+    examples,
+    exporting,
+    kubernetes,
+    planning,
+    results,
+    running,
+    slurm,
+    status,
+    submitting,
+    winner,
+)
+from sweep.errors import InputError, Interrupted, SweepError, printable
+from sweep.store.sweep_info import VERSION
+
+WRONG_INPUT = 2
+TRAINING = ("run", "resume", "confirm", "retrain")  # what they have begun is brought to an end by a signal
+INTERRUPTED = 130
+WIDTH = 9  # of the longest name
+GROUPS: dict[str, tuple[click.Command, ...]] = {
+    "Look": (examples.init, examples.examples_command, planning.plan, results.list_sweeps, status.status),
+    "Run": (running.run, running.resume, status.stop, running.confirm, winner.retrain),
+    "Cluster": (submitting.submit, submitting.logs, kubernetes.kube, slurm.slurm),
+    "Results": (results.compare, winner.best, results.replay, results.report),
+    "Export": (exporting.export, exporting.dashboard),
+    "Machine": (doctor.doctor, status.repair, planning.schema),
+}
+
+
+class _Commands(click.Group):
+    """Shows errors that are the user's to mend as lines, never as a traceback; helps by groups of commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the first sentence of each command's help, whole."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                lines = [(command.name or "", command.get_short_help_str(limit=200)) for command in commands]
+                formatter.write_dl([(name.ljust(WIDTH), line) for name, line in lines])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            for problem in error.problems:
+                click.echo(f"error: {printable(str(problem))}", err=True)
+            sys.exit(WRONG_INPUT)
+        except Interrupted as error:
+            click.echo(str(error), err=True)
+            sys.exit(INTERRUPTED)
+        except SweepError as error:
+            click.echo(f"error: {printable(str(error))}", err=True)
+            sys.exit(WRONG_INPUT)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Let Python's own handler end the commands that train nothing, with what they have open."""
+        found = super().resolve_command(ctx, args)
+        if found[0] not in TRAINING:
+            interruption.end()
+        return found
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(VERSION, message="%(prog)s %(version)s")
+def main() -> None:
+    """Hyperparameter sweeps for Keras models.
+
+    Give it one YAML file and one model; get back a comparison you can trust.
+    """
+
+
+for _commands in GROUPS.values():
+    for _command in _commands:
+        main.add_command(_command)

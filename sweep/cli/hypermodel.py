@@ -16,12 +16,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from sweep import loading, tracebacks
+from sweep import errors, functions, runner
 from sweep.errors import InputError, shortened
 from sweep.events import Value
-from sweep.hyperparameters import Hyperparameters
-from sweep.kerastuner_style import Declaration
-from sweep.runner import debug_log
+from sweep.hyperparameters import Declaration, Hyperparameters
 from sweep.spec import parse
 
 MOST = 200
@@ -61,7 +59,7 @@ def files(target: str, name: str, folder: Path) -> Written:
 
     Raises `InputError` for what cannot be imported, builds no model, or declares nothing, or what no file can hold.
     """
-    with TemporaryDirectory() as aside, debug_log.redirected(Path(aside) / "debug.log"):
+    with TemporaryDirectory() as aside, runner.redirected(Path(aside) / "debug.log"):
         found = _load(target, folder)
         space, notes = explore(found.build, target)
     if not space:
@@ -112,7 +110,7 @@ class _Builds:
             made = self._build(hp)
         except Exception as error:  # the border to the user's code
             said = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            failed = f"fails{f' with {said}' if said else ''}: {tracebacks.reason(error)}"
+            failed = f"fails{f' with {said}' if said else ''}: {errors.reason_of(error)}"
             if not self.all:
                 raise InputError.one(self._where, failed) from error
             self.failed.append(failed)
@@ -242,7 +240,7 @@ def _load(target: str, folder: Path) -> HyperModel:
     name = target.partition(":")[2]
     if not name:
         raise InputError.one(target, "expected module:Name", "the module, a colon, and the function or class in it")
-    found = loading.named(target, [folder], "--from-hypermodel")
+    found = functions.named(target, [folder], "--from-hypermodel")
     of_object = found if isinstance(found, type) or not callable(getattr(found, "build", None)) else type(found)
     if not isinstance(of_object, type):
         if not callable(found):
@@ -269,7 +267,7 @@ def _load(target: str, folder: Path) -> HyperModel:
         declare(hp)
         return build(hp)
 
-    is_trainable = found is of_object and not loading.lacking(of_object)
+    is_trainable = found is of_object and not functions.lacking(of_object)
     notes = _notes(of_object, is_trainable=is_trainable)
     return HyperModel(target, declare_and_build, f"{call}.{methods[0]}(hp)", is_trainable, notes)
 

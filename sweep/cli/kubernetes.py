@@ -1,18 +1,193 @@
-"""``kube``: a sweep as a job of Kubernetes."""
+"""``kube``: a sweep as a RayJob of KubeRay 1.7 (``ray.io/v1``), for Kubernetes: plain data, written as YAML.
+
+The cluster of the job is made for it and goes with it. Workers come and go with its trials, from none; a driver that
+dies is started again and goes on from the log in the object store. The code lies in a ConfigMap, or in the image.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 from sweep.cli import options, submitting
+from sweep.cli.submitting import CodePackage
 from sweep.errors import InputError, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from sweep.spec import Spec
+
+
+Manifest: TypeAlias = dict[str, Any]
+
+CODE = "/sweep/code"
+GRACE_S = 120
+"""For a pod that ends to save its trial."""
+MOST_BYTES = 900_000
+"""Of files in a ConfigMap, which may have 1 MiB with all that is around them."""
+
+SPOT: Mapping[str, tuple[dict[str, str], dict[str, str]]] = {
+    "gke": (
+        {"cloud.google.com/gke-spot": "true"},
+        {"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"},
+    ),
+    "eks": (
+        {"eks.amazonaws.com/capacityType": "SPOT"},
+        {"key": "eks.amazonaws.com/capacityType", "operator": "Equal", "value": "SPOT", "effect": "NoSchedule"},
+    ),
+    "aks": (
+        {"kubernetes.azure.com/scalesetpriority": "spot"},
+        {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Equal", "value": "spot", "effect": "NoSchedule"},
+    ),
+}
+"""Labels and tolerations of spot nodes, as each provider's documentation names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pods:
+    """What the cluster of a sweep is made of."""
+
+    image: str
+    ray_version: str
+    most: int = 8  # workers at a time
+    memory: str = "16Gi"  # of each
+    secret: str | None = None  # whose values are environment variables of all pods: the store's credentials
+    token: str | None = None  # the secret that holds Ray's token
+    spot: str | None = None  # a key of `SPOT`
+    redis: str | None = None  # host:port, where the state of the head survives it
+    retries: int = 3
+    workdir: str | None = None  # where the image has the code; None: it is sent along
+
+
+def manifests(spec: Spec, command: Sequence[str], package: CodePackage | None, pods: Pods) -> list[Manifest]:
+    """Return a sweep's objects: the ConfigMap of its code, and its RayJob. Raises `InputError` for too much code."""
+    name = _name(spec.name)
+    code = None if package is None else _code(name, package)
+    folder = pods.workdir or CODE
+    line = f"cd {shlex.quote(folder)} && {shlex.join(['python', '-m', 'sweep', *command])}"
+    entrypoint = f"bash -c {shlex.quote(line)}"  # KubeRay puts it into a line of a shell as it is
+    cluster: Manifest = {
+        "rayVersion": pods.ray_version,
+        "enableInTreeAutoscaling": True,
+        "autoscalerOptions": {"version": "v2", "idleTimeoutSeconds": 120},
+        "headGroupSpec": {
+            "rayStartParams": {"num-cpus": "0"},  # trials run on workers alone
+            "template": _template("ray-head", {"cpu": "2", "memory": "8Gi"}, code, pods),
+        },
+        "workerGroupSpecs": [_workers(spec, code, pods)],
+    }
+    if pods.token:
+        cluster["authOptions"] = {"mode": "token", "secretName": pods.token}
+    if pods.redis:
+        cluster["gcsFaultToleranceOptions"] = {"redisAddress": pods.redis}
+    job: Manifest = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/managed-by": "sweep"}},
+        "spec": {
+            "entrypoint": entrypoint,
+            "submissionMode": "K8sJobMode",
+            "backoffLimit": pods.retries,
+            "shutdownAfterJobFinishes": True,
+            "ttlSecondsAfterFinished": 600,
+            "runtimeEnvYAML": f"env_vars:\n  PYTHONPATH: {folder}\n  RAY_JOB_STOP_WAIT_TIME_S: '300'\n",
+            "rayClusterSpec": cluster,
+        },
+    }
+    return [job] if code is None else [code.manifest, job]
+
+
+def _workers(spec: Spec, code: _Code | None, pods: Pods) -> Manifest:
+    """One trial a pod, or as many as share its GPU."""
+    asked = spec.resources
+    share = 1.0 if asked.gpus == "auto" else float(asked.gpus)
+    gpus = math.ceil(share)
+    trials = int(gpus / share) if share else 1
+    cpus = max(math.ceil(float(asked.cpus or 1) * trials), 1)
+    resources = {"cpu": str(cpus), "memory": pods.memory} | ({"nvidia.com/gpu": str(gpus)} if gpus else {})
+    template = _template("ray-worker", resources, code, pods)
+    within = template["spec"]
+    within["terminationGracePeriodSeconds"] = GRACE_S
+    drains = {"name": "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "value": str(GRACE_S - 10)}  # Ray's own default: 30
+    within["containers"][0]["env"] = [drains]
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}] if gpus else []
+    if pods.spot is not None:
+        labels, toleration = SPOT[pods.spot]
+        within["nodeSelector"] = labels
+        tolerations.append(toleration)
+    if tolerations:
+        within["tolerations"] = tolerations
+    return {
+        "groupName": "trials",
+        "replicas": 0,
+        "minReplicas": 0,
+        "maxReplicas": pods.most,
+        "rayStartParams": {},
+        "template": template,
+    }
+
+
+def _template(name: str, resources: Mapping[str, str], code: _Code | None, pods: Pods) -> Manifest:
+    container: Manifest = {
+        "name": name,
+        "image": pods.image,
+        "resources": {"requests": dict(resources), "limits": dict(resources)},
+    }
+    if pods.secret:
+        container["envFrom"] = [{"secretRef": {"name": pods.secret}}]
+    within: Manifest = {"containers": [container]}
+    if code is not None:
+        container["volumeMounts"] = [{"name": "code", "mountPath": CODE, "readOnly": True}]
+        items = [{"key": key, "path": path} for key, path in code.paths.items()]
+        within["volumes"] = [{"name": "code", "configMap": {"name": code.manifest["metadata"]["name"], "items": items}}]
+    return {"spec": within}
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """The files of a project as a ConfigMap, whose keys cannot be paths."""
+
+    manifest: Manifest
+    paths: Mapping[str, str]  # by key
+
+
+def _code(name: str, package: CodePackage) -> _Code:
+    if package.size > MOST_BYTES:
+        what = f"has {package.size / 1e6:.1f} MB of files, Kubernetes takes {MOST_BYTES / 1e6:.1f} MB beside a job"
+        hint = "put the code into the image and say where: --workdir /app, or name what need not go along in .gitignore"
+        raise InputError.one(str(package.root), what, hint)
+    data, paths = dict[str, str](), dict[str, str]()
+    for number, path in enumerate(package.files):
+        key = f"file-{number:04d}"
+        data[key] = base64.b64encode((package.root / path).read_bytes()).decode()
+        paths[key] = path.as_posix()
+    digest = hashlib.sha256(repr([*data.items(), *paths.items()]).encode()).hexdigest()[:8]
+    manifest: Manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{name}-code-{digest}", "labels": {"app.kubernetes.io/managed-by": "sweep"}},
+        "immutable": True,
+        "binaryData": data,
+    }
+    return _Code(manifest, paths)
+
+
+def _name(sweep: str) -> str:
+    """Return the sweep's name as Kubernetes allows it: short, lower case, no underscores (RFC 1123)."""
+    plain = re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-") or "sweep"
+    if plain == sweep and len(sweep) <= 40:
+        return plain
+    return f"{plain[:31].strip('-')}-{hashlib.sha256(sweep.encode()).hexdigest()[:8]}"
+
 
 PROVIDERS = ("gke", "eks", "aks")
 
@@ -38,8 +213,6 @@ def kube(
     file: Path, results: str, changes: Sequence[str], include: tuple[str, ...], workdir: str | None, **pods: Any
 ) -> None:
     """Print a sweep as a RayJob of Kubernetes, for `kubectl apply -f -`; nothing is sent."""
-    from sweep.render.kubernetes import Pods, manifests
-    from sweep.runner.code_package import CodePackage
     from sweep.spec import yaml_reader
     from sweep.store.object_store import check_url, is_url
 

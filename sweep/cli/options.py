@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from sweep.runner.session_options import Options
+    from sweep.runner import Options
 
 
 class _Results(click.ParamType):  # type: ignore[type-arg]  # generic to its stubs alone
@@ -97,7 +97,7 @@ def session(command: Callable[..., None]) -> Callable[..., None]:
 def _taken(given: dict[str, Any]) -> Options:
     """Take the options out of what click gives a command."""
     from sweep.export import followers
-    from sweep.runner.session_options import Options
+    from sweep.runner import Options
 
     return Options(
         address=given.pop("address"),

@@ -16,7 +16,7 @@ from sweep.cli import options
 if TYPE_CHECKING:
     from sweep.events import Params
     from sweep.runner import pricing
-    from sweep.searchers.contract import Searcher
+    from sweep.searchers import Searcher
     from sweep.spec import Spec
 
 
@@ -87,20 +87,12 @@ def plan(
 
     Hours are predicted from an earlier sweep of the same trainable in the results folder, or from --time.
     """
+    from sweep import runner
     from sweep import spec as specs
+    from sweep.render import console
     from sweep.render import plans as drawn
-    from sweep.render.formatting import console
     from sweep.render.plans import as_dict, show_plan
-    from sweep.runner import (
-        connecting,
-        debug_log,
-        lr_range_test,
-        methods,
-        planning,
-        power_analysis,
-        pricing,
-        throughput,
-    )
+    from sweep.runner import connecting, lr_range_test, methods, planning, power_analysis, pricing, throughput
 
     spec = specs.load(file, assignments)
     folders = planning.import_folders(file)
@@ -113,7 +105,7 @@ def plan(
     def timing(sample: Sequence[Params]) -> pricing.Timing | None:
         if not timed:
             return pricing.earlier(results, spec.trainable, simulate_gpus, sample)
-        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
             return pricing.measure(spec, planning.devices(spec, simulate_gpus), folders, sample)
 
     def learn(searcher: Searcher) -> None:
@@ -124,19 +116,19 @@ def plan(
     note_unseen(planning.not_seen_read(spec, source))
     known, room = power_analysis.earlier(results, spec), None
     if address is not None:
-        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
             room = connecting.room(address, planning.devices(spec, simulate_gpus), spec.resources)
     basis = planning.Basis(timing=timing, learn=learn, folders=folders, known=known, room=room, machines=machines)
     planned = planning.plan(spec, simulate_gpus, basis)
     curves = []
     if find_lr:
-        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
             curves = lr_range_test.find(spec, planning.devices(spec, simulate_gpus), folders, planned.sample)
     speeds = None
     if tune_throughput:
         share = planning.devices(spec, simulate_gpus)
         most = (simulate_gpus or planning.local_gpus()) if share.gpus >= 1 else 1
-        with TemporaryDirectory() as folder, debug_log.redirected(Path(folder) / "debug.log"):
+        with TemporaryDirectory() as folder, runner.redirected(Path(folder) / "debug.log"):
             speeds = throughput.find(spec, share, folders, planned.sample[0], most)
     if as_json:
         found: dict[str, object] = {"find_lr": [drawn.rates_as_dict(curve) for curve in curves]} if find_lr else {}

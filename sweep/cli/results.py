@@ -26,11 +26,11 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
     if address is not None:
         submitting.show_all(address, as_json=as_json)
         return
-    from sweep.analysis import listing
-    from sweep.render.formatting import console, document
+    from sweep.analysis import verdict
+    from sweep.render import console, document
     from sweep.render.tables import show, sweeps_grid
 
-    found = listing.sweeps(results)
+    found = verdict.listed_sweeps(results)
     if as_json:
         click.echo(document(found))
     elif found:
@@ -46,25 +46,34 @@ def list_sweeps(results: Path, address: str | None, as_json: bool) -> None:
 @options.as_json
 def compare(sweeps: tuple[str, ...], results: Path, limit: int | None, as_json: bool) -> None:
     """Rank the configurations of one or several sweeps, and say which differences are real."""
-    from sweep.analysis import held_out, lineage, ranking, report_data, search_efficiency, trials, verdict
-    from sweep.render.formatting import console, document
-    from sweep.render.summaries import cost_lines, efficiency_lines, held_out_lines, lineage_lines
-    from sweep.render.tables import answered, ranking_grid, show, show_finalists
+    from sweep import analysis
+    from sweep.analysis import ranking, report_data, search_efficiency, verdict
+    from sweep.render import console, document
+    from sweep.render.tables import (
+        answered,
+        cost_lines,
+        efficiency_lines,
+        held_out_lines,
+        lineage_lines,
+        ranking_grid,
+        show,
+        show_finalists,
+    )
     from sweep.store import reading
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in sweeps]
-    read, wanted = [], {*report_data.COLUMNS, "epoch", *held_out.COLUMNS}
+    read, wanted = [], {*report_data.COLUMNS, "epoch", *ranking.COLUMNS}
     for folder in folders:
         metrics = [f"metric.{name}" for name, _ in folder.objectives()[:1]]
         read.append((folder, reading.read(folder, [*wanted, *metrics])))
-    of_each = [trials.of_tables(folder, one) for folder, one in read]
+    of_each = [analysis.of_tables(folder, one) for folder, one in read]
     ranked = ranking.rank(of_each)
     answer = verdict.sentence(ranked, running=any(folder.is_running() for folder in folders))
     best = ranked.best[0].trials[0].trial if len(of_each) == 1 and ranked.best else None
-    steps = () if best is None else lineage.of(of_each[0].trials, best)
+    steps = () if best is None else analysis.lineage_of(of_each[0].trials, best)
     worths = [found for folder, one in read if (found := search_efficiency.of(folder.name, ranked, one))]
-    noise = held_out.of(ranked, read[0][1]) if len(read) == 1 else None
+    noise = ranking.noise_of(ranked, read[0][1]) if len(read) == 1 else None
     if as_json:
         told = {field.name: getattr(ranked, field.name) for field in dataclasses.fields(ranked)}
         click.echo(
@@ -96,7 +105,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
     Open it in a browser, or send it: it needs no network. Several sweeps must have the same objective.
     """
     from sweep.render.report import page
-    from sweep.store.disk import replacing
+    from sweep.store import replacing
     from sweep.store.folder import ResultsFolder
 
     folders = [ResultsFolder.open(results, name) for name in dict.fromkeys(sweeps)]
@@ -129,8 +138,7 @@ def report(sweeps: tuple[str, ...], results: Path, output: Path | None) -> None:
 def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, orderings: int, as_json: bool) -> None:
     """Apply another stopping rule to a sweep's curves: epochs saved, winner kept or lost."""
     from sweep.analysis import replay as replaying
-    from sweep.render import summaries
-    from sweep.render.formatting import document
+    from sweep.render import document, tables
     from sweep.runner import methods, resuming
     from sweep.store import log
     from sweep.store.ledger import naming
@@ -157,7 +165,7 @@ def replay(sweep: str, results: Path, rule: str | None, run_cap: int | None, ord
     if as_json:
         click.echo(document(found))
         return
-    for line in summaries.replay_lines(found, spec.objectives[0].name):
+    for line in tables.replay_lines(found, spec.objectives[0].name):
         click.echo(printable(line))
 
 

@@ -18,8 +18,8 @@ from sweep.store.folder import ResultsFolder, require_locks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sweep.runner import Options, Outcome, View
     from sweep.runner.resuming import Reopened
-    from sweep.runner.session_options import Options, Outcome, View
     from sweep.spec import Spec
 
 
@@ -102,8 +102,8 @@ class _Viewer:
         self._spec, self._how = spec, how
 
     def __call__(self, folder: ResultsFolder, terminal: TextIO) -> View:
-        from sweep.analysis.outline import Outline
-        from sweep.render.formatting import console
+        from sweep.analysis import Outline
+        from sweep.render import console
         from sweep.render.live import LiveView
 
         debugging = self._how.inline and self._spec.training.get("run_eagerly")  # the debugger writes to the terminal
@@ -122,12 +122,13 @@ def viewer(spec: Spec, how: Options) -> _Viewer:
 
 def conclude(outcome: Outcome, *, quiet: bool) -> None:
     """Show the result and leave with the exit code of the contract."""
-    from sweep.analysis import ranking, trials, verdict
-    from sweep.render.formatting import console
+    from sweep import analysis
+    from sweep.analysis import ranking, verdict
+    from sweep.render import console
     from sweep.render.tables import answered, ranking_grid, show, show_finalists
 
     folder, terminal = outcome.folder, console()
-    ranked = ranking.rank([trials.read(folder)])
+    ranked = ranking.rank([analysis.read(folder)])
     if ranked.rows:
         show(ranking_grid(ranked, limit=20 if terminal.is_terminal else None), terminal)
     show_finalists(ranked, terminal)
@@ -146,7 +147,7 @@ def conclude(outcome: Outcome, *, quiet: bool) -> None:
         click.echo(f"interrupted; go on with: python -m sweep resume {folder.address}", err=True)
         sys.exit(INTERRUPTED)
     if not outcome.completed:
-        why = printable(trials.first_failure(trials.read(folder)))
+        why = printable(analysis.first_failure(analysis.read(folder)))
         click.echo(f"error: no trial completed{why}; see the error column and {folder.debug_log}", err=True)
         click.echo(f"try failed trials again with: python -m sweep resume {folder.address} --retry-failed", err=True)
         sys.exit(1)

@@ -1,19 +1,151 @@
-"""``slurm``: a sweep as a batch job of Slurm."""
+"""``slurm``: a sweep as a batch job of Slurm, over all its nodes, which saves and requeues itself."""
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from sweep.cli import options, submitting
 from sweep.errors import InputError, printable
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+_TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<hours>\d{1,3})(?::(?P<minutes>\d{2}))?(?::(?P<seconds>\d{2}))?")
+SETTLE_S = 30  # for Ray to end on all nodes once the sweep has
+LATE_S = 60  # Slurm's signals come up to so much earlier than asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What Slurm is asked for, and what runs there."""
+
+    name: str
+    command: Sequence[str]  # arguments of ``python -m sweep``, without an address
+    address: str  # of the sweep, as `stop` takes it
+    python: str  # by its whole path, the same on all nodes
+    folder: Path  # of the project, on all nodes
+    output: str  # folder of the job's output
+    time: str = "24:00:00"
+    nodes: int = 1
+    gpus: int = 0  # of each node
+    save_s: int = 300  # before the time limit
+    partition: str | None = None
+    options: Sequence[str] = ()  # more of them for sbatch
+    setup: Sequence[str] = ()  # lines of the shell before the sweep
+
+
+def seconds(time: str) -> int:
+    """Return Slurm's ``days-hours:minutes:seconds`` or ``hours:minutes:seconds`` in seconds. Raises `InputError`.
+
+    Without days all three are asked for: Slurm takes 8:30 for minutes and seconds, which nobody means.
+    """
+    found = _TIME.fullmatch(time)
+    if found is None or (found["seconds"] is None and found["days"] is None):
+        raise InputError.one("--time", f"{time!r} is no time limit", "write it as in 8:00:00 or 1-12:00:00")
+    days, hours, minutes, rest = (int(found[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def script(batch: Batch) -> str:
+    """Return the batch script. Raises `InputError` for a time limit that leaves no time to train."""
+    if seconds(batch.time) <= batch.save_s + 2 * LATE_S:
+        what = f"{batch.time} leaves no time to train, for {batch.save_s} s before its end all trials are saved"
+        raise InputError.one("--time", what, "ask for more, or lower --save-before")
+    asked = [
+        f"--job-name={_plain(batch.name)}",
+        f"--time={batch.time}",
+        f"--nodes={batch.nodes}",
+        "--ntasks-per-node=1",
+        "--exclusive",
+        "--mem=0",  # all of it, which --exclusive does not say
+        *([f"--gpus-per-node={batch.gpus}"] if batch.gpus else []),
+        *([f"--partition={batch.partition}"] if batch.partition else []),
+        "--requeue",
+        "--open-mode=append",
+        f"--signal=B:USR1@{batch.save_s}",
+        f'--output="{_escaped(batch.output)}/slurm-{_plain(batch.name)}-%j.out"',
+        *batch.options,
+    ]
+    sweep = [batch.python, "-m", "sweep"]
+    stop = shlex.join([*sweep, "stop", batch.address])
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *(f"#SBATCH {option}" for option in asked),
+            f"cd {shlex.quote(str(batch.folder))} || exit 1",
+            *batch.setup,
+            *_HEAR.format(stop=stop, patience=batch.save_s - LATE_S - SETTLE_S, settle=SETTLE_S).splitlines(),
+            *(_alone(sweep, batch) if batch.nodes == 1 else _together(sweep, batch)),
+            "running=$!",
+            *_END.splitlines(),
+            "",
+        ]
+    )
+
+
+def _alone(sweep: Sequence[str], batch: Batch) -> list[str]:
+    return [f"srun --export=ALL --cpu-bind=none {shlex.join([*sweep, *batch.command])} &"]
+
+
+def _together(sweep: Sequence[str], batch: Batch) -> list[str]:
+    """Ray over all nodes, as its documentation has it for Slurm: it begins once all are there, and ends with the sweep.
+
+    The token lies in a file that others cannot read, for Slurm keeps the environment of each job.
+    """
+    ray = ["ray", "symmetric-run", "--min-nodes", str(batch.nodes)]  # which calls `ray` itself
+    return [
+        f"export PATH={shlex.quote(str(Path(batch.python).parent))}:$PATH",
+        *_TOKEN.format(folder=shlex.quote(batch.output)).splitlines(),
+        f'srun --export=ALL --cpu-bind=none {shlex.join(ray)} --address "$address" -- '
+        f'{shlex.join([*sweep, *batch.command])} --address "$address" &',
+    ]
+
+
+_TOKEN = """\
+address=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + SLURM_JOB_ID % 10000))
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={folder}/.ray-token-"$SLURM_JOB_ID" RAY_USAGE_STATS_ENABLED=0
+export RAY_gcs_rpc_server_reconnect_timeout_s=45 RAY_SYMMETRIC_RUN_CLUSTER_WAIT_TIMEOUT=600
+(umask 077 && od -An -N32 -tx1 /dev/urandom | tr -d ' \\n' > "$RAY_AUTH_TOKEN_PATH")
+trap 'rm -f "$RAY_AUTH_TOKEN_PATH"' EXIT"""
+
+_HEAR = """\
+again= late=
+save() {{
+  echo "$(date '+%F %T') Slurm takes the nodes away: saving all trials"
+  timeout -k 10 {patience} {stop} || late=yes
+  for _ in $(seq {settle}); do kill -0 $running 2> /dev/null || return; sleep 1; done
+  late=yes
+}}
+trap 'again=yes; save' USR1
+trap save TERM"""
+
+_END = """\
+while [ -z "$late" ] && kill -0 $running 2> /dev/null; do sleep 1; done  # `wait` may miss a signal
+trap '' USR1 TERM
+[ -n "$late" ] && code=1 || { wait $running; code=$?; }
+if [ -n "$again" ] && [ $code -ne 0 ]; then
+  echo "$(date '+%F %T') requeued; the sweep goes on from its log"
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit $code"""
+
+
+def _escaped(path: str) -> str:
+    """Return a path as a batch script has it between quotes. Raises `InputError` for one that it cannot have."""
+    if '"' in path or not path.isprintable():
+        raise InputError.one("--results", f"{path!r} cannot be named in a batch script", "use another folder")
+    return path.replace("%", "%%")
+
+
+def _plain(name: str) -> str:
+    """Return a name that an option of a batch script can hold."""
+    return re.sub(r"[^\w.-]", "-", name)
 
 
 @click.command()
@@ -47,7 +179,6 @@ if TYPE_CHECKING:
 @options.changes
 def slurm(file: Path, results: str, changes: Sequence[str], more: Sequence[str], dry_run: bool, **asked: Any) -> None:
     """Run a sweep as a job of Slurm, which saves and requeues itself before its time limit."""
-    from sweep.render.slurm import Batch, script
     from sweep.store.object_store import check_url, is_url
 
     sent = submitting.checked(file, changes)

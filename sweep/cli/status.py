@@ -39,9 +39,9 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
     _refuse_together(as_json=as_json, watch=watch, interval=interval)
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=as_json)
-    from sweep.analysis import listing
-    from sweep.render import formatting
-    from sweep.render.formatting import document
+    from sweep import render
+    from sweep.analysis.verdict import listed
+    from sweep.render import document
     from sweep.runner import resuming
 
     reopened = resuming.reopen(results, sweep)
@@ -49,7 +49,7 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         show_until_its_end(reopened, 1.0 if interval is None else interval)
         return
     folder, spec = reopened.folder, reopened.spec
-    found = listing.listed(folder)
+    found = listed(folder)
     configurations = spec.trials()
     total = None if configurations is None else configurations * spec.trials_each + spec.baseline_trials
     total = None if total is None else max(total, sum(found.trials.values()))  # fresh seeds come on top
@@ -64,12 +64,12 @@ def status(sweep: str, results: Path, address: str | None, as_json: bool, watch:
         lines.append(f"paused   {found.paused} of the interrupted, until {_rule(spec)} lets them go on")
     if found.best is not None:
         verdict = f" ({found.verdict})" if found.verdict else ""
-        lines.append(f"best     {found.metric} {formatting.score(found.best)}, trial {found.best_trial}{verdict}")
+        lines.append(f"best     {found.metric} {render.score(found.best)}, trial {found.best_trial}{verdict}")
     if found.cost is not None:
-        lines.append(f"cost     {formatting.money(found.cost)}")
+        lines.append(f"cost     {render.money(found.cost)}")
     if written is not None:
-        age = formatting.duration(max(0.0, time.time() - written))
-        lines.append(f"written  {age} ago, after {formatting.duration(found.duration_s or 0.0)} of work")
+        age = render.duration(max(0.0, time.time() - written))
+        lines.append(f"written  {age} ago, after {render.duration(found.duration_s or 0.0)} of work")
     if found.state != "running" and (total is None or sum(found.trials.values()) < total or _open(found.trials)):
         lines.append(f"go on    python -m sweep resume {folder.address}")
     click.echo(printable("\n".join(lines)))
@@ -121,14 +121,14 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
     Off a terminal: a picture at the beginning and at the end, and a line per trial that ends in between.
     Raises `StoreError` for a damaged log.
     """
-    from sweep.analysis.outline import Outline
+    from sweep import render
+    from sweep.analysis import Outline
     from sweep.analysis.progress import Follower
-    from sweep.render import formatting
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
     follower = Follower(sweep.folder)
-    console = formatting.console(soft_wrap=True)
+    console = render.console(soft_wrap=True)
     view = LiveView(console, Outline.of(sweep.spec))
     left = False
     try:

@@ -15,8 +15,8 @@ from sweep.store.folder import ResultsFolder, require_locks
 if TYPE_CHECKING:
     from sweep.analysis.ranking import Ranking
     from sweep.export.winner import Winner
+    from sweep.runner import Options
     from sweep.runner.restoring import Which
-    from sweep.runner.session_options import Options
 
 
 @click.command()
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 @options.as_json
 def best(sweep: str, results: Path, trial: int | None, as_json: bool, **exporting: Any) -> None:
     """Show the best configuration, or the Pareto front; export its model."""
+    from sweep import analysis
     from sweep.analysis import ranking as rankings
-    from sweep.analysis import trials, verdict
+    from sweep.analysis import verdict
 
     folder = ResultsFolder.open(results, sweep)
     which, target = _which(exporting["epoch"]), exporting["export"]
-    ranking = rankings.rank([trials.read(folder)])
+    ranking = rankings.rank([analysis.read(folder)])
     if trial is None:
         rows = ranking.best
         if rows and rows[0].completed < 1:
@@ -78,7 +79,7 @@ def _which(epoch: str) -> Which:
 
 
 def _show(ranking: Ranking, answer: str, winner: Winner | None, *, as_json: bool) -> None:
-    from sweep.render.formatting import console, document
+    from sweep.render import console, document
     from sweep.render.tables import answered, ranking_grid, show
 
     if as_json:
@@ -123,14 +124,14 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
-    from sweep.runner import planning, retraining, session
+    from sweep.runner import planning, resuming, session
 
     folder = ResultsFolder.open(results, sweep)
-    made = retraining.prepare(folder, retraining.Wanted(**wanted))
+    made = resuming.prepare_retraining(folder, resuming.Wanted(**wanted))
     folders = made.sweep.import_folders
     source = planning.check(made.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
-        retraining.check_joins(list(source.files), made.spec.trainable)
+        resuming.check_joins(list(source.files), made.spec.trainable)
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)

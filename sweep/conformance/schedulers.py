@@ -1,4 +1,4 @@
-"""What every scheduler keeps, whatever its rule: `sweep.schedulers.contract.Scheduler`, as tests."""
+"""What every scheduler keeps, whatever its rule: `sweep.schedulers.Scheduler`, as tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.schedulers.contract import Pausing, Scheduler
+from sweep.schedulers import Pausing, Scheduler
 from sweep.space.objectives import Objective
 
 EPOCHS = 12
@@ -144,7 +144,7 @@ def search(scheduler: Scheduler, trials: int, value: Callable[[int, int], float]
 
 
 class PausingConformance(SchedulerConformance):
-    """In place of `SchedulerConformance`, for schedulers that let trials pause: `sweep.schedulers.contract.Pausing`."""
+    """In place of `SchedulerConformance`, for schedulers that let trials pause: `sweep.schedulers.Pausing`."""
 
     def values(self, seed: int) -> Callable[[int, int], float]:
         """Return made-up curves: some fall, some rise, and one in ten is NaN from the third epoch on."""

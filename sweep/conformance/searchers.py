@@ -1,4 +1,4 @@
-"""What every searcher keeps, whatever its method: `sweep.searchers.contract.Searcher`, as tests, and logs for them."""
+"""What every searcher keeps, whatever its method: `sweep.searchers.Searcher`, as tests, and logs for them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from itertools import zip_longest
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.searchers.contract import Searcher
+from sweep.searchers import Searcher
+from sweep.space import Between, Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, LogUniform, Normal, Tied, Uniform, contains, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Between, Condition, OneOf, Parameter, Space
 
 
 def started(trial: int, params: Params, repeat: int = 0) -> TrialStarted:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor import gpu_checks, host_checks, nvidia, probe
-from sweep.doctor.probe import Finding, Resources, Run
+from sweep import doctor
+from sweep.doctor import Finding, Resources, Run, gpu_checks, host_checks
 
 CLUSTER_TIMEOUT_S = 60.0
-MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.communication_check`
+MOST_PAIRS = 8  # of nodes, as in `sweep.backends.ray_tune.doctor`
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ def examine(given: Round) -> Iterator[Finding]:
     machine = host_checks.gather(given.environ)
     yield from host_checks.versions(machine)
     yield from host_checks.disk(host_checks.disk_of(given.results))
-    driver = nvidia.gather(given.run)
-    shown = nvidia.visible(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
+    driver = doctor.gather_gpus(given.run)
+    shown = doctor.visible_gpus(driver, machine.variables.get("CUDA_VISIBLE_DEVICES"))
     yield from host_checks.shared_memory(machine, several_gpus=len(shown) > 1)
-    tensorflow = probe.describe(given.run, given.timeout_s)
+    tensorflow = doctor.describe(given.run, given.timeout_s)
     yield from host_checks.keras(machine, tensorflow)
-    if isinstance(tensorflow, probe.Failure):
+    if isinstance(tensorflow, doctor.Failure):
         return
     yield from gpu_checks.presence(driver, shown, tensorflow)
     yield from gpu_checks.driver(shown, tensorflow)
@@ -55,11 +55,11 @@ def _ray(given: Round, here: Resources) -> Iterator[Finding]:
     if given.address is None:
         yield from host_checks.ray(here, usable=int(here[1]), address=None)
         return
-    answer = probe.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
+    answer = doctor.cluster(given.run, min(given.timeout_s, CLUSTER_TIMEOUT_S), given.address)
     yield from host_checks.ray(answer, usable=int(here[1]), address=given.address)
-    if not isinstance(answer, probe.Failure):
+    if not isinstance(answer, doctor.Failure):
         most_s = CLUSTER_TIMEOUT_S + MOST_PAIRS * given.timeout_s
-        met = probe.between_nodes(given.run, given.timeout_s, given.address, most_s)
+        met = doctor.between_nodes(given.run, given.timeout_s, given.address, most_s)
         yield from host_checks.between_nodes(met)
 
 
@@ -67,17 +67,17 @@ def _devices(given: Round, gpus: int) -> Iterator[Finding]:
     """Each device, then all of them; two logical devices where there is no GPU."""
     tried = {}
     for name in [f"gpu:{i}" for i in range(gpus)] or ["cpu:0"]:
-        tried[name] = probe.try_device(given.run, given.timeout_s, name)
+        tried[name] = doctor.try_device(given.run, given.timeout_s, name)
         yield from gpu_checks.device(name, tried[name])
     yield from gpu_checks.pace(tried)
-    if isinstance(tried.get("gpu:0"), probe.Tried):
-        yield from gpu_checks.limit("gpu:0", probe.share(given.run, given.timeout_s))
+    if isinstance(tried.get("gpu:0"), doctor.Tried):
+        yield from gpu_checks.limit("gpu:0", doctor.share(given.run, given.timeout_s))
     count = gpus or 2
-    several = None if gpus == 1 else probe.train(given.run, given.timeout_s, count, simulated=not gpus)
+    several = None if gpus == 1 else doctor.train(given.run, given.timeout_s, count, simulated=not gpus)
     if several is not None:
         yield from gpu_checks.together(several, count=count, simulated=not gpus)
     if gpus:
-        alone = probe.train(given.run, given.timeout_s, 1, simulated=False)
+        alone = doctor.train(given.run, given.timeout_s, 1, simulated=False)
         yield from gpu_checks.alone(alone)
         if several is not None:
             yield from gpu_checks.scaling(alone, several, gpus)

@@ -8,8 +8,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweep.doctor.nvidia import Gpu, Nvidia, Process
-from sweep.doctor.probe import MISSING, MODULE, Failure, Finding, Level, Run, Shared, TensorFlow, Trained, Tried
+from sweep.doctor import (
+    MISSING,
+    MODULE,
+    Failure,
+    Finding,
+    Gpu,
+    Level,
+    Nvidia,
+    Process,
+    Run,
+    Shared,
+    TensorFlow,
+    Trained,
+    Tried,
+)
 
 GOOD, POOR = 0.8, 0.5  # share of perfect scaling
 

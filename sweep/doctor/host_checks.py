@@ -13,9 +13,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from sweep.doctor.probe import Failure, Finding, Level, Met, Resources, TensorFlow
-from sweep.store.provenance import cpus, memory_bytes, version
-from sweep.version import DISTRIBUTION
+from sweep.doctor import Failure, Finding, Level, Met, Resources, TensorFlow
+from sweep.store.sweep_info import DISTRIBUTION, cpus, memory_bytes, version_of
 
 VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "TF_USE_LEGACY_KERAS", "KERAS_BACKEND")
 
@@ -51,7 +50,7 @@ def gather(environ: Mapping[str, str]) -> Host:
         python=platform.python_version(),
         requires_python=about["Requires-Python"],
         requirements=required,
-        installed={Requirement(text).name: version(Requirement(text).name) for text in required},
+        installed={Requirement(text).name: version_of(Requirement(text).name) for text in required},
         variables={name: environ[name] for name in VARIABLES if name in environ},
         cpus=cpus(),
         memory_bytes=memory_bytes(),

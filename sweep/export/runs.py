@@ -12,18 +12,15 @@ from types import ModuleType
 
 import numpy as np
 
-from sweep.analysis import studies
+from sweep.analysis import Sweep, Trial, of_tables, studies
 from sweep.analysis.ranking import Ranking, rank
-from sweep.analysis.trials import Sweep, Trial, of_tables
 from sweep.errors import InputError
 from sweep.events import Params
-from sweep.store import csv_lines, reading
-from sweep.store.disk import replacing, storing
+from sweep.store import reading, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.reading import numbers
-from sweep.store.sweep_info import SweepInfo
-from sweep.store.tables import Tables
-from sweep.version import DISTRIBUTION
+from sweep.store.sweep_info import DISTRIBUTION, SweepInfo
+from sweep.store.tables import Tables, write_csv
 
 
 def extra(module: str, package: str, extra: str) -> ModuleType:
@@ -166,6 +163,6 @@ def export_csv(folder: ResultsFolder, target: Path) -> list[Path]:
     written = []
     for name, table in (("trials.csv", tables.trials), ("metrics.csv", tables.metrics)):
         with replacing(target / name) as aside:
-            csv_lines.write(table, aside)
+            write_csv(table, aside)
         written.append(target / name)
     return written

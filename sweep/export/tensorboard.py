@@ -21,8 +21,7 @@ from sweep.errors import InputError, StoreError
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
 from sweep.export import runs
 from sweep.space.domains import Constant, Domain
-from sweep.store import log
-from sweep.store.disk import replacing, storing
+from sweep.store import log, replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import TrialState
 

@@ -22,7 +22,7 @@ from typing import Any
 from sweep.events import Status
 from sweep.export import runs
 from sweep.export.runs import Exported, Run
-from sweep.store.disk import replacing, storing
+from sweep.store import replacing, storing
 
 MAGIC = b":W&B\xe1\xbe\x00"
 BLOCK = 32768  # bytes; records are cut at the ends of blocks, as LevelDB cuts those of its log

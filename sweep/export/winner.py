@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweep.analysis import ranking, trials, verdict
+from sweep import analysis, runner
+from sweep.analysis import ranking, verdict
 from sweep.analysis.ranking import Ranked, Ranking
 from sweep.backends import checkpoints
 from sweep.contract import Exported
 from sweep.errors import InputError, printable
 from sweep.events import Value
 from sweep.inspection import Source
-from sweep.runner import debug_log, restoring
+from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
 from sweep.spec import models
-from sweep.store.disk import process
+from sweep.store import process
 from sweep.store.folder import ResultsFolder
 
 TO_FILL_IN = "**To be filled in by the author.**"
@@ -293,7 +294,7 @@ def check(target: Path, formats: Sequence[str]) -> None:
 
 def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winner:
     log = aside / ".debug.log"
-    with debug_log.redirected(log):
+    with runner.redirected(log):
         restored = restoring.begin(kept)
         exported = _exported(restored, aside, [name for name in formats if name != "checkpoint"])
     log.unlink()
@@ -302,7 +303,7 @@ def _fill(kept: Kept, aside: Path, target: Path, formats: Sequence[str]) -> Winn
     if "checkpoint" in formats:
         shutil.copytree(kept.checkpoint, aside / "checkpoint", ignore=shutil.ignore_patterns(checkpoints.MANIFEST))
     (aside / SWEEP).write_text(_sweep_file(restored), encoding="utf-8")
-    told = trials.read(kept.sweep.folder)
+    told = analysis.read(kept.sweep.folder)
     facts = CardFacts(kept, ranking.rank([told]), exported, restored.source, tuple(notes), "checkpoint" in formats)
     (aside / CARD).write_text(card(facts), encoding="utf-8")
     return Winner(target, kept.sweep.folder.name, kept.trial, kept.epoch, kept.metrics, exported, tuple(notes))

@@ -1,6 +1,328 @@
-"""What a trainable's source says without running it: that it exists, what it reads, what it is made of."""
+"""What a trainable's source says without running it: its module and all that it imports but the standard library.
 
-from sweep.inspection.definitions import importable
-from sweep.inspection.source import HERE, KERAS_TRAINABLE, Source, inspect, inspect_given
+Importing it would import TensorFlow; `plan` and every check before the first epoch read the syntax tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from pathlib import Path
+
+from sweep.errors import InputError, did_you_mean
+from sweep.inspection import definitions, hyperparameter_reads, unconditional
+from sweep.inspection.definitions import Definitions, importable
+from sweep.inspection.hyperparameter_reads import Reading
+from sweep.inspection.packages import Distribution, Distributions, Search, imports, obscure
+from sweep.inspection.unconditional import Place
 
 __all__ = ["HERE", "KERAS_TRAINABLE", "Source", "importable", "inspect", "inspect_given"]
+
+OURS = ("trainables", "sweep")
+KERAS_TRAINABLE = "trainables.keras_trainable:KerasTrainable"
+HERE = "__main__"  # in place of a module, for what no module has: it was given as it is
+_HOME = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a trainable is made of."""
+
+    trainable: str
+    files: Mapping[str, Path]  # by module name, the trainable's own first: what no installer has put there
+    packages: Mapping[str, str | None] = field(default_factory=dict)  # versions of all else; None: not there
+    unknown: tuple[str, ...] = ()  # why there may be code that is neither in files nor in packages
+    trees: Mapping[str, ast.Module] = field(default_factory=dict, repr=False, compare=False)  # of files and texts
+    texts: Mapping[str, str] = field(default_factory=dict)  # code that lies in no file: of a notebook or script
+    unseen: tuple[str, ...] = ()  # what of that has no text
+    optimizers: tuple[str, ...] = ()  # ``module:Name`` of those that the sweep file names
+
+    @cached_property
+    def _reading(self) -> Reading:
+        theirs = {name: tree for name, tree in self.trees.items() if _top(name) not in OURS}
+        ours = {
+            name: tree for name, tree in self.trees.items() if _top(name) == "trainables"
+        }  # no parameter is sweep's
+        found = hyperparameter_reads.read(theirs, ours, self.trainable.partition(":")[2])
+        taken = {arg for name in self.optimizers for arg in hyperparameter_reads.arguments_of(name, self.trees)}
+        return replace(found, names=found.names | taken, own=found.own | taken)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Names of all parameters that the source is seen to read; ``x.*`` for all below ``x``.
+
+        A read is ``hp.x``, ``hp["x"]``, ``hp.get("x")`` and its kin, ``"x" in hp``, ``live.number("x")``, or
+        an entry of a module's ``READS = ("x", ...)``, the way out where names are computed. ``hp`` may have any
+        name: arguments are followed from the methods of a trainable through assignments and calls.
+        """
+        return self._reading.names
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Where hyperparameters go that cannot be followed; while there are any, more may be read."""
+        return (*self._reading.doubts, *self.unseen)
+
+    def reads_parameter(self, name: str) -> bool:
+        """Return whether the source is seen to read a parameter, by its own name or with all those of its group."""
+        return _among(name, self.reads)
+
+    def author_reads(self, name: str) -> bool:
+        """Whether the user's own modules are seen to read a parameter, beside what a base class of sweep's does."""
+        return _among(name, self._reading.own)
+
+    def may_read(self, name: str) -> bool:
+        """Whether it is not certain that nothing reads a parameter: where there are doubts, or its name appears."""
+        return bool(self.doubts) or self.reads_parameter(name) or name.rpartition(".")[2] in self._reading.words
+
+    def derives_from(self, base: str) -> bool:
+        """Return whether the trainable is ``module:Name``, or for sure a class that derives from it."""
+        return unconditional.derives(self.trainable, base, self.trees)
+
+    def reads_surely(self) -> tuple[Place, ...]:
+        """The parameters that each trial reads and has no default for, as far as that is sure; with their lines."""
+        if not self.is_function and not self.derives_from(KERAS_TRAINABLE):
+            return ()
+        return tuple(unconditional.reads(self.trainable, self.trees, is_function=self.is_function))
+
+    def not_found(self) -> tuple[Place, ...]:
+        """Return the imports of modules that are not there, of those that importing the trainable surely meets."""
+        absent = {name for name, version in self.packages.items() if version is None}
+        if any("sys.path" in reason for reason in self.unknown):
+            return ()
+        met = unconditional.imports(self.trainable.partition(":")[0], self.trees)
+        return tuple(place for place in met if _top(place.name) in absent and _top(place.module) not in OURS)
+
+    def where(self, place: Place) -> str:
+        """Return a place as compilers print it."""
+        return f"{self.files.get(place.module, place.module)}:{place.line}"
+
+    def lacks(self, *names: str) -> tuple[str, ...]:
+        """Return those of the methods that the trainable has for sure not; all of them where it is a function."""
+        return unconditional.lacks(self.trainable, names, self.trees)
+
+    @property
+    def is_function(self) -> bool:
+        """Whether the trainable is a function for sure."""
+        return unconditional.is_function(self.trainable, self.trees)
+
+    @property
+    def first_imports(self) -> tuple[str, ...]:
+        """Installed modules that importing the trainable imports at once, by name, the large libraries among them."""
+        found: dict[str, None] = {}
+        for tree in self.trees.values():
+            for node in tree.body:  # not within functions, nor where an absent one is tried
+                match node:
+                    case ast.Import(names=aliases):
+                        found.update(dict.fromkeys(alias.name for alias in aliases))
+                    case ast.ImportFrom(module=str(module), level=0):
+                        found[module] = None
+        own = {_top(name) for name in self.files}
+        return tuple(
+            sorted(name for name in found if _top(name) not in own and _top(name) not in sys.stdlib_module_names)
+        )
+
+    def digest(self) -> str:
+        """SHA-256 over all files: the same code gives the same digest wherever it lies."""
+        total = hashlib.sha256()
+        for name in sorted({*self.files, *self.texts}):
+            content = self.texts[name].encode() if name in self.texts else self.files[name].read_bytes()
+            total.update(f"{name}\0{len(content)}\0".encode())
+            total.update(content)
+        return total.hexdigest()
+
+
+def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+    """Find ``module:Name`` in these folders or among the installed modules; raises InputError.
+
+    ``optimizers``: others, which the sweep file gives a `KerasTrainable` as its parameter ``optimizer``.
+    """
+    module, _, name = trainable.partition(":")
+    if module == HERE:
+        what = f"{name} was defined in a notebook or script, and no module has it"
+        raise InputError.one("trainable", what, f"give it in Python, as in sweep.resume('NAME', trainable={name})")
+    search = Search(tuple(folders))
+    path = search.find(module)
+    if path is None:
+        for folder in search.folders if _top(module) in OURS else ():
+            if (folder / _top(module)).is_dir() and folder != _HOME:
+                raise InputError.one("trainable", *_hidden(_top(module), folder / _top(module)))
+        raise InputError.one(
+            "trainable",
+            f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages",
+            "expected module:Name, importable from the current folder or the sweep file's",
+        )
+    names = _defined(_parse(path))
+    if name not in names:
+        classes = [n for n in names if n[:1].isupper()]
+        raise InputError.one("trainable", f"{path} defines no {name!r}", did_you_mean(name, classes))
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of(trainable, module, path))
+
+
+def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
+    """Return what a class or function is made of that no module has: its text, and that of all it uses."""
+    search, pieces = Search(tuple(folders)), definitions.of(given)
+    closure = _Closure(search)
+    return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
+
+
+def _with(optimizers: Sequence[str], closure: _Closure, search: Search, source: Source) -> Source:
+    """Return a source with the optimizers of one's own, where it is one that takes them by name."""
+    if not optimizers or "trainables.recipe.optimizers" not in source.files:
+        return source
+    for one in optimizers:
+        module, _, name = one.partition(":")
+        path = search.find(module) if module else None
+        if path is None:
+            what = f"no module {module!r} in {', '.join(map(str, search.folders))} or among the installed packages"
+            raise InputError.one("parameters.optimizer", what, "expected one of Keras's by name, or module:Name")
+        names = _defined(_parse(path)) if path.suffix == ".py" else [name]
+        if name not in names:
+            what = f"{path} defines no {name!r}"
+            raise InputError.one("parameters.optimizer", what, did_you_mean(name, names))
+    modules = [one.partition(":")[0] for one in optimizers]
+    more = closure.closed(source.trainable, [module for module in modules if closure.take(module)])
+    return replace(
+        source,
+        files=more.files,
+        packages=more.packages,
+        unknown=more.unknown,
+        trees=more.trees,
+        optimizers=tuple(optimizers),
+    )
+
+
+class _Closure:
+    """Follows imports from module to module, up to what was installed."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._distributions = Distributions(search.entries)
+        self._files: dict[str, Path] = {}
+        self._trees: dict[str, ast.Module] = {}
+        self._owners: dict[str, Distribution] = {}
+        self._absent: set[str] = set()
+        self._unknown: dict[str, None] = {}
+
+    def of(self, trainable: str, module: str, path: Path) -> Source:
+        self._files[module] = path
+        return self.closed(trainable, [module, *filter(self._add, _parents(module))])
+
+    def of_text(self, trainable: str, pieces: Definitions) -> Source:
+        """As `of`, of code that lies in no file."""
+        tree = self._trees[HERE] = ast.parse(pieces.text)
+        self._unknown.update(dict.fromkeys((*pieces.unseen, *pieces.unknown)))
+        source = self.closed(trainable, [*filter(self._add, dict.fromkeys(self._named(tree, HERE, Path(HERE))))])
+        return replace(source, texts={HERE: f"{pieces.text}\n{pieces.values}"}, unseen=pieces.unseen)
+
+    def take(self, module: str) -> bool:
+        """Take a module and its packages in; whether its own imports are to be followed."""
+        return module not in self._files and any([*map(self._add, _parents(module)), self._add(module)])
+
+    def closed(self, trainable: str, queue: list[str]) -> Source:
+        """Return a source of all taken in so far, and of what these modules import."""
+        seen = set(queue)
+        while queue:
+            for name in self._imported(queue.pop()):
+                if name not in seen:
+                    seen.add(name)
+                    if self._add(name):
+                        queue.append(name)
+        needed = self._distributions.needed(self._owners.values())
+        for one in needed.values():
+            if one.is_editable:
+                self._unknown[f"{one.name}, which an installed package needs, is a folder that is worked on"] = None
+        packages = {**dict.fromkeys(self._absent), **{name: one.identity for name, one in needed.items()}}
+        return Source(trainable, self._files, dict(sorted(packages.items())), tuple(self._unknown), self._trees)
+
+    def _imported(self, module: str) -> Iterator[str]:
+        path = self._files.get(module) or self._search.find(module)
+        if path is None or path.suffix != ".py":
+            return
+        try:
+            tree = _parse(path)
+        except InputError:
+            if any(path.is_relative_to(folder) for folder in self._search.folders):
+                raise
+            self._unknown[f"{path} is no valid Python"] = None  # of a package elsewhere, which may never import it
+            return
+        if module in self._files:
+            self._trees[module] = tree
+        yield from self._named(tree, module, path)
+
+    def _named(self, tree: ast.Module, module: str, path: Path) -> Iterator[str]:
+        """Yield the modules that a tree imports, and their packages."""
+        if _top(module) not in OURS:
+            self._unknown.update(dict.fromkeys(f"{path}:{line}: {what}" for line, what in obscure(tree)))
+        for name in imports(tree, module, is_package=path.stem == "__init__"):
+            # What `sweep` itself is made of is no training: the modules named are, and its version.
+            yield from () if _top(name) == "sweep" else _parents(name)
+            yield name
+
+    def _add(self, name: str) -> bool:
+        """Take a module in; whether it is one whose own imports are to be followed."""
+        top = _top(name)
+        if name == "sweep" or self._search.is_standard(top):
+            return False
+        place = self._search.top(top)
+        if place is None:
+            self._absent.add(top)
+            return False
+        path = self._search.find(name)
+        if path is None:  # a folder, or a name in a module
+            if name == top and not place.folders:
+                self._unknown[f"{name} is imported, and lies in no file"] = None
+            if top in OURS and name != top and _HOME.joinpath(*name.split(".")).with_suffix(".py").is_file():
+                raise InputError.one("trainable", *_hidden(top, place.folders[0] if place.folders else place.file))
+            return False
+        owner = None if place.entry is None else self._distributions.owner(place.entry, path)
+        if owner is None or owner.is_editable or top in OURS:
+            self._files[name] = path
+            return True
+        self._owners[owner.name] = owner
+        return False
+
+
+def _hidden(top: str, place: Path | None) -> tuple[str, str]:
+    """Return what is wrong with a user's own package of the name of one of sweep's, and what to do."""
+    return f"{place} has the name of the package {top!r} that comes with sweep, and hides it or is hidden", "rename it"
+
+
+def _among(name: str, reads: frozenset[str]) -> bool:
+    return name in reads or any(fnmatchcase(name, pattern) for pattern in reads if "*" in pattern)
+
+
+def _top(module: str) -> str:
+    return module.split(".")[0]
+
+
+def _parents(module: str) -> list[str]:
+    parts = module.split(".")
+    return [".".join(parts[:end]) for end in range(1, len(parts))]
+
+
+def _parse(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise InputError.one("trainable", f"{path} is no valid Python: {error}") from None
+
+
+def _defined(tree: ast.Module) -> list[str]:
+    names: list[str] = []
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                names.append(name)
+            case ast.Assign(targets=targets):
+                names += [t.id for t in targets if isinstance(t, ast.Name)]
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                names.append(name)
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names += [a.asname or a.name.split(".")[0] for a in aliases]
+    return names

@@ -19,11 +19,11 @@ from typing import IO
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Ended, Standing
 from sweep.errors import plural, printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
-from sweep.render.formatting import STYLES, duration, score, settings
+from sweep.render import STYLES, duration, score, settings
 from sweep.render.progress import Frame, picture
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"

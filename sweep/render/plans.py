@@ -12,17 +12,17 @@ from rich.console import Console
 from sweep import prices
 from sweep.errors import plural
 from sweep.events import Params, Value
-from sweep.render.formatting import duration, money, score, setting, settings
+from sweep.render import duration, money, score, setting, settings
 from sweep.render.tables import Grid, configurations_grid, show
 from sweep.runner.lr_range_test import RATE, Curve
 from sweep.runner.planning import Bin, Histogram, Plan
 from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
-from sweep.space.constraint_sampling import DRAWS
+from sweep.space import DRAWS
 from sweep.space.stopping_rules import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
-from sweep.statistics.racing import FIRST
+from sweep.statistics import FIRST_SEEDS
 
 WIDTH, HEIGHT = 64, 10
 MARKS = {"steepest": "^", "diverged": "x"}
@@ -361,7 +361,7 @@ def _confirms(plan: Plan) -> str:
     found, confirm = plan.confirming, plan.spec.confirm
     if found is None or confirm is None:
         return ""
-    if found.seeds < FIRST:
+    if found.seeds < FIRST_SEEDS:
         return (
             f"nothing: {confirm.budget} of the search allows {found.seeds} fresh seeds for {found.finalists} finalists"
         )

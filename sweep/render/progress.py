@@ -15,7 +15,7 @@ from rich.text import Text
 from sweep.analysis.progress import Ended, Failure, Open, Standing
 from sweep.errors import plural, printable
 from sweep.events import Status
-from sweep.render.formatting import STYLES, duration, figure, money, score, settings
+from sweep.render import STYLES, duration, figure, money, score, settings
 
 _LEVELS = {False: "▁▂▃▄▅▆▇█", True: "_.-'"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"

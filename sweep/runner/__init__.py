@@ -1,0 +1,92 @@
+"""What a session is asked to do, who watches it, how it ended, and the file for what Ray and TensorFlow print."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from sweep.events import Event
+from sweep.store.folder import ResultsFolder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How to run, whatever the sweep."""
+
+    address: str | None = None
+    max_concurrent: int | None = None
+    simulated_gpus: int | None = None
+    reuse: bool = True
+    inline: bool = False
+    memo: bool = True
+    retry_failed: bool = False  # in a sweep that is resumed
+    confirming: bool = False  # the search has ended: fresh seeds alone
+    profile: bool = False
+    quiet: bool = False  # show no progress
+    verbose: bool = False  # say where the output of Ray and TensorFlow goes
+    followers: Sequence[Callable[[ResultsFolder], AbstractContextManager[object]]] = ()  # what else follows the log
+    embedded: bool = False  # in a process that is not the sweep's own: it lives on whatever happens
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a session ended."""
+
+    folder: ResultsFolder
+    completed: int
+    stopped: str | None  # why it ended before its trials did
+    interrupted: bool
+    fault: str | None = None  # what has to be mended before it can go on
+
+
+class View(Protocol):
+    """Who watches a session."""
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """See what happened before this session."""
+
+    def on(self, event: Event) -> None:
+        """See an event."""
+
+    def say(self, text: str) -> None:
+        """See a line about the session itself."""
+
+    def close(self) -> None:
+        """See no more."""
+
+
+@contextmanager
+def redirected(path: Path) -> Iterator[TextIO]:
+    """Append file descriptor 2 to ``path`` inside the block, child processes included, and Python's standard error.
+
+    Gives the terminal's real standard error, for what the user is to see.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    terminal = os.fdopen(os.dup(kept), "w", buffering=1)
+    with path.open("a") as log, redirect_stderr(_to_file_descriptor_2()):
+        os.dup2(log.fileno(), 2)
+        try:
+            yield terminal
+        finally:
+            with suppress(OSError):  # the disk is full: the words are lost, the sweep is not
+                sys.stderr.flush()
+            os.dup2(kept, 2)
+            os.close(kept)
+            terminal.close()
+
+
+def _to_file_descriptor_2() -> TextIO:
+    """Python's standard error, or, where that goes elsewhere, as a notebook's does, one that does not."""
+    try:
+        if sys.stderr.fileno() == 2:
+            return sys.stderr
+    except (OSError, ValueError, AttributeError):  # it has none
+        pass
+    return io.TextIOWrapper(io.FileIO(2, "w", closefd=False), errors="replace", write_through=True)

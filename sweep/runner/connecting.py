@@ -1,10 +1,12 @@
 """What trains the trials of a session: this process, or workers on a Ray that it starts or joins.
 
-Ray's dashboard and metrics are shown the state of the sweep by a `StatusReporter`.
+Ray's dashboard and metrics are shown the state of the sweep by a `StatusReporter`. Without Ray, one
+trial after the other trains in this process, for tests and for debuggers.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +15,15 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 
-from sweep.analysis.outline import Outline
+from sweep import backends, interruption
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
-from sweep.backends import driver_messages
-from sweep.backends.inline import Inline
-from sweep.backends.protocol import Backend, Job, SweepStatus
+from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders
+from sweep.backends.group import WorkerGroup
+from sweep.backends.worker import Worker
 from sweep.contract import Devices
 from sweep.events import Event, Status
-from sweep.runner.session_options import Options
+from sweep.runner import Options
 from sweep.spec import Spec
 from sweep.spec.blocks import Resources
 
@@ -44,7 +47,7 @@ def backend(
     """Yield this process, or workers on Ray; ``leave`` is called from another thread where a local Ray dies."""
     job, notice = setting.job, _once(say)
     if options.inline:
-        with driver_messages.sent(job):
+        with backends.messages_sent(job):
             yield Inline(job=job, reuse=options.reuse, notice=notice)
         return
     from sweep.backends.ray_tune import cluster, dashboard, local_ray
@@ -73,7 +76,7 @@ def backend(
         )
         if job.workers + job.aside > 1:
             say(OPEN_PORT)
-        with found.shared(job, setting.devices), driver_messages.sent(job):
+        with found.shared(job, setting.devices), backends.messages_sent(job):
             yield trains
 
 
@@ -82,12 +85,12 @@ def room(address: str, devices: Devices, asked: Resources) -> int:
 
     Raises InputError where none fits or nobody answers.
     """
-    from sweep.backends.ray_tune import cluster, cluster_sharing
+    from sweep.backends.ray_tune import cluster
 
     workers, aside = asked.workers, asked.processes - asked.workers
     with cluster.connect(address, None, lambda text: None) as found:
         found.require(devices, workers, aside)
-        return cluster_sharing.share(found.fits(devices, workers, aside), asked.max_share)
+        return cluster.share(found.fits(devices, workers, aside), asked.max_share)
 
 
 def _once(say: Callable[[str], None]) -> Callable[[str], None]:
@@ -139,3 +142,73 @@ class StatusReporter:
             best_trials=() if best is None else best.trials,
             left_s=left_s if left_s is not None and math.isfinite(left_s) else None,
         )
+
+
+QUIET = ("tensorflow", "absl")
+"""The loggers of a library that tells of its own workings, in the terminal of whoever runs a sweep in it."""
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep from the terminal what Ray's workers write into files; errors are told."""
+
+    def tell(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR
+
+    loggers = [logging.getLogger(name) for name in QUIET]
+    for logger in loggers:
+        logger.addFilter(tell)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(tell)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """One worker in this process."""
+
+    job: Job
+    reuse: bool = True
+    notice: Callable[[str], None] = lambda text: None
+
+    def train(self, driver: Driver) -> None:
+        """Train all trials that the driver gives out."""
+        group = WorkerGroup(self.job, lambda make: Worker(self.job, reuse=self.reuse, make=make))
+        together = self.job.together
+        with _quiet():
+            try:
+                while found := orders(driver, "", together, 1):
+                    together = self._train(driver, group, found, together)
+            finally:
+                group.close()
+
+    def at_once(self, gpus: float) -> int:
+        """Return one: this process trains one trial, or one group of them, after the other."""
+        return 1
+
+    def _train(self, driver: Driver, group: WorkerGroup, given: Sequence[Order], together: int) -> int:
+        """Train trials to their ends; how many to train at once from now on."""
+        group.take(given)
+        trials = [order.assignment.trial for order in given]
+        for trial in trials:
+            driver.begun(trial)
+        while trials:
+            with interruption.breakable():
+                steps = group.step()
+            together = min(together, steps.together)
+            trials = []
+            for trial, progress in steps.found.items():
+                for text in progress.notices:
+                    self.notice(text)
+                goes_on = driver.take(trial, progress)
+                if progress.spoilt or progress.outgrown:
+                    driver.lose(trial, "replaced")
+                if goes_on and not progress.over:
+                    trials.append(trial)
+            for trial in driver.tick():  # it took too long; while it trains, nobody can end it here
+                driver.lose(trial, "ended")
+                trials = [other for other in trials if other != trial]
+            group.keep(trials)
+        return together

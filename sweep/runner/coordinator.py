@@ -14,22 +14,21 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from sweep.backends.protocol import Lost, Order, Progress
+from sweep.backends import Lost, Order, Progress
 from sweep.contract import Devices
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.gpu_sharing import Sharing
 from sweep.runner.limits import Limits, Timeouts
 from sweep.runner.memo import Answer, Memo
-from sweep.runner.pausing import Pauses
-from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Terms, Upcoming, tried_again
-from sweep.schedulers.contract import Scheduler
-from sweep.searchers.contract import Searcher
+from sweep.runner.trials import AuxiliaryTrials, OpenTrial, Pauses, Terms, Upcoming, tried_again
+from sweep.schedulers import Scheduler
+from sweep.searchers import Searcher
 from sweep.searchers.population import Population
 from sweep.spec import Spec
 from sweep.store.ledger import Change, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, searched
 from sweep.store.log import Log
-from sweep.version import VERSION
+from sweep.store.sweep_info import VERSION
 
 UNWANTED = "stopped on request"
 MAX_LOST_NODES = 20  # under one trial: it may be what brings them down

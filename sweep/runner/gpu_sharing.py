@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Facts, Params
 from sweep.runner.trials import fits

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, first_line
 from sweep.events import Params
-from sweep.loading import load, offers
+from sweep.functions import load_trainable, offers
 from sweep.runner.trials import Terms
 from sweep.space.domains import configuration
 from sweep.spec import Spec
@@ -70,7 +70,7 @@ def find(spec: Spec, devices: Devices, folders: Sequence[Path], sample: Sequence
             "trainables.keras_trainable.KerasTrainable, or leave --find-lr out"
         )
     with _tried():
-        trainable = cast(Tries, load(spec.trainable, folders)())
+        trainable = cast(Tries, load_trainable(spec.trainable, folders)())
     return [_curve_of(trainable, spec, devices, number, params) for number, params in enumerate(chosen)]
 
 

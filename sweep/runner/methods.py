@@ -1,31 +1,201 @@
 """The search method and the stopping rule of a sweep, the user's own among them, and what a warm start learns.
 
+A searcher has starting points, and repeats of its configurations.
+
 What is learnt from earlier sweeps is written down as a length of each log: a sweep that goes on meanwhile changes
 nothing, and every session learns from the same trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import ParamSpec, TypeVar
 
-from sweep.errors import InputError, Problem, StoreError, SweepError
-from sweep.events import Event
-from sweep.loading import load_part
-from sweep.schedulers.contract import Scheduler
+from msgspec import structs
+
+from sweep.errors import InputError, Problem, StoreError, SweepError, did_you_mean
+from sweep.events import EpochReported, Event, Params, Status, TrialEnded
+from sweep.functions import load_part
+from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
-from sweep.searchers.build import starting_points
-from sweep.searchers.contract import Factory, Searcher
+from sweep.searchers import Factory, Searcher
+from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_search
+from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
+from sweep.space import Space, completed, on_grid
+from sweep.space.objectives import Objective
 from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 from sweep.store import ledger
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
+from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 from sweep.store.object_store import is_url
 from sweep.store.sweep_info import EarlierSweep
+
+
+class StartingPoints:
+    """Suggests ``first`` in the first trials, and asks ``inner`` from then on."""
+
+    def __init__(self, inner: Searcher, first: Sequence[Params]) -> None:
+        self._inner = inner
+        self._first = first
+
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
+    def learn(self, past: Iterable[TrialState]) -> int:
+        return self._inner.learn(past)
+
+    def suggest(self, number: int) -> Params | None:
+        return self._first[number] if number < len(self._first) else self._inner.suggest(number)
+
+    def observe(self, event: Event) -> None:
+        self._inner.observe(event)
+
+
+def starting_points(space: Space, starts: Iterable[Params], seed: int) -> list[Params]:
+    """Return ``starts``, completed by random draws."""
+
+    def complete(part: Space, place: int, tried: Collection[str]) -> Params | None:
+        return first_new(part, uniform_draws(seed, place), tried, uniform_numbers(seed, place))
+
+    return completed(space, starts, complete)
+
+
+_WORST_FIRST = (Status.DIVERGED, Status.OOM, Status.INFEASIBLE, Status.PRUNED, Status.COMPLETED, Status.FAILED)
+_COUNTED = (Status.PRUNED, Status.COMPLETED, Status.INFEASIBLE)
+
+
+class Repeated:
+    """Lets a searcher over configurations suggest trials: trial n repeats configuration n // repeats.
+
+    The inner searcher hears of a configuration when its first repeat starts and, once all repeats
+    ended, as one trial: its state is the first of diverged, oom, infeasible, pruned, completed and failed that any
+    repeat has, so that a failed repeat is left out unless all failed; its metrics are, epoch by epoch,
+    the means over the completed, infeasible and pruned repeats, or over all if there are none, as far as all came.
+    Where repeats pause, it hears so far as all have come, once none trains.
+    """
+
+    def __init__(self, inner: Searcher, repeats: int) -> None:
+        self._inner = inner
+        self._repeats = repeats
+        self._ledger = Ledger()
+        self._heard: dict[int, int] = {}  # the last epoch of a configuration that the inner one has heard of
+
+    @property
+    def foresees(self) -> bool:
+        return self._inner.foresees
+
+    def learn(self, past: Iterable[TrialState]) -> int:
+        """Each past trial counts by itself, as if it were a configuration's mean."""
+        return self._inner.learn(past)
+
+    def suggest(self, number: int) -> Params | None:
+        configuration = number // self._repeats
+        started = self._trials(configuration)
+        return started[0].params if started else self._inner.suggest(configuration)
+
+    def observe(self, event: Event) -> None:
+        match self._ledger.observe(event):
+            case Started(trial, start):
+                configuration = trial.number // self._repeats
+                if len(self._trials(configuration)) == 1:
+                    self._inner.observe(structs.replace(start, trial=configuration, repeat=0))
+            case Ended(trial, end) | Interrupted(trial, end) if trial.paused or trial.ended is not None:
+                configuration = trial.number // self._repeats
+                trials = self._trials(configuration)
+                if len(trials) == self._repeats and all(one.paused or one.ended is not None for one in trials):
+                    for summary in _summaries(configuration, trials, end, self._heard.get(configuration, 0)):
+                        self._inner.observe(summary)
+                        if isinstance(summary, EpochReported):
+                            self._heard[configuration] = summary.epoch
+            case _:
+                pass
+
+    def _trials(self, configuration: int) -> list[TrialState]:
+        first = configuration * self._repeats
+        trials = self._ledger.trials
+        return [trials[n] for n in range(first, first + self._repeats) if n in trials]
+
+
+def _summaries(configuration: int, trials: Sequence[TrialState], last: TrialEnded, heard: int) -> Iterator[Event]:
+    """Yield what is new of a configuration of which no repeat trains, after an epoch of which was heard."""
+    counted = [trial for trial in trials if trial.status in _COUNTED or trial.paused] or trials
+    common = set[int].intersection(*(set(trial.epochs) for trial in counted))
+    for epoch in sorted(common):
+        if epoch > heard:
+            metrics = _mean([trial.epochs[epoch] for trial in counted])
+            yield EpochReported(trial=configuration, epoch=epoch, metrics=metrics, time=last.time, time_s=0.0)
+    if any(trial.paused for trial in trials):
+        yield structs.replace(last, trial=configuration, status=Status.INTERRUPTED, waits=True)
+        return
+    states = {trial.status for trial in trials}
+    status = next(state for state in _WORST_FIRST if state in states)
+    yield structs.replace(last, trial=configuration, status=status)
+
+
+def _mean(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {name: fmean(row[name] for row in rows) for name in rows[0] if all(name in row for row in rows)}
+
+
+METHODS = ("grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2")
+
+
+def build_searcher(
+    method: str | Factory,
+    space: Space,
+    objectives: tuple[Objective, ...],
+    seed: int,
+    repeats: int = 1,
+    start_with: Sequence[Params] = (),
+) -> Searcher:
+    """Return the searcher of a method, or of one's own; its first suggestions are ``start_with``, completed.
+
+    With several ``repeats`` it suggests each configuration as often. Raises `InputError` for an unknown method,
+    one whose package is missing, or one that cannot optimize these objectives.
+    """
+    inner = _over_configurations(method, space, objectives, seed, start_with)
+    return Repeated(inner, repeats) if repeats > 1 else inner
+
+
+def _over_configurations(
+    method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int, start_with: Sequence[Params]
+) -> Searcher:
+    if method == "grid":
+        return grid_search(space, on_grid(space, start_with))
+    first = starting_points(space, start_with, seed)
+    match method:
+        case "random":
+            return random_search(space, seed, first)
+        case "sobol":
+            return sobol_search(space, seed, first)
+    inner = _learning(method, space, objectives, seed)
+    return StartingPoints(inner, first) if first else inner
+
+
+def _learning(method: str | Factory, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
+    match method:
+        case "tpe" | "bayes":
+            from sweep.searchers.optuna_search import OptunaSearcher
+
+            return OptunaSearcher("tpe", space, objectives, seed)
+        case "cmaes":
+            from sweep.searchers.cmaes_search import CmaesSearcher
+
+            return CmaesSearcher(space, objectives, seed)
+        case "gp" | "nsga2":
+            from sweep.searchers.optuna_search import OptunaSearcher
+
+            return OptunaSearcher(method, space, objectives, seed)
+        case str():
+            raise InputError.one("method", f"unknown method {method!r}", did_you_mean(method, METHODS))
+        case own:
+            return own(space, objectives, seed)
+
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -46,7 +216,7 @@ def searcher(spec: Spec, folders: Sequence[Path], repeats: int = 1) -> Searcher:
         return Population(spec.space, spec.objectives[0], spec.seed, spec.population, first)
     method: str | Factory = spec.method
     if ":" in spec.method:
-        contract = "sweep.searchers.contract.Searcher"
+        contract = "sweep.searchers.Searcher"
         own = load_part(spec.method, folders, "method", ("foresees", "learn", "suggest", "observe"), contract)
         method = _made("method", spec.method, own)
     return build_searcher(method, spec.space, spec.objectives, spec.seed, repeats, spec.start_with)
@@ -56,7 +226,7 @@ def scheduler(spec: Spec, folders: Sequence[Path]) -> Scheduler:
     """Return the scheduler of a sweep's rule. Raises `InputError` where that cannot be had."""
     rule, own = spec.early_terminate, None
     if isinstance(rule, Own):
-        contract = "sweep.schedulers.contract.Scheduler"
+        contract = "sweep.schedulers.Scheduler"
         found = load_part(rule.target, folders, "early_terminate", ("decision_epochs", "observe"), contract)
         own = _made("early_terminate", rule.target, found)
     return build_scheduler(rule, spec.objectives[0], spec.epochs, own)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, variance
 
-from sweep.analysis import held_out, ranking, trials
+from sweep import analysis, statistics
+from sweep.analysis import ranking
 from sweep.errors import SweepError
 from sweep.spec import Spec
-from sweep.statistics import racing
-from sweep.statistics.verdicts import ALPHA, seeds_for
+from sweep.statistics import ALPHA, seeds_for
 from sweep.store.folder import ResultsFolder, folders
 
 LOOKED_AT = 20  # sweeps at most, the newest first
@@ -37,7 +37,7 @@ class Detectable:
     needed: int  # the fewest that can tell so many configurations apart
     confirmed: bool  # by fresh seeds, of finalists alone
     by_seeds: float | None  # a difference told about half the time; None with too few seeds, or an unknown spread
-    examples: held_out.HeldOut | None
+    examples: ranking.HeldOut | None
     examples_needed: int | None  # for what the seeds can tell, where there are fewer
     known: Known | None
 
@@ -51,16 +51,16 @@ def detectable(spec: Spec, configurations: int | None, known: Known | None) -> D
     needed = seeds_for(count - 1)
     if spec.confirm is not None and count > 1:
         configurations = count = min(spec.confirm.finalists, count)
-        seeds, needed = spec.confirm.seeds, racing.FIRST
+        seeds, needed = spec.confirm.seeds, statistics.FIRST_SEEDS
     by_seeds = None
     if known is not None and known.spread is not None and seeds >= needed and count > 1:
         by_seeds = _told(known.spread, seeds, count)
     examples = needed_examples = None
     metric = spec.metrics[0].name if spec.metrics else ""
     if known is not None:
-        examples = held_out.of_metric(metric, known.level, known.examples, known.loss_deviation)
+        examples = ranking.noise_of_metric(metric, known.level, known.examples, known.loss_deviation)
         if examples and by_seeds and by_seeds < examples.difference:
-            needed_examples = held_out.examples_for(by_seeds, examples.deviation)
+            needed_examples = ranking.examples_for(by_seeds, examples.deviation)
     return Detectable(
         configurations, seeds, needed, spec.confirm is not None, by_seeds, examples, needed_examples, known
     )
@@ -90,16 +90,16 @@ def _known(folder: ResultsFolder, spec: Spec) -> Known | None:
     metric = spec.metrics[0].name
     if info.trainable != spec.trainable or metric not in {name for name, _ in info.objectives[:1]}:
         return None
-    read = reading.read(folder, held_out.COLUMNS)
-    ranked = ranking.rank([trials.of_tables(folder, read)])
+    read = reading.read(folder, ranking.COLUMNS)
+    ranked = ranking.rank([analysis.of_tables(folder, read)])
     if not ranked.best:
         return None
     several = [row.scores[0].values for row in ranked.rows if row.completed and row.scores]
     several = [values for values in several if len(values) > 1]
     spread = math.sqrt(fmean(map(variance, several))) if several else None
     best = ranked.best[0]
-    loss_deviation = held_out.deviation(read, {trial.trial for trial in best.trials})
-    return Known(folder.name, best.scores[0].mean, spread, held_out.examples(read), loss_deviation)
+    loss_deviation = ranking.deviation(read, {trial.trial for trial in best.trials})
+    return Known(folder.name, best.scores[0].mean, spread, ranking.examples(read), loss_deviation)
 
 
 def _told(spread: float, seeds: int, configurations: int) -> float:

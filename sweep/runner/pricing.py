@@ -12,14 +12,13 @@ from pathlib import Path
 from statistics import median
 
 from sweep import prices
-from sweep.analysis import confirmation, rehearsal
+from sweep.analysis import confirmation, survival
 from sweep.contract import Devices, Trainable
 from sweep.errors import StoreError, TrainableError, first_line
 from sweep.events import EpochReported, Facts, Params, Status, TrialEnded, TrialStarted
-from sweep.functions import FunctionTrainable
-from sweep.loading import load
+from sweep.functions import FunctionTrainable, load_trainable
 from sweep.runner.trials import Terms
-from sweep.schedulers.contract import Pausing, Scheduler
+from sweep.schedulers import Pausing, Scheduler
 from sweep.space.objectives import Objective
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -106,7 +105,7 @@ def _rehearsed(
     """Yield each epoch that a made-up trial reports before the scheduler stops it, or leaves it where it pauses."""
     if not isinstance(scheduler, Pausing):
         for trial in range(trials):
-            yield from rehearsal.reported(scheduler, objective, trial, numbers.random(), epochs)
+            yield from survival.reported(scheduler, objective, trial, numbers.random(), epochs)
         return
     merits: list[float] = []
     paused: dict[int, int] = {}  # how many of the epochs each has that waits
@@ -256,7 +255,7 @@ def measure(spec: Spec, devices: Devices, import_folders: Sequence[Path], sample
     """Train two epochs of the first two configurations in this process. Raises `TrainableError` if that fails."""
     began, terms = time.monotonic(), Terms(spec)
     try:
-        trainable = load(spec.trainable, import_folders)()
+        trainable = load_trainable(spec.trainable, import_folders)()
         spent: list[tuple[float, float]] = []  # beside the epochs, and one epoch
         for trial, params in enumerate(sample[:2]):
             assignment = terms.trial(trial, params, devices)

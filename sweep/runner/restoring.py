@@ -1,27 +1,37 @@
-"""A trial out of its checkpoint: the trainable as its worker had it, in this process."""
+"""A trial out of its checkpoint: the trainable as its worker had it, in this process.
+
+So are the models that are evaluated on the test data: those that could be the best and the baseline, once, when the
+race is over.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from sweep.analysis import ranking, trials
+from sweep import analysis, runner
+from sweep.analysis import confirmation, ranking
 from sweep.backends import checkpoints
 from sweep.backends.checkpoints import Manifest
 from sweep.contract import Assignment, Devices, Trainable
-from sweep.errors import InputError, StoreError, first_line
-from sweep.events import EpochReported, Facts, Status, TrialStarted
+from sweep.errors import InputError, StoreError, SweepError, first_line, printable
+from sweep.events import EpochReported, Facts, ModelTested, Role, Status, TrialStarted
+from sweep.functions import load_trainable, offers
 from sweep.inspection import Source, inspect, inspect_given
-from sweep.loading import load
 from sweep.runner import planning
 from sweep.runner.resuming import Reopened, reopen
-from sweep.runner.trials import Terms
+from sweep.runner.trials import Terms, rules, runs
+from sweep.space.domains import configuration
 from sweep.space.objectives import objective
+from sweep.spec import Spec
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, Reported, TrialState
+from sweep.store.log import Log
+from sweep.store.tables import TableBuilder
 
 Which: TypeAlias = 'int | Literal["best", "last"]'
 """An epoch of which a checkpoint was kept: its number, the one with the best objective, or the last one."""
@@ -81,12 +91,12 @@ def winner(folder: ResultsFolder) -> int:
     raise _no_checkpoint(folder, completed[0].trial)
 
 
-def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
+def best_configuration(folder: ResultsFolder) -> list[analysis.Trial]:
     """Return the completed trials of the best configuration, the best one first.
 
     Raises `InputError` without a single best.
     """
-    found = ranking.rank([trials.read(folder)])
+    found = ranking.rank([analysis.read(folder)])
     if not found.best:
         raise InputError.one(folder.name, "no trial has completed", f"see python -m sweep compare {folder.address}")
     if len(found.best) > 1:
@@ -97,7 +107,7 @@ def best_configuration(folder: ResultsFolder) -> list[trials.Trial]:
     (row,) = found.best
     first = objective(*found.objectives[0])
 
-    def loss(trial: trials.Trial) -> float:
+    def loss(trial: analysis.Trial) -> float:
         known = first.loss(trial.metrics)
         return math.inf if known is None else known
 
@@ -153,7 +163,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
     if change:
         notes.append(change)
     try:
-        kind = load(sweep.spec.trainable, sweep.import_folders, given)
+        kind = load_trainable(sweep.spec.trainable, sweep.import_folders, given)
     except Exception as error:  # whatever the user's module raises
         what = f"{sweep.spec.trainable} cannot be imported: {_told(error)}"
         raise InputError.one(
@@ -261,3 +271,91 @@ def _assignment(kept: Kept) -> tuple[Assignment, str]:
 
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
+
+
+def due_tests(ledger: Ledger, spec: Spec) -> list[int]:
+    """Return the trials with fresh seeds whose models are to be tested: none before the race is over, none twice."""
+    if spec.confirm is None:
+        return []
+    found = confirmation.run(runs(ledger, spec), rules(spec, spec.confirm))
+    if not found.over:
+        return []
+    chosen = {racer.key for racer in found.racers if racer.key in found.left or racer.is_baseline}
+    return [
+        one.number
+        for one in ledger.trials.values()
+        if one.role is Role.CONFIRM
+        and one.status is Status.COMPLETED
+        and configuration(one.params) in chosen
+        and not one.tested
+    ]
+
+
+def evaluate_tests(
+    folder: ResultsFolder, spec: Spec, given: object = None, is_over: Callable[[], bool] = lambda: False
+) -> int:
+    """Evaluate their models and log it; how many. A trainable without test data is asked once and no more.
+
+    No more begin when it ``is_over``: another session tests the rest. What cannot be tested is said and changes
+    nothing. Raises `StoreError` where the log cannot be written.
+    """
+    ledger = Ledger(keep_epochs=False)
+    for _ in ledger.follow(folder.log):
+        pass
+    trials = due_tests(ledger, spec)
+    trainable: Trainable | None = None
+    count = 0
+    if not trials or not _offers_test(folder, spec, given):
+        return 0
+    with (
+        folder.lock(spec.checkpoint.sync_s) as copy,
+        runner.redirected(folder.debug_log) as terminal,
+        Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log,
+    ):
+
+        def say(text: str) -> None:
+            terminal.write(f"note: {printable(text)}\n")
+
+        for trial in trials:
+            if is_over():
+                break
+            try:
+                restored = begin(find(folder, trial), given, trainable)
+                trainable = restored.trainable
+                metrics = _tested(trainable)
+            except InputError as error:
+                say(f"trial {trial} is not tested: {error}")
+                continue
+            except SweepError:
+                raise
+            except Exception as error:  # the border to the user's code
+                say(f"no test: {type(error).__name__}: {first_line(error)}")
+                break
+            if metrics is None:
+                break
+            log.append([ModelTested(trial=trial, metrics=metrics, time=time.time())])
+            count += 1
+        if count:
+            builder = TableBuilder.of(folder)
+            builder.follow(folder.log)
+            builder.write(folder)
+    return count
+
+
+def _offers_test(folder: ResultsFolder, spec: Spec, given: object) -> bool:
+    """Return whether its trainables have a `test` at all; one that cannot be imported says so where it begins."""
+    try:
+        return offers("test", spec.trainable, folder.read_info().import_folders or (), given)
+    except Exception:  # the border to the user's code
+        return True
+
+
+def _tested(trainable: object) -> dict[str, float] | None:
+    method = getattr(trainable, "test", None)
+    found = method() if callable(method) else None
+    if found is None:
+        return None
+    metrics = {str(name): float(value) for name, value in found.items()}
+    if not any(map(math.isfinite, metrics.values())):
+        raise ValueError(f"test() returned {metrics}, expected numbers by name")
+    return metrics

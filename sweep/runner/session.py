@@ -15,23 +15,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import TextIO, TypeAlias
 
-from sweep.analysis import ranking, trials
-from sweep.backends import checkpoints, protocol, shared_data
-from sweep.backends.protocol import SHARE_FILE, STOP_FILE, Backend, Job
+from sweep import analysis, backends, runner
+from sweep.analysis import ranking
+from sweep.backends import SHARE_FILE, STOP_FILE, Backend, Job, checkpoints
+from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
-from sweep.runner import connecting, debug_log, evaluation, methods, planning, stopping
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stopping
 from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
-from sweep.runner.retention import CheckpointKeeper
-from sweep.runner.session_options import Options, Outcome, View
 from sweep.runner.stopping import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
-from sweep.store import provenance, tables
+from sweep.store import sweep_info, tables
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended, Reported, naming
 from sweep.store.log import Log
@@ -78,7 +77,7 @@ def run(
         "simulated_gpus": options.simulated_gpus,
         "memo": options.memo,
         "source": describe_source(training.source),
-        "provenance": provenance.collect(folders[0]),
+        "provenance": sweep_info.provenance(folders[0]),
         "warm_start": methods.take_warm_start(spec.warm_start, results),
     }
     if origin:
@@ -137,7 +136,7 @@ class Session:
                 confirmed = replace(self, options=replace(self.options, confirming=True))._drive()
                 outcome = replace(confirmed, stopped=confirmed.stopped or outcome.stopped)
             if not self._is_over(outcome):
-                evaluation.evaluate(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
+                restoring.evaluate_tests(self.folder, self.spec, self.training.given, lambda: self.ending.asked)
         return replace(outcome, interrupted=self._is_over(outcome))
 
     def _is_over(self, outcome: Outcome) -> bool:
@@ -146,7 +145,7 @@ class Session:
 
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
-        with folder.lock(self.spec.checkpoint.sync_s) as copy, debug_log.redirected(folder.debug_log) as terminal:
+        with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
             stopping.clear_requests(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
@@ -171,7 +170,7 @@ class Session:
 
     def _job(self) -> Job:
         spec, objective = self.spec, self.spec.objectives[0]
-        own = shared_data.name(self.folder.path)
+        own = backends.shared_data_name(self.folder.path)
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
@@ -232,7 +231,7 @@ class Session:
                 look=ending.look,
                 tick=ending.obey,
                 say=view.say,
-                share=partial(protocol.write_shares, job),
+                share=partial(backends.write_shares, job),
                 at_once=backend.at_once,
                 to_beat=keeper.to_beat,
                 kept=partial(checkpoints.of_epoch, folder.path),
@@ -323,8 +322,8 @@ def _clean(folder: Path, job: Job | None = None) -> None:
     for kind in (STOP_FILE, SHARE_FILE):
         for path in folder.glob(f"{kind}*"):
             path.unlink(missing_ok=True)
-    for name in [shared_data.prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
-        shared_data.remove(name)
+    for name in [backends.shared_data_prefix(folder)] if job is None else filter(None, [job.shared, job.stand_in]):
+        backends.remove_shared_data(name)
     checkpoints.clean(folder)
 
 
@@ -346,7 +345,7 @@ def note_changes(
     info = folder.read_info()
     now = info.changed(spec=spec.to_json_dict(), source=describe_source(source))
     if folder.log.exists():
-        now = now.changed(provenance=provenance.collect(folders[0]))
+        now = now.changed(provenance=sweep_info.provenance(folders[0]))
     if info.is_mixed or info.identity != now.identity:
         now = now.changed(source={**now.source, "changed": True})  # its trials answer for no other sweep's
         if not info.is_mixed:
@@ -367,5 +366,5 @@ class ConfigurationWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        found = ranking.columns(ranking.rank([trials.read(self._folder)]))
+        found = ranking.columns(ranking.rank([analysis.read(self._folder)]))
         tables.write_configurations(self._folder, found.names, found.params, found.numbers, found.integers, found.texts)

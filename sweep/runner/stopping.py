@@ -12,10 +12,9 @@ from pathlib import Path
 
 from sweep import interruption
 from sweep.errors import InputError, StoppedAtOnce, StoreError
+from sweep.runner import View
 from sweep.runner.coordinator import UNWANTED, Coordinator
-from sweep.runner.session_options import View
-from sweep.store import remote
-from sweep.store.disk import storing
+from sweep.store import remote, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ended, Interrupted, Ledger
 from sweep.store.object_store import StoreAway

@@ -19,7 +19,7 @@ from sweep.backends import memory
 from sweep.contract import Assignment, Devices
 from sweep.errors import TrainableError, first_line
 from sweep.events import EpochReported, Params, Value
-from sweep.loading import load
+from sweep.functions import load_trainable
 from sweep.runner.trials import Terms
 from sweep.spec import Spec
 
@@ -178,7 +178,7 @@ def _measured(way: Way, trainable: str, folders: Sequence[Path], assignment: Ass
         return sum(one.time_s for one in heard[1:]) < LEAST_S
 
     try:
-        made = load(trainable, folders)()
+        made = load_trainable(trainable, folders)()
         made.begin(assignment)
         made.train(report)
     except Exception as error:  # the border to the user's code

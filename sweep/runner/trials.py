@@ -3,7 +3,9 @@
 An `OpenTrial` has not ended for good. `Terms` says what the sweep file asks of each trial: how it is trained, and which
 reports end it. `AuxiliaryTrials` are not chosen by the searcher: the baseline before the search, and after it fresh
 seeds for those that could still be best. `Upcoming` says which trial of the search starts next: where the order is
-free, the one whose compiled structure the free worker holds. All of it follows from the events, so that a session that
+free, the one whose compiled structure the free worker holds. `Pauses` says which of them pause, where the scheduler
+lets them or the method is a population: such a trial is interrupted in the log, saved, and gone on with by any worker
+once its rule no longer holds it. All of it follows from the events, so that a session that
 goes on starts what the one before would have started.
 """
 
@@ -11,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
@@ -20,12 +22,13 @@ from msgspec import structs
 
 from sweep.analysis import confirmation
 from sweep.analysis.confirmation import Race, Rules, Run
-from sweep.backends.protocol import Order, Progress
+from sweep.backends import Order, Progress
 from sweep.contract import Assignment, Devices, Fold
 from sweep.errors import TrainableError, did_you_mean
-from sweep.events import EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
+from sweep.events import PAUSES, EpochReported, Facts, Params, Role, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Hyperparameters, Reads, from_json
-from sweep.searchers.contract import Searcher
+from sweep.schedulers import Pausing, Scheduler
+from sweep.searchers import Searcher
 from sweep.searchers.population import Parent, Population
 from sweep.spec import Spec
 from sweep.spec.blocks import Confirm
@@ -375,3 +378,53 @@ def fits(params: Params, structure: str) -> bool:
 @lru_cache(maxsize=1024)
 def _reads(structure: str) -> Reads:
     return from_json(structure)
+
+
+class Pauses:
+    """What the rule of a sweep says of its open trials."""
+
+    def __init__(self, searcher: Searcher, scheduler: Scheduler, trials: Mapping[int, OpenTrial]) -> None:
+        """``trials``: those that have not ended, by number."""
+        self._rule = next((one for one in (searcher, scheduler) if isinstance(one, Pausing)), None)
+        self._deciding = self._rule or scheduler
+        self._trials = trials
+        self._count = 0
+
+    def open(self, state: TrialState, epochs: int) -> OpenTrial:
+        """Return a trial of the search that begins."""
+        return OpenTrial(state, epochs, self._deciding.decision_epochs(epochs), pauses=self._rule is not None)
+
+    def why(self, trial: OpenTrial) -> str | None:
+        """Return why a trial is not to train on for now; None for one that may."""
+        place = trial.state.place
+        if self._rule is None or place is None or trial.state.epoch not in trial.decisions:
+            return None
+        return self._rule.holds(place)
+
+    def end(self, trial: OpenTrial, facts: Facts) -> TrialEnded | None:
+        """Return the interruption of a trial that pauses where it is; None for one that trains on."""
+        why = self.why(trial)
+        return structs.replace(trial.end(Status.INTERRUPTED, PAUSES + why, facts), waits=True) if why else None
+
+    def note(self, trial: OpenTrial, *, paused: bool) -> None:
+        """Remember in which order trials paused, which is the one in which they are gone on with."""
+        self._count += paused
+        trial.paused = self._count if paused else 0
+
+    def ready(self, again: Iterable[int]) -> int | None:
+        """Return the first of those to be gone on with that none holds."""
+        return next((trial for trial in again if not self.why(self._trials[trial])), None)
+
+    def last(self) -> int | None:
+        """Return the trial that is trained on although it is held, once none trains and none is left to start."""
+        place = self._rule.last() if self._rule else None
+        if place is None:
+            return None
+        return next((number for number, one in self._trials.items() if one.state.place == place), None)
+
+    def dropped(self, *, rest: bool) -> list[TrialEnded]:
+        """Return the ends of those that pause for good; ``rest`` as of `Pausing`."""
+        whys = self._rule.dropped(rest=rest) if self._rule else {}
+        numbers = {one.state.place: number for number, one in self._trials.items()} if whys else {}
+        there = [(self._trials[numbers[place]], why) for place, why in whys.items() if place in numbers]
+        return [structs.replace(one.end(Status.PRUNED, why, Facts()), waits=rest) for one, why in there]

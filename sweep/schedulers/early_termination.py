@@ -14,9 +14,8 @@ from heapq import heappop, heappush
 import numpy as np
 
 from sweep.events import EpochReported, Event
-from sweep.schedulers.contract import Factory, Scheduler
+from sweep.schedulers import Factory, Scheduler, reason
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
-from sweep.schedulers.reasons import reason
 from sweep.space import stopping_rules
 from sweep.space.objectives import Objective
 from sweep.space.stopping_rules import (

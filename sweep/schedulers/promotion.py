@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.events import EpochReported, Event, Status, TrialEnded
-from sweep.schedulers.reasons import reason, standing
+from sweep.schedulers import reason, standing
 from sweep.space import stopping_rules
 from sweep.space.objectives import INFEASIBLE, Objective
 from sweep.space.stopping_rules import AshaPromotion, FreezeThaw, Pasha

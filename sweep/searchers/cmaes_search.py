@@ -20,10 +20,10 @@ with warnings.catch_warnings():
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, Value
 from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, contains, key
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Started, TrialState
 
 _JUDGED = (Status.COMPLETED, Status.INFEASIBLE, Status.PRUNED)

@@ -10,9 +10,9 @@ from functools import partial
 
 from sweep.events import Event, Params, Value
 from sweep.searchers.novelty import Draw, first_new, independent_draws, uniform_numbers
+from sweep.space import Parameter, Space
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
-from sweep.space.space import Parameter, Space
 from sweep.store.ledger import TrialState
 
 

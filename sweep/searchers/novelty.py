@@ -10,10 +10,9 @@ from typing import TypeAlias
 import numpy as np
 
 from sweep.events import Params, Value
-from sweep.space import constraint_sampling
+from sweep.space import Parameter, Space, near
 from sweep.space.domains import key
 from sweep.space.draws import from_unit
-from sweep.space.space import Parameter, Space
 
 MAX_ATTEMPTS = 1000
 
@@ -44,7 +43,7 @@ def first_new(
         return next(_untried(space, tried), None)
     if feasible and not space.constraints:  # infinite by name only, like a coarsely quantized normal
         return None
-    found = constraint_sampling.near(space, start, uniform, walk=walk)
+    found = near(space, start, uniform, walk=walk)
     return next((params for params in found if key(params) not in tried), None)
 
 

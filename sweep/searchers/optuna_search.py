@@ -37,13 +37,13 @@ from sweep.events import Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
 from sweep.searchers.novelty import Draw, first_new, independent_draws, uniform_numbers
 from sweep.searchers.optuna_storage import ToldTrials, quiet
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
 from sweep.space.draws import from_unit, to_unit
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 from sweep.store.ledger import Ended, Interrupted, Ledger, Reported, Started
 from sweep.store.ledger import TrialState as Record  # Optuna has a TrialState of its own
-from sweep.version import DISTRIBUTION
+from sweep.store.sweep_info import DISTRIBUTION
 
 UNIT = FloatDistribution(0.0, 1.0)
 

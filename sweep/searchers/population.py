@@ -18,11 +18,11 @@ import numpy as np
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
 from sweep.searchers.novelty import first_new, independent_draws, uniform_numbers
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
 from sweep.space.objectives import Objective
-from sweep.space.population_rules import Rules
-from sweep.space.space import Parameter, Space
+from sweep.space.stopping_rules import PopulationRules
 from sweep.store.ledger import TrialState
 
 FACTORS = (0.8, 1.2)
@@ -60,7 +60,7 @@ class Population:
     foresees = False
 
     def __init__(
-        self, space: Space, objective: Objective, seed: int, rules: Rules, first: Iterable[Params] = ()
+        self, space: Space, objective: Objective, seed: int, rules: PopulationRules, first: Iterable[Params] = ()
     ) -> None:
         self._space, self._objective, self._seed, self._rules = space, objective, seed, rules
         self._first = list(first)

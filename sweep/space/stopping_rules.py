@@ -1,4 +1,4 @@
-"""The rules by which trials may be stopped early, or pause, as plain data, and the epochs at which they act."""
+"""The rules by which trials are stopped early, pause, or train as a population: plain data, and when they act."""
 
 from __future__ import annotations
 
@@ -6,6 +6,32 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationRules:
+    """How a population trains."""
+
+    size: int
+    interval: int  # epochs of a generation
+    epochs: int  # of the whole training
+    quantile: float = 0.25  # the share that is replaced at the end of a generation
+    resample: float = 0.25  # the chance of a value drawn anew in place of one that is moved
+    perturb: tuple[str, ...] = ()  # the parameters that are moved; of none, all numbers
+
+    @property
+    def replaced(self) -> int:
+        """How many members a generation replaces."""
+        return min(max(math.floor(self.size * self.quantile), 1), self.size // 2)
+
+    @property
+    def most_trials(self) -> int:
+        """Trials there can be, unless members fail."""
+        return self.size + self.replaced * len(self.ends())
+
+    def ends(self) -> tuple[int, ...]:
+        """Return the epochs at which generations end, but for the last."""
+        return tuple(range(self.interval, self.epochs, self.interval))
 
 
 @dataclass(frozen=True, slots=True)

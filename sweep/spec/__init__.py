@@ -1,7 +1,441 @@
-"""The sweep file: read, checked and resolved into a `Spec`."""
+"""The sweep file: from its text to a `Spec`, or to all of its mistakes at once."""
 
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from sweep.errors import InputError, did_you_mean
+from sweep.events import Params
+from sweep.space import Parameter, Space
+from sweep.space.domains import Categorical, Range, Tied, choices
+from sweep.space.stopping_rules import EarlyTermination, PausingRule, PopulationRules
+from sweep.spec import configurations, parameters, sweep_file, yaml_reader
+from sweep.spec.blocks import Metric
 from sweep.spec.models import Spec
-from sweep.spec.parser import load, load_with_text, of_mapping, parse
+from sweep.spec.parameters import Entry
 from sweep.spec.schema import json_schema
+from sweep.spec.sweep_file import (
+    BELIEVING,
+    HINTS,
+    LEARNING,
+    MAX_EPOCHS,
+    MAX_SEED,
+    NAME,
+    REQUIRED,
+    SERVER_KEYS,
+    SweepFile,
+)
+from sweep.spec.validation import Document, KeyPath, dotted, expectation, schema_of, show, validate_parts
+from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read
 
 __all__ = ["Spec", "json_schema", "load", "load_with_text", "of_mapping", "parse"]
+
+_LARGER_IS_BETTER = re.compile(
+    r"(?!.*(loss|err))(.*[^a-z])?(acc|accuracy|auc|bleu|f1|iou|precision|r2|recall|reward|score)([^a-z].*)?"
+)
+
+
+def load(path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Spec:
+    """Return the sweep that a file describes, changed by ``SWEEP_SET`` and then by ``--set`` assignments.
+
+    Raises InputError with every mistake of the file and the assignments.
+    """
+    return load_with_text(path, assignments, environment)[0]
+
+
+def load_with_text(
+    path: Path | str, assignments: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> tuple[Spec, str]:
+    """As `load`, with the file's text: a pipe can be read once, and a file may change."""
+    path = Path(path)
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_SIZE_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError.one(str(path), "no such file") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise InputError.one(str(path), f"cannot be read: {reason}") from None
+    text = decode(raw, str(path))
+    return parse(text, str(path), assignments, environment.get(yaml_reader.VARIABLE, "")), text
+
+
+def parse(text: str, source: str, assignments: Sequence[str] = (), environment: str = "") -> Spec:
+    """Return the sweep that a text describes; ``environment`` is the content of ``SWEEP_SET``.
+
+    Raises InputError with every mistake.
+    """
+    return _resolved(read(text, source), assignments, environment)
+
+
+def of_mapping(
+    given: Mapping[str, object], source: str, assignments: Sequence[str] = (), environment: str = ""
+) -> Spec:
+    """Return the sweep that Python's own values describe, by the same rules; raise InputError with every mistake."""
+    document = yaml_reader.document_of(given, source)
+    document.check()
+    return _resolved(document, assignments, environment)
+
+
+def _resolved(document: Document, assignments: Sequence[str], environment: str) -> Spec:
+    yaml_reader.apply_assignments(yaml_reader.split_assignments(environment), yaml_reader.VARIABLE, document)
+    yaml_reader.apply_assignments(assignments, "--set", document)
+    spec = _Resolution(document).resolve()
+    document.check()
+    if spec is None:
+        raise AssertionError("a sweep file without mistakes gave no sweep")
+    return spec
+
+
+class _Resolution:
+    """Understands a document part by part, so that a mistake in one part hides none in another."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.notes: list[str] = []
+        self.starts: tuple[Params, ...] = ()
+        self.baseline: Params | None = None
+        self.file, self.wrong = validate_parts(SweepFile, document.data, document, HINTS)
+
+    def resolve(self) -> Spec | None:
+        file, document = self.file, self.document
+        self.check_required()
+        self.check_learns()
+        self.check_seeds()
+        name = self.name()
+        metrics = self.metrics()
+        self.check_held_out(metrics)
+        self.check_workers()
+        self.check_reduction()
+        before = document.found
+        entries = parameters.read(file.parameters or {}, ("parameters",), document)
+        if file.method == "grid":
+            parameters.check_grid(entries, document)
+        sweep_file.check_parameter_server(file, entries, document)
+        names = [entry.name for entry in entries]
+        texts = document.data.get("constraints") if names else None
+        read = configurations.read_constraints(texts, names, ("constraints",), document)
+        expressions = {text: one for text, one in read.items() if one.names <= set(names)}
+        space = None
+        if names and document.found == before:
+            found = self.believed([entry.parameter for entry in entries if entry.parameter])
+            space = Space(found, tuple(expressions.values()))
+            self.check_space(space, entries)
+        rule = self.early_termination(entries)
+        population = self.population(entries)
+        if space is None or document.mistakes or file.trainable is None or file.method is None:
+            return None
+        return Spec(
+            name=name,
+            description=file.description or "",
+            trainable=file.trainable,
+            method="tpe" if file.method == "bayes" else file.method,
+            metrics=metrics,
+            space=space,
+            constraints=tuple(one for text, one in read.items() if text not in expressions),
+            epochs=file.epochs,
+            early_terminate=rule,
+            run_cap=file.run_cap,
+            repeats=file.repeats,
+            folds=file.folds,
+            seed=file.seed,
+            training=file.training.described(),
+            resources=file.resources,
+            budget=file.budget,
+            stop_when=file.stop_when,
+            max_failures=file.max_failures,
+            max_restarts=file.max_restarts,
+            retries=file.retries,
+            checkpoint=file.checkpoint,
+            warm_start=file.warm_start,
+            start_with=self.starts,
+            baseline=self.baseline,
+            confirm=file.confirm,
+            population=population,
+            ignored_keys=self.ignored_keys(),
+            notes=tuple(self.notes),
+            places=self.places(entries),
+        )
+
+    def population(self, entries: list[Entry]) -> PopulationRules | None:
+        """Return how a population trains; note what does not go with one."""
+        file, document = self.file, self.document
+        if file.method != "pbt":
+            if file.population is not None:
+                what = f"method {file.method} has no population"
+                document.mistake(("population",), what, "write method: pbt, or remove it", at_key=True)
+            return None
+        block = file.population or sweep_file.PopulationBlock()
+        for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
+            said = getattr(file, key)
+            says_nothing = isinstance(said, sweep_file.NoTermination) or (key == "metrics" and said and len(said) == 1)
+            if said != type(file).model_fields[key].default and not says_nothing:
+                document.mistake((key,), f"does not go with method pbt: {reason}", "remove it", at_key=True)
+        if block.interval >= file.epochs and "epochs" not in self.wrong:
+            what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
+            document.mistake(("population", "interval"), what, "lower it, or train more epochs")
+        known = {entry.name: entry for entry in entries}
+        for place, name in enumerate(block.perturb):
+            if name not in known:
+                document.mistake(("population", "perturb", place), f"no parameter {name!r}", did_you_mean(name, known))
+        if "epochs" in known:
+            what = "is a parameter, and all members of a population train as long"
+            document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
+        if not block.perturb and not any(isinstance(entry.domain, Range) for entry in entries):
+            what = "pbt moves numbers that have a range, and no parameter is one"
+            document.mistake(("method",), what, "name what copies change: population: {perturb: [...]}")
+        return PopulationRules(
+            size=block.size,
+            interval=block.interval,
+            epochs=file.epochs,
+            quantile=block.quantile,
+            resample=block.resample,
+            perturb=block.perturb,
+        )
+
+    def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
+        """Return the parameters with what the author believes of them."""
+        file, document = self.file, self.document
+        if file.prior and file.method is not None and file.method not in BELIEVING:
+            hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
+            document.mistake(("prior",), f"method {file.method} makes nothing of it", hint, at_key=True)
+        beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
+        return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
+
+    def places(self, entries: list[Entry]) -> dict[str, str]:
+        """Where the file has each parameter, and each value of baseline and starting points, for later messages."""
+        found = {entry.name: self.document.place(entry.path, at_key=True) for entry in entries}
+        given: list[KeyPath] = [("baseline", name) for name in self.file.baseline or {}]
+        given += [("start_with", i, name) for i, start in enumerate(self.file.start_with) for name in start]
+        return found | {dotted(path): self.document.place(path) for path in given}
+
+    def ignored_keys(self) -> tuple[str, ...]:
+        """Keys that do nothing here: those of W&B's server, and of a Bayesian search in another one."""
+        named = [("metric", self.file.metric), *(("metrics", metric) for metric in self.file.metrics or ())]
+        keys = [key for key in self.document.data if key in SERVER_KEYS]
+        for key, metric in named:
+            if metric and metric.impute_while_running not in ("false", False):
+                keys.append(f"{key}.impute_while_running")
+            if metric and metric.impute is not None and self.file.method not in LEARNING:
+                keys.append(f"{key}.impute")
+        return tuple(dict.fromkeys(keys))
+
+    def missing(self, key: str, hint: str = "") -> None:
+        expected = expectation(schema_of(SweepFile)["properties"][key])
+        self.document.mistake((key,), f"missing, expected {expected}", hint)
+
+    def check_seeds(self) -> None:
+        """Each repeat has a seed of its own, and each fresh one of `confirm` as well: they count up from the file's."""
+        file = self.file
+        last = file.seed + file.repeats - 1 + (file.confirm.seeds if file.confirm else 0)
+        if last > MAX_SEED and not self.wrong & {"seed", "repeats", "confirm"}:
+            what = f"{file.seed}, and the seeds of repeats and confirm count up from it to {last}"
+            self.document.mistake(("seed",), what, f"expected seeds up to {MAX_SEED}: write a smaller one")
+
+    def check_required(self) -> None:
+        for key in REQUIRED:
+            if getattr(self.file, key) is None and key not in self.wrong:
+                program = key == "trainable" and "program" in self.document.data
+                self.missing(key, "W&B's program is not run; name a class instead" if program else "")
+
+    def check_learns(self) -> None:
+        if self.file.warm_start and self.file.method is not None and self.file.method not in LEARNING:
+            what = f"method {self.file.method} learns nothing from earlier sweeps"
+            self.document.mistake(("warm_start",), what, "remove it, or use tpe, gp, cmaes or nsga2", at_key=True)
+
+    def name(self) -> str:
+        name = self.file.name or Path(self.document.source).stem
+        if "name" not in self.wrong and not re.fullmatch(NAME, name):
+            self.document.mistake((), f"the file's name {name!r} cannot name a results folder", "write name: my_sweep")
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")
+
+    def metrics(self) -> tuple[Metric, ...]:
+        file, document = self.file, self.document
+        named: list[tuple[KeyPath, Metric]] = [(("metric",), file.metric)] if file.metric else []
+        named += [(("metrics", index), metric) for index, metric in enumerate(file.metrics or ())]
+        if file.metric and file.metrics:
+            document.mistake(("metrics",), "beside metric, expected one of the two", at_key=True)
+        seen: set[str] = set()
+        for path, metric in named:
+            if metric.name in seen:
+                document.mistake((*path, "name"), f"{show(metric.name)}, expected another metric than above")
+            seen.add(metric.name)
+            if "goal" not in metric.model_fields_set and _LARGER_IS_BETTER.fullmatch(metric.name.lower()):
+                self.notes.append(
+                    f"{metric.name} looks as if larger is better, and is minimized as in W&B where no goal is "
+                    "given; write goal: maximize, or minimize"
+                )
+        if len(named) > 1:
+            self.check_single_objective()
+        elif not named and not {"metric", "metrics"} & self.wrong:
+            reason = "early_terminate" if file.early_terminate else f"method {file.method}"
+            if file.early_terminate or file.method in (*LEARNING, "pbt"):
+                self.missing("metric", f"{reason} needs it")
+        return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
+
+    def check_workers(self) -> None:
+        """Note what several processes cannot do for one trial."""
+        training, resources = self.file.training, self.file.resources
+        if resources.gpus == "auto" and resources.max_concurrent == 1:
+            what = "auto lets several trials share a GPU, and one runs at a time"
+            self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
+        if training.jit_compile is True and training.deterministic:
+            what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
+        if training.run_eagerly and training.jit_compile is True:
+            what = "true, and run_eagerly runs each operation by itself"
+            self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or run_eagerly")
+        self.check_fused()
+        if training.strategy == "tpu" and resources.gpus:
+            what = "tpu takes the TPU cores of a machine, and trials are given GPUs"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or resources.gpus")
+        if resources.workers == 1 or training.strategy == "parameter_server":
+            return
+        several = f"and a trial has {resources.workers} workers"
+        if training.loop == "fit":
+            self.document.mistake(
+                ("training", "loop"), f"fit trains in one process, {several}", "leave loop out, or workers"
+            )
+        if training.jit_compile is True:
+            what = f"true compiles the updates of one process, {several}"
+            self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
+        if resources.gpus == "auto" or 0 < resources.gpus < 1:
+            what = f"a share of a GPU, {several}, which would share it with themselves"
+            self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
+        if training.strategy in ("none", "one_device"):
+            what = f"{training.strategy} is for one device, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave strategy out, or workers")
+        if training.strategy == "tpu":
+            what = f"tpu takes all TPU cores of a machine in one process, {several}"
+            self.document.mistake(("training", "strategy"), what, "leave workers out")
+        if training.cross_device in ("hierarchical_copy", "reduction_to_one_device"):
+            what = f"{training.cross_device} is for the devices of one process, {several}"
+            self.document.mistake(("training", "cross_device"), what, "write auto, ring or nccl, or leave workers out")
+
+    def check_fused(self) -> None:
+        """Note what trials that are trained as one program cannot have."""
+        training, resources = self.file.training, self.file.resources
+        if not training.fuse:
+            return
+        whats = {
+            "a trial has several workers": resources.workers > 1 or training.strategy == "parameter_server",
+            "loop fit trains them one at a time": training.loop == "fit",
+            "run_eagerly runs each operation by itself": training.run_eagerly,
+            "jit_compile true compiles the updates of one": training.jit_compile is True,
+            "gpus auto shares a GPU between processes": resources.gpus == "auto",
+            "a trial has several GPUs": resources.most_gpus > 1,
+        }
+        for what in (what for what, there in whats.items() if there):
+            self.document.mistake(("training", "fuse"), f"{training.fuse}, and {what}", "leave out one of them")
+
+    def check_reduction(self) -> None:
+        """TensorFlow's hierarchical copy leaves out the last of an odd number of devices, without a word."""
+        gpus, workers = self.file.resources.most_gpus, self.file.resources.workers
+        if workers == 1 and self.file.training.cross_device == "hierarchical_copy" and gpus > 1 and gpus % 2:
+            what = f"hierarchical_copy adds up an even number of devices, and a trial has {gpus:g}"
+            self.document.mistake(
+                ("training", "cross_device"), what, "write auto, nccl, ring or reduction_to_one_device"
+            )
+
+    def check_held_out(self, metrics: tuple[Metric, ...]) -> None:
+        """With `all_data` nothing is held out, and nothing can be judged by it."""
+        if not self.file.training.all_data:
+            return
+        named = [metric.name for metric in metrics if metric.name.startswith("val_")]
+        if named:
+            what = f"nothing is held out, and {named[0]} is of what is"
+            self.document.mistake(
+                ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
+            )
+        if self.file.training.patience is not None:
+            what = "with all_data there is no validation to be patient with"
+            self.document.mistake(("training", "patience"), what, "give the number of epochs", at_key=True)
+
+    def check_single_objective(self) -> None:
+        file, document = self.file, self.document
+        if file.method == "cmaes":
+            document.mistake(("method",), "cmaes has one objective, and metrics are several", "use nsga2 or tpe")
+        for key, present in (
+            (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
+            (("stop_when",), file.stop_when is not None),
+            (("training", "patience"), file.training.patience is not None),
+            (("confirm",), file.confirm is not None),
+        ):
+            if present:
+                document.mistake(key, "needs a single metric, and metrics are several", at_key=True)
+
+    def check_space(self, space: Space, entries: list[Entry]) -> None:
+        file, document = self.file, self.document
+        grid = file.method == "grid"
+        places: dict[str, KeyPath] = {}
+        of_space = {one.text for one in space.constraints}
+        for index, text in enumerate(file.constraints):
+            if text in of_space:
+                places.setdefault(text, ("constraints", index))
+        for entry in entries:
+            if isinstance(entry.domain, Tied):
+                places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
+        before = document.found
+        if file.method == "cmaes" and not any(map(_moves, space.parameters)):
+            what = "cmaes moves numbers that are always present, and no parameter is one"
+            document.mistake(("method",), what, "use tpe")
+        configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
+        if document.found == before:
+            self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
+            self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
+        self.check_budget()
+        if file.method in (None, "pbt") or grid or document.found > before:
+            return
+        if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality() is None:
+            until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"
+            self.notes.append(
+                f"without run_cap and budget the sweep goes on {until} you stop it (Ctrl-C; it can be resumed); "
+                "to bound it: --run-cap 50, or --set budget.hours=8"
+            )
+
+    def check_budget(self) -> None:
+        """Note a bound that is never met, for nothing counts towards it."""
+        budget, resources = self.file.budget, self.file.resources
+        if "resources" in self.wrong or "budget" in self.wrong:
+            return
+        for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
+            if bound and not resources.gpus:
+                self.document.mistake(("budget", name), "never used up, for trials have no GPUs")
+        if budget.money and resources.gpus and resources.price is None:
+            self.document.mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
+
+    def early_termination(self, entries: list[Entry]) -> EarlyTermination:
+        file, document = self.file, self.document
+        before = document.found
+        rule = sweep_file.build_rule(file.early_terminate, ("early_terminate",), document)
+        epochs = self.most_epochs(entries)
+        if document.found == before and "epochs" not in self.wrong:
+            sweep_file.check_acts(rule, epochs, ("early_terminate",), document)
+        if isinstance(rule, PausingRule) and file.method != "grid" and not (file.run_cap or file.budget.trials):
+            what = "trials that pause when the sweep ends stay interrupted, and perhaps none has completed"
+            self.notes.append(f"without run_cap, {what}")
+        return rule
+
+    def most_epochs(self, entries: list[Entry]) -> int:
+        """Return the epochs of the longest trial; note a parameter of that name that is no number of epochs."""
+        entry = next((entry for entry in entries if entry.name == "epochs"), None)
+        if entry is None or entry.domain is None:
+            return self.file.epochs
+        values = choices(entry.domain) or ()
+        counts = [v for v in values if isinstance(v, int) and v is not True and 1 <= v <= MAX_EPOCHS]
+        if not values or len(counts) < len(values):
+            what = f"overrides the epochs of a trial, expected whole numbers from 1 to {MAX_EPOCHS:,}"
+            self.document.mistake(entry.path, what, at_key=True)
+            return self.file.epochs
+        return max(*counts, self.file.epochs if entry.condition else 0)
+
+
+def _moves(parameter: Parameter) -> bool:
+    """Return whether an evolution strategy can adapt a parameter."""
+    domain = parameter.domain
+    number = isinstance(domain, Range) or (isinstance(domain, Categorical) and domain.probabilities is not None)
+    return number and parameter.when is None and len(choices(domain) or (0, 1)) > 1

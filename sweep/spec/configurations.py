@@ -11,13 +11,11 @@ from contextlib import suppress
 
 from sweep.errors import InputError, did_you_mean, nearest
 from sweep.events import Params, Value
-from sweep.space import constraint_sampling
+from sweep.space import Parameter, Space, witness
 from sweep.space.domains import Categorical, Constant, Domain, Tied, bounds, choices, contains, key, quantum, snap
-from sweep.space.draws import from_unit
+from sweep.space.draws import CONFIDENCES, Belief, from_unit
 from sweep.space.expressions import Expression, ExpressionError, UndefinedError
-from sweep.space.prior import CONFIDENCES, Belief
-from sweep.space.space import Parameter, Space
-from sweep.spec.mistakes import Document, KeyPath, flow, show
+from sweep.spec.validation import Document, KeyPath, flow, show
 
 TRIED = 100
 """Random points on which every expression is tried, to see that its values fit."""
@@ -85,7 +83,7 @@ def check_satisfiable(
 def _count(space: Space, *, grid: bool) -> int:
     """Return how many points are allowed; where they are without end, whether one is found."""
     size = space.grid_size() if grid else space.cardinality()
-    return int(constraint_sampling.witness(space) is not None) if size is None else size
+    return int(witness(space) is not None) if size is None else size
 
 
 def _check_truth(space: Space, places: Mapping[str, KeyPath], document: Document) -> None:
@@ -130,7 +128,7 @@ def read_start_with(
         if document.found > before:
             continue
         known = {name: as_drawn(parameters[name].domain, value) for name, value in start.items()}
-        found = constraint_sampling.witness(space.fixed(known))
+        found = witness(space.fixed(known))
         if found is None:
             document.mistake((*path, index), "no configuration with these values meets the constraints")
         elif missing := [name for name in known if name not in found]:

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, JsonValue
 
 from sweep.errors import did_you_mean
 from sweep.events import Value
+from sweep.space import Between, Condition, OneOf
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -31,9 +32,8 @@ from sweep.space.domains import (
 )
 from sweep.space.domains import key as canonical
 from sweep.space.expressions import Expression, ExpressionError
-from sweep.space.space import Between, Condition, OneOf
 from sweep.spec.blocks import Block, Count, Number
-from sweep.spec.mistakes import Document, KeyPath, flow, show
+from sweep.spec.validation import Document, KeyPath, flow, show
 
 
 class Bounds(Block):

@@ -8,14 +8,13 @@ from functools import cached_property
 
 from sweep.errors import printable
 from sweep.events import Params, Value
+from sweep.space import Space, beside_grid, on_grid
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.population_rules import Rules
-from sweep.space.space import Space, beside_grid, on_grid
-from sweep.space.stopping_rules import EarlyTermination
+from sweep.space.stopping_rules import EarlyTermination, PopulationRules
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
-from sweep.spec.mistakes import flow
+from sweep.spec.validation import flow
 
 FUSED, FUSED_OF_LEARNING = 32, 8
 """Trials that a worker may train at once with ``fuse: auto``; of methods that learn fewer, for all begin unlearnt."""
@@ -50,7 +49,7 @@ class Spec:
     start_with: tuple[Params, ...] = ()
     baseline: Params | None = None
     confirm: Confirm | None = None
-    population: Rules | None = None  # of method pbt
+    population: PopulationRules | None = None  # of method pbt
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
     places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path
@@ -149,7 +148,7 @@ class Spec:
         return min(bounds, default=None)
 
 
-def _population(rules: Rules) -> dict[str, Value]:
+def _population(rules: PopulationRules) -> dict[str, Value]:
     said = ("size", "interval", "quantile", "resample")
     return {**{name: getattr(rules, name) for name in said}, "perturb": list(rules.perturb)}
 

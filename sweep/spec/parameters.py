@@ -11,13 +11,12 @@ from pydantic import Field, JsonValue
 
 from sweep.errors import did_you_mean
 from sweep.events import Value
+from sweep.space import Condition, Parameter
 from sweep.space.domains import Categorical, Constant, Domain, IntUniform, Tied, choices
-from sweep.space.space import Condition, Parameter
 from sweep.spec import distributions
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import HINTS, KeyMistake, ParameterBlock, When
-from sweep.spec.mistakes import Document, KeyPath, flow, show
-from sweep.spec.validation import validate
+from sweep.spec.validation import Document, KeyPath, flow, show, validate
 
 _LEVEL = "[A-Za-z0-9_*?/-]"
 NAME = rf"[A-Za-z_][A-Za-z0-9_-]*(\.{_LEVEL}+)*"

@@ -17,8 +17,8 @@ from sweep.space import stopping_rules
 from sweep.space.domains import choices
 from sweep.space.stopping_rules import EarlyTermination
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
-from sweep.spec.mistakes import Document, KeyPath
 from sweep.spec.parameters import Entry
+from sweep.spec.validation import Document, KeyPath
 
 Factor: TypeAlias = Annotated[float, Field(ge=1.1, le=1000)]
 

@@ -3,15 +3,20 @@
 YAML 1.2 core schema (section 10.3), so `1e-4` is a number and `off`, `no` are texts; numbers are finite and of 64 bits.
 A file is data and never code: one document, no tags but the schema's own, text keys, bounded size, depth and expansion
 of anchors. Of what YAML 1.2 dropped, only the merge key `<<` is kept, because practitioners' files use it.
+
+Changes come from outside of a file as well: Python values, ``--set a.b=1`` and ``SWEEP_SET`` in the environment.
 """
 
 from __future__ import annotations
 
 import io
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import NoReturn, TypeAlias
 
 from ruamel.yaml import YAML
@@ -32,7 +37,7 @@ from ruamel.yaml.reader import ReaderError
 
 from sweep.errors import InputError, Problem, shortened
 from sweep.events import Value
-from sweep.spec.mistakes import Document, KeyPath, Mark
+from sweep.spec.validation import Document, KeyPath, Mark, dotted, one_line, show
 
 Scalar: TypeAlias = str | int | float | bool | None
 
@@ -326,3 +331,97 @@ def write(documents: Iterable[Mapping[str, object]]) -> str:
     yaml.representer.sort_base_mapping_type_on_output = False
     yaml.dump_all([*documents], target)
     return target.getvalue()
+
+
+def document_of(given: Mapping[str, object], source: str) -> Document:
+    """Return a mapping as what is read from a file; what is no plain value is noted as a mistake."""
+    made = Document(source)
+    for key, value in given.items():
+        made.data[str(key)] = _plain_value(value, (str(key),), made)
+    return made
+
+
+def _plain_value(value: object, path: KeyPath, document: Document) -> Value:
+    item = getattr(value, "item", None)
+    if callable(item) and getattr(value, "ndim", None) == 0:  # a number of NumPy's
+        value = item()
+    elif callable(getattr(value, "tolist", None)):
+        value = value.tolist()  # type: ignore[attr-defined]  # an array
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case PurePath():
+            return os.fspath(value)
+        case Mapping():
+            wrong = [key for key in value if not isinstance(key, str)]
+            if wrong:
+                document.mistake(path, f"a key that is {shortened(repr(wrong[0]), 60)}, expected text")
+            return {str(key): _plain_value(inner, (*path, str(key)), document) for key, inner in value.items()}
+        case Sequence() | range() | set() | frozenset() if not isinstance(value, bytes | bytearray):
+            return [_plain_value(inner, (*path, at), document) for at, inner in enumerate(value)]
+    kind = type(value).__name__
+    document.mistake(path, f"a {kind}, expected what a sweep file can hold: texts, numbers, lists and mappings")
+    return None
+
+
+VARIABLE = "SWEEP_SET"
+"""Environment variable with assignments, separated and quoted as in a shell: ``epochs=5 name='a b'``."""
+
+
+def apply_assignments(assignments: Iterable[str], label: str, document: Document) -> None:
+    """Set values by dotted key in the order given; notes what cannot be set.
+
+    ``label`` is what the user typed before the assignment. Values are YAML; missing levels are made.
+    """
+    for assignment in assignments:
+        typed = one_line(f"{label} {shortened(assignment, 60)}")
+        key, separator, text = assignment.partition("=")
+        if not separator or not key or "" in key.split("."):
+            document.outside(typed, "expected key=value", "such as epochs=5 or metric.goal=minimize")
+            continue
+        try:
+            value = read_value(text, typed)
+        except InputError as error:
+            for problem in error.problems:
+                document.outside(typed, problem.what, problem.hint)
+            continue
+        _assign(key.split("."), value, typed, document)
+
+
+def split_assignments(text: str) -> list[str]:
+    """Return the assignments in the environment variable; raise InputError for unbalanced quotes."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise InputError.one(VARIABLE, f"{text!r}: {error}", "quote it as in a shell") from None
+
+
+def _assign(parts: list[str], value: Value, typed: str, document: Document) -> None:
+    holder: Value = document.data
+    path: KeyPath = ()
+    while True:
+        if isinstance(holder, dict):
+            # A dotted name in the file is one key: the longest that is there wins.
+            taken = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in holder), 1)
+            key, parts = ".".join(parts[:taken]), parts[taken:]
+            path = (*path, key)
+            if not parts:
+                holder[key] = value
+                break
+            if holder.get(key) is None:
+                holder[key] = {}
+                document.override(path, typed)
+            holder = holder[key]
+        elif isinstance(holder, list) and parts[0].isdecimal() and int(parts[0]) < len(holder):
+            index, parts = int(parts[0]), parts[1:]
+            path = (*path, index)
+            if not parts:
+                holder[index] = value
+                break
+            holder = holder[index]
+        else:
+            expected = f"an index below {len(holder)}" if isinstance(holder, list) else "a mapping"
+            there = f"{dotted(path)} is {show(holder)}, so {parts[0]!r} cannot be set in it"
+            document.outside(typed, f"{there}, expected {expected}")
+            return
+    document.override(path, typed)

@@ -1,1 +1,356 @@
-"""What scores can tell and what is luck: pure functions of arrays, which know nothing of sweeps."""
+"""What scores can tell and what is luck: pure functions of numbers, which know nothing of sweeps.
+
+A verdict says which configurations differ from the best one by their scores with the same seeds. The best one is chosen
+by the scores that are then compared, so it looks better than it is. Holm's adjustment for the comparisons with it does
+not undo this: among ten configurations without any difference it calls some worse in a seventh of all sweeps. Hence a
+configuration is worse only where two p-values are at most 0.05: Holm's over the comparisons made, and that of the
+largest difference between any two, for any could have come first. Where several objectives have no one best, a
+configuration is worse if one of the front beats it in all of them.
+
+In a race all that are left get the next seed, and those that are told from the leader drop out. Scores of one seed are
+a block, as in F-Race (Birattari et al., GECCO 2002), which looks after each block without paying for it. Here the bound
+is fixed before the race: Student's t on the residuals of all that are left, or on the spread of a difference where that
+is clearly larger, two-sided at 5 %, divided among all looks and all pairs (Bonferroni), for any two could come to lead
+and to be compared. So all intervals of a race hold together with 95 %, whenever it stops, and the best one drops out in
+at most 5 % of races. What is left is a subset that holds the best one, as of Gupta (Technometrics 7, 1965).
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations
+from statistics import NormalDist, fmean, stdev
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, structs
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from sweep.statistics.permutations import Floats
+
+
+CONFIDENCE = 0.95
+
+Interval = tuple[float, float]
+
+
+def interval_of_mean(values: Sequence[float], confidence: float = CONFIDENCE, shared: float = 0.0) -> Interval | None:
+    """Return the interval of a mean by Student's t; None for fewer than two values.
+
+    ``shared`` is what the variance of a mean of folds is larger by, see `shared_by_folds`. NIST/SEMATECH e-Handbook of
+    Statistical Methods, section 1.3.5.2.
+    """
+    count = len(values)
+    if count < 2:
+        return None
+    from scipy.special import stdtrit  # the quantile alone: scipy.stats takes a second to import
+
+    half = float(stdtrit(count - 1, 0.5 + confidence / 2)) * _error(values, shared)
+    mean = fmean(values)
+    return mean - half, mean + half
+
+
+def t_test(differences: Sequence[float], shared: float = 0.0) -> float:
+    """Return the two-sided p-value of a mean of paired differences by Student's t, 1 where all are zero."""
+    from scipy.special import stdtr
+
+    mean, error = fmean(differences), _error(differences, shared)
+    if not error:
+        return 0.0 if mean else 1.0
+    return float(2 * stdtr(len(differences) - 1, -abs(mean) / error))
+
+
+def shared_by_folds(folds: int) -> float:
+    """How much 1/n of a mean's variance grows for scores of a cross-validation, whose trainings share their examples.
+
+    The ratio of validated to trained examples: Nadeau and Bengio, Machine Learning 52, 2003; for repeated
+    cross-validation Bouckaert and Frank, PAKDD 2004.
+    """
+    return 1 / (folds - 1)
+
+
+def interval_of_share(hits: float, count: int, confidence: float = CONFIDENCE) -> Interval:
+    """Wilson's interval of a probability of which ``hits`` in ``count`` were seen (JASA 22, 1927)."""
+    z = NormalDist().inv_cdf(0.5 + confidence / 2)
+    share = hits / count
+    middle = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def _error(values: Sequence[float], shared: float) -> float:
+    """Return the standard error of a mean."""
+    return stdev(values) * math.sqrt(1 / len(values) + shared)
+
+
+ALPHA = 0.05
+LEAST = 6
+"""Seeds in common below which there is no verdict: with five, the p-value of two configurations is never below 0.06."""
+TOO_FEW = "too few seeds"
+MOST = 1000  # further seeds that are looked for
+
+K = TypeVar("K", bound=Hashable)
+Scores = Mapping[Hashable, float]
+"""The score of a configuration by seed; finite numbers only."""
+Table = Mapping[K, Scores]
+
+
+class Verdict(StrEnum):
+    """What can be said of a configuration."""
+
+    BEST = "best"  # the first, where another one could be compared with it
+    TIES = "ties"  # enough seeds, and not told from the best
+    WORSE = "worse"
+    UNDECIDED = "undecided"
+
+
+class Compared(Struct, frozen=True):
+    """A configuration beside the best one, over the seeds that both have."""
+
+    verdict: Verdict
+    seeds: int  # in common with the best; of the best, those of its own
+    difference: float | None = None  # its mean less that of the best; None of the best, and without common seeds
+    low: float | None = None  # 95 % interval of this one difference, by Student's t
+    high: float | None = None
+    p: float | None = None  # two-sided, of this comparison alone
+    p_holm: float | None = None  # by Holm, over the comparisons with the best
+    p_any: float | None = None  # for any two could have differed as much
+    p_error: float | None = None  # standard error of a p-value of 0.05, where signs were drawn
+    more: int | None = None  # further seeds that would tell, if the difference is what it seems
+    reason: str = ""  # why it is undecided
+
+
+def compare(table: Table[K], *, maximize: bool, best: K | None = None, folds: int = 0) -> dict[K, Compared]:
+    """Return the verdict on each configuration; ``best`` is by default the one with the best mean.
+
+    Of a cross-validation (``folds``) the scores share examples: differences are tested by the t-test of Nadeau and
+    Bengio. Configurations without scores are left out.
+    """
+    scored = {name: scores for name, scores in table.items() if scores}
+    if not scored:
+        return {}
+    sign = -1.0 if maximize else 1.0
+    first = min(scored, key=lambda name: sign * fmean(scored[name].values())) if best is None else best
+    others = [name for name in scored if name != first]
+    shared = shared_by_folds(folds) if folds else 0.0
+    beside = {name: differences(scored[name], scored[first]) for name in others}
+    compared = [name for name in others if len(beside[name]) >= LEAST]
+    tests = _tests(scored, first, compared, shared)
+    found = {}
+    for name in others:
+        values, test = beside[name], tests.get(name)
+        comparisons = len(compared) if test else len(others)
+        seen = _seen(values, shared, more_seeds(values, comparisons, shared))
+        found[name] = seen if test is None else _judged(seen, test, comparisons, exact=not folds)
+    return {name: found.get(name) or _leader(len(scored[name]), found.values()) for name in scored}
+
+
+def more_seeds(differences: Sequence[float], comparisons: int, shared: float = 0.0) -> int | None:
+    """How many further seeds would tell a difference apart about half the time, if it and its spread are as they seem.
+
+    Of fewer than two differences no spread is known: then what is needed for any verdict. None where there is no
+    difference, where it is told already or where a thousand would not do.
+    """
+    count = len(differences)
+    mean = fmean(differences) if count else math.nan
+    if mean == 0:
+        return None
+    spread = stdev(differences) * math.sqrt(1 + count * shared) if count > 1 else 0.0
+    within = range(max(count + 1, LEAST if shared else seeds_for(comparisons)), count + MOST)
+    if not spread:
+        return within.start - count if within else None
+    from scipy.special import stdtr
+
+    pairs = comparisons * (comparisons + 1) / 2
+
+    def tells(seeds: int) -> bool:
+        return pairs * 2 * float(stdtr(seeds - 1, -abs(mean) / spread * math.sqrt(seeds))) <= ALPHA
+
+    at = bisect_left(within, True, key=tells)
+    return within[at] - count if at < len(within) else None
+
+
+def seeds_for(comparisons: int) -> int:
+    """Return the seeds from which so many comparisons can tell anything, if all differences have one sign."""
+    return max(LEAST, 1 + math.ceil(math.log2(max(comparisons, 1) / ALPHA)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    p: float
+    holm: float
+    any: float
+    error: float | None
+
+
+def _tests(scored: Table[K], first: K, compared: Sequence[K], shared: float) -> dict[K, _Test]:
+    """Return the comparisons with the first, each adjusted for the others and for those between the others."""
+    if not compared:
+        return {}
+    import numpy as np
+
+    from sweep.statistics import permutations
+
+    few = len(compared) <= _ALL_PAIRS
+    mine = [(name, first) for name in compared]
+    pairs = mine + (list(combinations(compared, 2)) if few else [])
+    all_pairs = len(mine) * (len(mine) + 1) // 2
+    if shared:
+        by_pair = [differences(scored[one], scored[other]) for one, other in pairs]
+        t_tests = np.array([t_test(one, shared) if len(one) >= LEAST else 1.0 for one in by_pair])
+        p, error = t_tests[: len(mine)], None
+        worst = permutations.holm(t_tests) if few else np.minimum(p * all_pairs, 1.0)
+    else:
+        told = permutations.each(_aligned(scored, mine))
+        p, error = told.p, told.error
+        worst = permutations.largest(_aligned(scored, pairs)).p if few else np.minimum(p * all_pairs, 1.0)
+    rows = zip(compared, p, permutations.holm(p), worst[: len(mine)], strict=True)
+    return {name: _Test(float(one), float(holm), float(any), error) for name, one, holm, any in rows}
+
+
+_ALL_PAIRS = 200  # configurations compared pair by pair; of more, the largest of all is bounded by Bonferroni
+
+
+def _aligned(scored: Table[K], pairs: Sequence[tuple[K, K]]) -> Floats:
+    """(seeds, pairs): the differences of each pair, 0 where one of both has no score."""
+    import numpy as np
+
+    names = list(dict.fromkeys(name for pair in pairs for name in pair))
+    seeds = list(dict.fromkeys(seed for name in names for seed in scored[name]))
+    table = np.array([[scored[name].get(seed, math.nan) for name in names] for seed in seeds])
+    place = {name: at for at, name in enumerate(names)}
+    one, other = (np.array([place[pair[side]] for pair in pairs]) for side in (0, 1))
+    return np.asarray(np.nan_to_num(table[:, one] - table[:, other], nan=0.0))
+
+
+def differences(scores: Scores, others: Scores) -> list[float]:
+    """Return what scores differ by, seed by seed, where there are both."""
+    return [score - others[seed] for seed, score in scores.items() if seed in others]
+
+
+def _seen(differences: Sequence[float], shared: float, more: int | None) -> Compared:
+    """Return what the scores show before they are judged."""
+    count = len(differences)
+    if not count:
+        return Compared(Verdict.UNDECIDED, 0, more=more, reason="no seed in common with the best")
+    low, high = interval_of_mean(differences, shared=shared) or (None, None)
+    mean = fmean(differences)
+    return Compared(Verdict.UNDECIDED, count, mean, low, high, more=more, reason=TOO_FEW)
+
+
+def _judged(seen: Compared, test: _Test, comparisons: int, *, exact: bool) -> Compared:
+    tested = structs.replace(seen, p=test.p, p_holm=test.holm, p_any=test.any, p_error=test.error)
+    if exact and seen.seeds < seeds_for(comparisons):
+        return tested  # whatever the scores, it could not be told
+    if max(test.holm, test.any) > ALPHA:
+        return structs.replace(tested, verdict=Verdict.TIES, reason="")
+    return structs.replace(tested, verdict=Verdict.WORSE, more=None, reason="")
+
+
+def _leader(seeds: int, others: Iterable[Compared]) -> Compared:
+    verdicts = [one.verdict for one in others]
+    if not verdicts:
+        return Compared(Verdict.UNDECIDED, seeds, reason="nothing to compare with")
+    if all(verdict is Verdict.UNDECIDED for verdict in verdicts):
+        return Compared(Verdict.UNDECIDED, seeds, reason=TOO_FEW)
+    return Compared(Verdict.BEST, seeds)
+
+
+def compare_fronts(
+    tables: Sequence[Table[K]], *, maximize: Sequence[bool], front: Collection[K], folds: int = 0
+) -> dict[K, Compared]:
+    """Return the verdict on each configuration, of one table of scores for each objective.
+
+    One of the ``front`` is best: no other has better means in all objectives. Another one is worse where one of the
+    front has better means in all of them and each difference is told from luck: its p-value is the largest of theirs
+    (Berger, Technometrics 24, 1982), times the number of all pairs, for the front was chosen by the same scores.
+    """
+    names = [name for name in tables[0] if all(table.get(name) for table in tables)]
+    pairs = len(names) * (len(names) - 1) // 2
+    needed = LEAST if folds else seeds_for(pairs)
+    found = {}
+    for name in names:
+        common = {one: len(differences(tables[0][name], tables[0][one])) for one in front if one != name}
+        most = max(common.values(), default=0)
+        if name in front:
+            others = (len(differences(tables[0][name], tables[0][one])) for one in names if one != name)
+            most = max(others, default=0)
+        if not pairs:
+            found[name] = Compared(Verdict.UNDECIDED, len(tables[0][name]), reason="nothing to compare with")
+        elif most < needed:
+            found[name] = Compared(Verdict.UNDECIDED, most, more=needed - most, reason=TOO_FEW)
+        elif name in front:
+            found[name] = Compared(Verdict.BEST, len(tables[0][name]))
+        else:
+            tested = [one for one, count in common.items() if count >= needed]
+            p = min(_beaten([(t[name], t[one]) for t in tables], maximize, folds) for one in tested)
+            adjusted = min(p * pairs, 1.0)
+            verdict = Verdict.WORSE if adjusted <= ALPHA else Verdict.TIES
+            found[name] = Compared(verdict, most, p=p, p_holm=adjusted, p_any=adjusted)
+    return found
+
+
+def _beaten(scores: Sequence[tuple[Scores, Scores]], maximize: Sequence[bool], folds: int) -> float:
+    """The p-value of the second being better than the first in all objectives; 1 where it is not by its means."""
+    values = [differences(one, other) for one, other in scores]
+    if any(mean == 0 or (mean > 0) == high for mean, high in zip(map(fmean, values), maximize, strict=True)):
+        return 1.0
+    if folds:
+        return max(t_test(one, shared_by_folds(folds)) for one in values)
+    import numpy as np
+
+    from sweep.statistics import permutations
+
+    return float(permutations.each(np.array(values).T).p.max())
+
+
+RACE_ALPHA = 0.05
+CLEARLY = 0.9  # confidence with which a spread is at least what counts
+FIRST_SEEDS = 2  # seeds before the first look: fewer show no spread
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at a race: smaller losses are better."""
+
+    leader: int
+    behind: tuple[float, ...]  # of each, its mean less that of the leader
+    half: tuple[float, ...]  # of the interval of such a difference
+    out: tuple[int, ...]  # who is told from the leader
+
+
+def look_at_race(losses: Sequence[Sequence[float]], seeds: int) -> Look:
+    """Look at ``losses``, (those left, seeds so far), of a race for at most ``seeds`` seeds."""
+    import numpy as np
+    from scipy.special import chdtri, stdtrit  # the quantile alone: scipy.stats takes a second to import
+
+    table: npt.NDArray[np.float64] = np.asarray(losses, dtype=np.float64)
+    left, done = table.shape
+    means = table.mean(axis=1)
+    leader = int(means.argmin())
+    behind = means - means[leader]
+    half = np.full(left, math.inf)
+    freedom = (left - 1) * (done - 1)
+    if freedom and done >= FIRST_SEEDS:
+        residuals = table - means[:, None] - table.mean(axis=0) + table.mean()
+        pooled = 2 * float((residuals**2).sum()) / freedom
+        own = (table - table[leader]).var(axis=1, ddof=1) * (done - 1) / chdtri(done - 1, 1 - CLEARLY)
+        errors = np.sqrt(np.maximum(pooled, own) / done)
+        half = float(stdtrit(freedom, 1 - race_level(left, seeds) / 2)) * errors
+    told = behind > half + _ROUNDING * float(np.abs(means).max())
+    return Look(leader, tuple(map(float, behind)), tuple(map(float, half)), tuple(map(int, np.flatnonzero(told))))
+
+
+def race_level(left: int, seeds: int) -> float:
+    """Of each interval, so that all of a race miss with 5 % at most: the more have dropped out, the fewer pairs.
+
+    That this may be so is the sequential rejection of Goeman and Solari, Annals of Statistics 38, 2010.
+    """
+    return RACE_ALPHA / max(seeds - FIRST_SEEDS + 1, 1) / max(left * (left - 1) / 2, 1)

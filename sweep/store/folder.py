@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.store import disk, lease, remote, sweep_info
-from sweep.store.disk import process, replacing, storing
+from sweep.events import plain
+from sweep.store import HAS_LOCKS, is_locked, lock, object_store, process, remote, replacing, storing, sweep_info
 from sweep.store.object_store import ObjectStore, is_url, stand_for, store_of
-from sweep.store.records import plain
 from sweep.store.sweep_info import Fields, Objectives, SweepInfo
 
 LOCK_ATTEMPTS = 3  # 50 ms apart: a look by `is_running` holds the lock for an instant
@@ -213,7 +212,7 @@ class ResultsFolder:
             file = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             for attempt in range(LOCK_ATTEMPTS):
-                if disk.lock(file):
+                if lock(file):
                     break
                 if attempt + 1 == LOCK_ATTEMPTS:
                     raise InputError.one(
@@ -233,12 +232,12 @@ class ResultsFolder:
 
     def is_running(self) -> bool:
         """Return whether a living process runs the sweep, of this machine or, with a store, of any."""
-        return self.runs_here or (self.store is not None and lease.holder(self.store) is not None)
+        return self.runs_here or (self.store is not None and object_store.lease_holder(self.store) is not None)
 
     @property
     def runs_here(self) -> bool:
         """Whether a living process of this machine runs the sweep."""
-        return disk.is_locked(self.path / "lock")
+        return is_locked(self.path / "lock")
 
     def _owner(self) -> str:
         return (self.path / "lock").read_text(errors="replace").strip() or "another process"
@@ -246,7 +245,7 @@ class ResultsFolder:
 
 def require_locks() -> None:
     """Raise `InputError` on a system on which sweeps cannot be run."""
-    if not disk.HAS_LOCKS:
+    if not HAS_LOCKS:
         raise InputError.one("run", "this system cannot run sweeps, only look at them", "use Linux, macOS or WSL")
 
 

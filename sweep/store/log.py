@@ -15,10 +15,9 @@ from pathlib import Path
 from types import TracebackType
 
 from sweep.errors import StoreError
-from sweep.events import Event, SessionEnded, TrialEnded
-from sweep.store.disk import settle, storing
+from sweep.events import Event, NotJson, SessionEnded, TrialEnded, decode, encode
+from sweep.store import settle, storing
 from sweep.store.folder import ResultsFolder
-from sweep.store.records import NotJson, decode, encode
 from sweep.store.remote import Writer
 
 MARKED_BYTES = 4096

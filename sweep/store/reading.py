@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sweep.errors import StoreError
-from sweep.store import log
+from sweep.events import decode, natural
+from sweep.store import log, storing
 from sweep.store.columns import ADDED_UP, EPOCH_FIELDS
-from sweep.store.disk import storing
 from sweep.store.folder import ResultsFolder
-from sweep.store.records import decode, natural
 from sweep.store.tables import AS_JSON, METADATA, History, TableBuilder, Tables, of_numbers
 
 

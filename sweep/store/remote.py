@@ -23,14 +23,17 @@ from functools import partial
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
-from sweep.store.disk import is_locked, replacing, storing, waiting_for
-from sweep.store.lease import LEASE, LEASE_S, Lease, now
+from sweep.store import is_locked, replacing, storing, waiting_for
 from sweep.store.object_store import (
+    LEASE,
+    LEASE_S,
     Entry,
+    Lease,
     ObjectStore,
     StoreAway,
     check_url,
     is_url,
+    now,
     patiently,
     plain,
     repeat,

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.errors import InputError, StoreError
-from sweep.events import EpochReported, Event
-from sweep.store.disk import replacing, storing
+from sweep.events import EpochReported, Event, NotJson, decode
+from sweep.store import replacing, storing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, OutOfOrder
-from sweep.store.records import NotJson, decode
 from sweep.store.tables import TableWriter
 
 

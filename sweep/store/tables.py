@@ -1,7 +1,9 @@
 """The two tables of a sweep, derived from its log; `reading` reads what is written here.
 
 ``trials.parquet`` has a row per trial, ``metrics.parquet`` one per trial and epoch. The columns are listed
-in results/README.md. While a sweep runs, a thread keeps both fresh, beside the sweep and never in its way.
+in results/README.md. While a sweep runs, a thread keeps both fresh, beside the sweep and never in its way. As CSV
+they follow RFC 4180: UTF-8 without a mark; texts are in quotes, and a null is an empty field; floats have the digits
+that read back the same.
 """
 
 from __future__ import annotations
@@ -19,19 +21,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 from sweep.events import (
     Event,
     SessionEnded,
     SessionStarted,
+    plain,
 )
-from sweep.store import ledger, log
+from sweep.store import ledger, log, replacing
 from sweep.store.columns import ENERGY, OF_COPIES, EpochRows, Numbers, Objects, TrialRows
-from sweep.store.disk import replacing
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import UNFINISHED, Ended, Interrupted, Ledger, Reopened, Reported, Session, Started, Tested
-from sweep.store.records import plain
 from sweep.store.sweep_info import Objectives
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -393,3 +396,18 @@ class TableWriter:
         if observed != self._written:
             self._builder.write(self._folder)
             self._written = observed
+
+
+_FORMULA = "^[=+@\t\r-]"
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    """Write a table; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in table.columns]
+    names = _guarded(pa.array(table.column_names, pa.string())).to_pylist()
+    csv.write_csv(pa.table(columns, names=names), path, csv.WriteOptions(eol="\r\n"))
+
+
+def _guarded(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    formulas = pc.match_substring_regex(texts, _FORMULA)
+    return pc.if_else(formulas, pc.binary_join_element_wise("'", texts, ""), texts)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build

@@ -13,7 +13,7 @@ from statistics import median
 import pytest
 from passing import simulate
 
-from sweep.analysis.outline import Limits, Outline
+from sweep.analysis import Limits, Outline
 from sweep.analysis.progress import (
     KINDS,
     LATEST,

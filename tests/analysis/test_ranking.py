@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweep.analysis import read
 from sweep.analysis.ranking import pareto_fronts, rank
-from sweep.analysis.trials import read
 from sweep.errors import InputError
 from sweep.events import Status, TrialStarted
 from sweep.store.log import Log

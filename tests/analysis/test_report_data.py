@@ -12,7 +12,7 @@ import pytest
 from sweep.analysis import report_data
 from sweep.analysis.report_data import LEAST, curves_of
 from sweep.events import EpochReported, Event, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.render.summaries import cost_lines
+from sweep.render.tables import cost_lines
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.analysis import held_out, search_efficiency
+from sweep.analysis import of_tables, ranking, search_efficiency
 from sweep.analysis.ranking import columns, rank
-from sweep.analysis.trials import of_tables
 from sweep.events import Status
 from sweep.store import reading
 
@@ -53,11 +52,11 @@ def test_too_little_to_order(sweep_of) -> None:
 
 
 def test_accuracies_have_the_noise_of_their_examples() -> None:
-    noise = held_out.of_metric("val_accuracy", 0.9, 1000)
+    noise = ranking.noise_of_metric("val_accuracy", 0.9, 1000)
     assert noise is not None
     assert (noise.low, noise.high) == (pytest.approx(0.8799, abs=1e-4), pytest.approx(0.9171, abs=1e-4))
     assert noise.difference == pytest.approx(1.96 * (2 * 0.09 / 1000) ** 0.5, rel=1e-4)
-    enough = held_out.of_metric("val_accuracy", 0.9, held_out.examples_for(0.01, 0.3))
+    enough = ranking.noise_of_metric("val_accuracy", 0.9, ranking.examples_for(0.01, 0.3))
     assert enough is not None
     assert 0.0099 < enough.difference <= 0.01
     names = (
@@ -69,7 +68,7 @@ def test_accuracies_have_the_noise_of_their_examples() -> None:
         "mean_absolute_error",
         "accent",
     )
-    assert [held_out.is_share(name) for name in names] == [True, True, True, True, False, False, False]
+    assert [ranking.is_share(name) for name in names] == [True, True, True, True, False, False, False]
 
 
 def test_configurations_as_columns(sweep_of) -> None:
@@ -87,13 +86,13 @@ def test_configurations_as_columns(sweep_of) -> None:
 
 
 def test_losses_have_the_noise_of_their_examples() -> None:
-    noise = held_out.of_metric("val_loss", 0.3, 400, 0.8)
+    noise = ranking.noise_of_metric("val_loss", 0.3, 400, 0.8)
     assert noise is not None
     assert (noise.low, noise.high) == (
         pytest.approx(0.3 - 1.96 * 0.04, rel=1e-4),
         pytest.approx(0.3 + 1.96 * 0.04, rel=1e-4),
     )
     assert noise.difference == pytest.approx(1.96 * 0.8 * (2 / 400) ** 0.5, rel=1e-4)
-    assert held_out.of_metric("val_loss", 0.3, 400) is None
-    assert held_out.of_metric("val_auc", 0.3, 400, 0.8) is None
-    assert held_out.of_metric("val_loss", 0.3, 0, 0.8) is None
+    assert ranking.noise_of_metric("val_loss", 0.3, 400) is None
+    assert ranking.noise_of_metric("val_auc", 0.3, 400, 0.8) is None
+    assert ranking.noise_of_metric("val_loss", 0.3, 0, 0.8) is None

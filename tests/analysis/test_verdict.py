@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from sweep.analysis import read
 from sweep.analysis.ranking import rank
-from sweep.analysis.trials import read
 from sweep.analysis.verdict import sentence, words
 from sweep.events import Status
 

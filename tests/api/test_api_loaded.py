@@ -56,7 +56,7 @@ def test_what_is_no_sweep_is_an_input_error(tmp_path):
 
 
 def test_the_package_and_what_the_command_line_shows_import_no_heavy_library():
-    modules = "sweep, sweep.store.log, sweep.store.folder, sweep.analysis.listing, sweep.render.tables"
+    modules = "sweep, sweep.store.log, sweep.store.folder, sweep.analysis.verdict, sweep.render.tables"
     code = f"import sys, {modules}, sweep.render.live; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     heavy = {"pandas", "pyarrow", "numpy", "scipy", "pydantic", "ray", "optuna", "tensorflow", "keras"}

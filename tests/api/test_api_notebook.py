@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweep.api.notebook import NotebookView, drawing, is_here
+from sweep.api.running import NotebookView, drawing, is_here
 from sweep.events import EpochReported, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.spec import parse
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import sweep
-from sweep.backends.protocol import STOP_FILE
+from sweep.backends import STOP_FILE
 from sweep.cli import main
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Facts

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from sweep.backends.inline import Inline
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.contract import Devices
 from sweep.events import Status, TrialEnded
+from sweep.runner.connecting import Inline
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.searchers.optuna_search import OptunaSearcher
 from sweep.spec import parse
 from sweep.store import log as store_log

@@ -9,8 +9,7 @@ import pytest
 from counting import Counting
 from object_stores import Server
 
-from sweep.backends import checkpoint_copies, checkpoints
-from sweep.backends.protocol import Job, Order
+from sweep.backends import Job, Order, checkpoint_copies, checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status

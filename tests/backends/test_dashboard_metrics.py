@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import pytest
 
-from sweep.backends.protocol import SweepStatus
+from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import dashboard
 from sweep.backends.ray_tune.dashboard import GAUGES, Gauges
 

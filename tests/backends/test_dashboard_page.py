@@ -12,7 +12,7 @@ from ray._private import state
 from ray.experimental import internal_kv
 from waiting import until
 
-from sweep.backends.protocol import SweepStatus
+from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import dashboard
 from sweep.backends.ray_tune.dashboard import FAILED, PREFIX, RUNNING, STOPPED, SUCCEEDED, JobPage, pointer, words
 

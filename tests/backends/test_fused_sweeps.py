@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import sweep
-from sweep.api.loaded import LoadedSweep
+from sweep.api import LoadedSweep
 
 ROOT = Path(__file__).parents[2]
 WALKS = """

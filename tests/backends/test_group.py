@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from counting import Counting
 
-from sweep.backends import checkpoints
+from sweep.backends import Job, Order, Progress, Steps, checkpoints, orders
 from sweep.backends.group import WorkerGroup
-from sweep.backends.protocol import Job, Order, Progress, Steps, orders
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Assignment, EpochReported, OutOfMemory, Report, Stopped, Trainable
 

@@ -11,7 +11,7 @@ import clusters
 import pytest
 
 import sweep
-from sweep.backends import shared_data
+from sweep import backends
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -117,7 +117,7 @@ def found(output: str) -> list[object]:
 
 
 def test_a_node_that_joins_is_used_and_every_node_is_cleaned(tmp_path: Path) -> None:
-    stale = tmp_path / "node1" / f"{shared_data.prefix(tmp_path / 'results' / 'nodes')}old"
+    stale = tmp_path / "node1" / f"{backends.shared_data_prefix(tmp_path / 'results' / 'nodes')}old"
     stale.mkdir(parents=True)
     output = clusters.run(tmp_path, {"where.py": WHERE, "nodes.yaml": FILE + PRICED}, JOINS, timeout=1500)
     trials = sweep.load(tmp_path / "results" / "nodes").trials
@@ -143,7 +143,7 @@ def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(tmp
 
 
 def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_interrupted() -> None:
-    from sweep.backends.protocol import Job
+    from sweep.backends import Job
     from sweep.backends.ray_tune.worker import TrialWorker
 
     worker = TrialWorker.__new__(TrialWorker)

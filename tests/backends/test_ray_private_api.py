@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray.runtime_context import RuntimeContext
 
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.backends.ray_tune.ray_private_api import Use
 

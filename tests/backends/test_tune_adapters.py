@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from sweep.backends.protocol import Job, Lost, Order, Progress, Steps
+from sweep.backends import Job, Lost, Order, Progress, Steps
 from sweep.contract import Assignment
 from sweep.events import Status, TrialEnded
 
@@ -241,7 +241,7 @@ from pathlib import Path
 import ray
 from ray.tune.experiment import Trial
 from sweep.backends.ray_tune import backend, cluster, local_ray
-from sweep.backends.protocol import Job, Order
+from sweep.backends import Job, Order
 from sweep.contract import Assignment, Devices
 
 class Driver:

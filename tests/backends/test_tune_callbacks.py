@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from waiting import until
 
-from sweep.backends.protocol import Job, SweepStatus
+from sweep.backends import Job, SweepStatus
 from sweep.events import EpochReported, Status, TrialEnded
 from sweep.store import log as store_log
 

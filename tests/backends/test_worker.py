@@ -15,8 +15,7 @@ import pytest
 from counting import Counting
 from placed import without_place
 
-from sweep.backends import checkpoints
-from sweep.backends.protocol import Job, Order, Progress
+from sweep.backends import Job, Order, Progress, checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, EpochReported
 from sweep.errors import WorkerLost

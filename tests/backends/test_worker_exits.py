@@ -11,7 +11,7 @@ import pytest
 from placed import without_place
 
 import sweep
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.backends.ray_tune import worker_exits
 
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def test_words_count_once(tmp_path: Path) -> None:
 def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -> None:
     code = (
         "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import worker_exits\n"
-        "from sweep.backends.protocol import Job\n"
+        "from sweep.backends import Job\n"
         f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), 'loss', maximize=False)\n"
         f"worker_exits.record(job)(3)\n{how}\n"
     )

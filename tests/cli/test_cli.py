@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sweep.cli import main
-from sweep.cli.main import GROUPS
+from sweep.cli import GROUPS, main
 
 ROOT = Path(__file__).parents[2]
 MAIN_JOB = ROOT / "search_spaces" / "lr_wd_aug.yaml"

@@ -183,4 +183,4 @@ def test_no_console_reads_markup() -> None:
         for path in (ROOT / "sweep").rglob("*.py")
         if re.search(r"\bConsole\(", path.read_text()) and path.name != "formatting.py"
     ]
-    assert made == ["sweep/api/notebook.py"], "it prints `Text` alone"
+    assert made == ["sweep/api/running.py"], "it prints `Text` alone"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transcripts import RECORDED, Transcript, findings
 
+from sweep.doctor import Level
 from sweep.doctor.checklist import Round, examine
-from sweep.doctor.probe import Level
 
 TROUBLES = {
     "h100_nvlink": {("capability", "note", "compiled from PTX")},
@@ -106,5 +106,5 @@ def test_a_cluster_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     (ray,) = [f for f in found if f.check == "ray"]
     assert ray.level is Level.ERROR
     assert "there:6379" in ray.found
-    assert "python -m sweep.backends.ray_tune.resources there:6379" in machine.asked
+    assert "python -m sweep.backends.ray_tune.doctor there:6379" in machine.asked
     assert found[-1].check == "training"

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor import gpu_checks
+from sweep.doctor import MISSING, Failure, Gpu, Level, Nvidia, Ran, Shared, TensorFlow, Trained, Tried, gpu_checks
 from sweep.doctor.gpu_checks import PIPES
-from sweep.doctor.nvidia import Gpu, Nvidia
-from sweep.doctor.probe import MISSING, Failure, Level, Ran, Shared, TensorFlow, Trained, Tried
 
 BUILD = TensorFlow(
     "2.21.0", "3.15.1", "tensorflow", "12.5.1", "9", ("sm_60", "sm_70", "sm_80", "sm_89", "compute_90"), ()

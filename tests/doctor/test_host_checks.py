@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor import host_checks
+from sweep.doctor import Failure, Level, Met, TensorFlow, host_checks
 from sweep.doctor.host_checks import Disk, Host
-from sweep.doctor.probe import Failure, Level, Met, TensorFlow
 
 GIB = 2**30
 HOST = Host(

@@ -14,7 +14,7 @@ from emulator import Terminal
 from rich.console import Console
 from rich.text import Text
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.events import EpochReported, Facts, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import Above, LiveView, Screen, is_plain
 from sweep.render.progress import Frame

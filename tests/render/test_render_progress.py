@@ -9,7 +9,7 @@ import time
 import pytest
 from rich.cells import cell_len
 
-from sweep.analysis.outline import Outline
+from sweep.analysis import Outline
 from sweep.analysis.progress import Standing
 from sweep.events import EpochReported, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.progress import Frame, bar, picture, sparkline

@@ -3,9 +3,9 @@ import io
 from msgspec import structs
 from rich.console import Console
 
-from sweep.analysis.listing import Listed
+from sweep.analysis import Trial
 from sweep.analysis.ranking import Ranked, Ranking, Score
-from sweep.analysis.trials import Trial
+from sweep.analysis.verdict import Listed
 from sweep.events import Status
 from sweep.render.tables import Grid, configurations_grid, ranking_grid, show, sweeps_grid
 

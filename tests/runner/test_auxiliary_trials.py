@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import simulated
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.events import EpochReported, Event, Role, Status, TrialEnded, TrialStarted
 from sweep.runner.coordinator import Coordinator
 from sweep.spec import Spec, parse

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from curves import Watcher, resume, run
 
-from sweep.analysis import confirmation, ranking, trials, verdict
+from sweep import analysis
+from sweep.analysis import confirmation, ranking, verdict
 from sweep.events import ModelTested, Role
 from sweep.store import log as store_log
 from sweep.store.folder import ResultsFolder
@@ -68,7 +69,7 @@ def noisy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def found(folder: ResultsFolder) -> confirmation.Confirmation:
-    confirmed = confirmation.of_sweep(trials.read(folder))
+    confirmed = confirmation.of_sweep(analysis.read(folder))
     assert confirmed is not None
     return confirmed
 
@@ -88,7 +89,7 @@ def test_finalists_are_raced_tested_and_the_answer_names_the_luck(noisy: Path) -
     tested = [event.trial for event in store_log.read(folder.log) if isinstance(event, ModelTested)]
     assert sorted(tested) == sorted(trial for row in left for trial in row.trials)
     assert (noisy / "tested").read_text().split() == [str(trial) for trial in tested]
-    ranked = ranking.rank([trials.read(folder)])
+    ranked = ranking.rank([analysis.read(folder)])
     assert [row.params for row in ranked.rows[:4]] == [row.params for row in confirmed.rows]
     assert all(row.undecided == "no finalist" for row in ranked.rows[4:])
     told = verdict.sentence(ranked)
@@ -106,7 +107,7 @@ def test_the_test_is_read_once_however_often_the_sweep_goes_on(noisy: Path) -> N
 
 def test_a_limit_that_ends_the_search_leaves_the_fresh_seeds_to_come(noisy: Path) -> None:
     outcome = run(noisy, FILE + "budget: {epochs: 9}\n")
-    started = trials.read(outcome.folder).trials
+    started = analysis.read(outcome.folder).trials
     assert outcome.stopped == "budget of 9 epochs"
     assert {one.role for one in started} == {Role.BASELINE, Role.SEARCH, Role.CONFIRM}
     assert len([one for one in started if one.role is Role.SEARCH]) < 5

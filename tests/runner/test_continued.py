@@ -13,8 +13,8 @@ from curves import Watcher, ends, resume, run
 import sweep
 from sweep.backends import checkpoints
 from sweep.events import EpochReported, Event
-from sweep.loading import load
-from sweep.runner.session_options import Outcome
+from sweep.functions import load_trainable
+from sweep.runner import Outcome
 from sweep.store import log as store_log
 
 TRAINABLE = '''
@@ -78,7 +78,7 @@ class Killer(Watcher):
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     (tmp_path / "stroll.py").write_text(TRAINABLE)
-    load("stroll:Walk", [tmp_path])
+    load_trainable("stroll:Walk", [tmp_path])
     trained()
     sys.modules["stroll"].DATA.clear()
     return tmp_path

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import METHODS
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.errors import StoreError
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log

@@ -8,8 +8,8 @@ import pytest
 from curves import resume, run
 
 import sweep
+from sweep.analysis import read
 from sweep.analysis.ranking import rank
-from sweep.analysis.trials import read
 from sweep.errors import TrainableError
 from sweep.store.folder import ResultsFolder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import simulated
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.runner.limits import Limits, Timeouts
 from sweep.spec import parse

@@ -11,7 +11,7 @@ import sweep
 from sweep.errors import InputError
 from sweep.events import TrialStarted
 from sweep.runner import methods, resuming
-from sweep.searchers.build import build
+from sweep.runner.methods import build_searcher
 from sweep.store import log as store_log
 
 TPE = FILE.replace("method: grid", "method: tpe").replace("{values: [3, 1, 2]}", "{min: 0.5, max: 4.0}")
@@ -73,5 +73,5 @@ def test_nothing_was_taken_nothing_is_learned() -> None:
 
     spec = parse(TPE + "run_cap: 2\n", "f.yaml")
     said: list[str] = []
-    methods.learn_warm_start(build(spec.method, spec.space, spec.objectives, 0), [], said.append)
+    methods.learn_warm_start(build_searcher(spec.method, spec.space, spec.objectives, 0), [], said.append)
     assert said == []

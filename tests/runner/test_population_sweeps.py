@@ -13,8 +13,7 @@ from click.testing import CliRunner
 from curves import Watcher, resume, run
 
 import sweep
-from sweep.analysis import lineage
-from sweep.analysis.trials import read
+from sweep.analysis import lineage_of, read
 from sweep.cli import main
 from sweep.events import EpochReported, Event, TrialStarted
 from sweep.store import log as store_log
@@ -132,7 +131,7 @@ def test_the_lineage_of_a_trial(walking: Path) -> None:
     outcome = run(walking, TEXT)
     found = read(outcome.folder)
     for trial in found.trials:
-        steps = lineage.of(found.trials, trial.trial)
+        steps = lineage_of(found.trials, trial.trial)
         assert [step.first for step in steps] == [1, *(step.last + 1 for step in steps[:-1])]
         assert steps[-1].last == trial.epochs
         assert trial.epochs == (trial.parent_epoch or 0) or steps[-1].trial == trial.trial

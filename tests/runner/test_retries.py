@@ -8,7 +8,7 @@ import pytest
 import simulated
 from simulated import METHODS
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.store import log as store_log
 from sweep.store.log import Log

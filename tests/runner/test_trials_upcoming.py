@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends.protocol import Progress
+from sweep.backends import Progress
 from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Mark, to_json
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.runner.trials import LOOK_AHEAD, Upcoming
 from sweep.schedulers.early_termination import NoScheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.spec import Spec, parse
 from sweep.store import log as store_log
 from sweep.store.log import Log

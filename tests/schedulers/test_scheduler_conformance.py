@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
-from sweep.schedulers.contract import Scheduler
+from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build
 from sweep.space import stopping_rules
 from sweep.space.objectives import Objective

@@ -10,9 +10,9 @@ from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
 from sweep.searchers.cmaes_search import CmaesSearcher
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, Normal, Uniform
 from sweep.space.objectives import Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import ended as ended_trials
 
 LOSS = (Objective("loss", "minimize"),)

@@ -11,7 +11,7 @@ import pytest
 
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
-from sweep.searchers.build import METHODS, build
+from sweep.runner.methods import METHODS, build_searcher
 from sweep.space.domains import IntUniform, Range, bounds, choices, contains
 from sweep.spec import parse
 from sweep.spec.distributions import DISTRIBUTIONS
@@ -54,7 +54,7 @@ def test_draws(method: str) -> None:
     parameters = {name: {"distribution": name, **block} for name, block in BLOCKS.items()}
     file = {"trainable": "m:M", "method": method, "run_cap": TRIALS, "metric": {"name": "loss"}}
     spec = parse(json.dumps({**file, "parameters": parameters}), "s.json")
-    searcher = build(spec.method, spec.space, spec.objectives, 0)
+    searcher = build_searcher(spec.method, spec.space, spec.objectives, 0)
     drawn = [event.params for event in drive(searcher, TRIALS, outcome) if isinstance(event, TrialStarted)]
     assert len(drawn) == TRIALS
     for params, parameter in product(drawn, spec.space.parameters):

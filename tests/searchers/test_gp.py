@@ -12,11 +12,11 @@ import pytest
 
 from sweep.conformance.searchers import drive, trial
 from sweep.events import Event, Params, Status, TrialStarted
-from sweep.searchers.build import build
+from sweep.runner.methods import build_searcher
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Beta, Categorical, LogUniform, Uniform, contains
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import ended
 
 pytestmark = [
@@ -54,12 +54,12 @@ def points(log: list[Event]) -> list[Params]:
 
 
 def test_it_comes_near_the_optimum() -> None:
-    found = points(drive(build("gp", PLANE, LOSS, 0), 14, plane))
+    found = points(drive(build_searcher("gp", PLANE, LOSS, 0), 14, plane))
     assert fmean(map(distance, found[11:])) < 0.5 * fmean(map(distance, found[:11]))
 
 
 def test_a_replayed_log_gives_the_next_suggestion_and_all_belong_to_the_space() -> None:
-    searcher, resumed = (build("gp", MIXED, LOSS, 0) for _ in range(2))
+    searcher, resumed = (build_searcher("gp", MIXED, LOSS, 0) for _ in range(2))
     log = drive(searcher, 18, mixed)
     for event in log:
         resumed.observe(event)
@@ -70,8 +70,8 @@ def test_a_replayed_log_gives_the_next_suggestion_and_all_belong_to_the_space() 
 
 
 def test_it_learns_from_an_earlier_sweep() -> None:
-    past = ended(drive(build("random", PLANE, LOSS, 5), 30, plane))
-    warm = build("gp", PLANE, LOSS, 0)
+    past = ended(drive(build_searcher("random", PLANE, LOSS, 5), 30, plane))
+    warm = build_searcher("gp", PLANE, LOSS, 0)
     assert warm.learn(past) == 30
     found = points(drive(warm, 2, plane))
     assert fmean(map(distance, found)) < 0.5 * fmean(distance(record.params) for record in past)

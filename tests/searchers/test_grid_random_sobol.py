@@ -8,9 +8,9 @@ from scipy.stats import qmc
 
 from sweep.searchers import grid_random_sobol
 from sweep.searchers.grid_random_sobol import Stream
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, Uniform
 from sweep.space.expressions import Expression
-from sweep.space.space import Condition, OneOf, Parameter, Space
 
 SQUARE = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))
 

@@ -13,14 +13,14 @@ from optuna.trial import TrialState
 
 from sweep.conformance.searchers import drive, trial
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted
-from sweep.searchers.build import build
-from sweep.searchers.contract import Searcher
+from sweep.runner.methods import build_searcher
+from sweep.searchers import Searcher
 from sweep.searchers.optuna_search import OptunaSearcher, TPESampler
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import Categorical, Constant, LogUniform, Tied, Uniform
+from sweep.space.draws import Belief
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Impute, Objective
-from sweep.space.prior import Belief
-from sweep.space.space import Condition, OneOf, Parameter, Space
 from sweep.store.ledger import TrialState as Record
 from sweep.store.ledger import ended
 
@@ -42,7 +42,7 @@ def earlier(points: list[Params], status: Status = Status.COMPLETED) -> list[Rec
 
 
 def random_sweep(trials: int) -> list[Record]:
-    return ended(drive(build("random", PLANE, LOSS, 5), trials, outcome))
+    return ended(drive(build_searcher("random", PLANE, LOSS, 5), trials, outcome))
 
 
 def mean_distance(searcher: Searcher, trials: int) -> float:
@@ -53,7 +53,7 @@ def mean_distance(searcher: Searcher, trials: int) -> float:
 @pytest.mark.parametrize(("method", "trials", "share"), [("tpe", 60, 0.5), ("cmaes", 60, 0.5), ("nsga2", 250, 0.8)])
 def test_a_sweep_that_learned_begins_nearer_to_the_optimum(method: str, trials: int, share: float) -> None:
     past = random_sweep(trials)
-    cold, warm = (build(method, PLANE, LOSS, 0) for _ in range(2))
+    cold, warm = (build_searcher(method, PLANE, LOSS, 0) for _ in range(2))
     assert warm.learn(past) == trials
     assert mean_distance(warm, 10) < share * mean_distance(cold, 10)
 
@@ -61,7 +61,7 @@ def test_a_sweep_that_learned_begins_nearer_to_the_optimum(method: str, trials: 
 @pytest.mark.parametrize("method", LEARNING)
 @pytest.mark.parametrize("trials", [1, 3, 11])
 def test_who_learns_and_observes_the_same_suggests_the_same(method: str, trials: int) -> None:
-    first, second = (build(method, PLANE, LOSS, 0) for _ in range(2))
+    first, second = (build_searcher(method, PLANE, LOSS, 0) for _ in range(2))
     for searcher in (first, second):
         assert searcher.learn(random_sweep(trials)) == trials
     for event in drive(first, 9, outcome):
@@ -72,20 +72,20 @@ def test_who_learns_and_observes_the_same_suggests_the_same(method: str, trials:
 @pytest.mark.parametrize("method", ["grid", "random", "sobol"])
 def test_methods_that_learn_from_no_result_learn_nothing(method: str) -> None:
     space = Space((Parameter("c", Categorical(("a", "b"))),))
-    cold, warm = (build(method, space, LOSS, 0) for _ in range(2))
+    cold, warm = (build_searcher(method, space, LOSS, 0) for _ in range(2))
     assert warm.learn(earlier([{"c": "a"}])) == 0
     assert [warm.suggest(n) for n in range(3)] == [cold.suggest(n) for n in range(3)]
 
 
 def test_configurations_of_earlier_sweeps_are_not_skipped() -> None:
-    searcher = build("tpe", Space((Parameter("c", Categorical(("a", "b"))),)), LOSS, 0)
+    searcher = build_searcher("tpe", Space((Parameter("c", Categorical(("a", "b"))),)), LOSS, 0)
     assert searcher.learn(earlier([{"c": "a"}, {"c": "b"}])) == 2
     log = drive(searcher, 9, lambda number, params: trial(number, params, Status.COMPLETED, [1.0]))
     assert sorted(event.params["c"] for event in log if isinstance(event, TrialStarted)) == ["a", "b"]
 
 
 def test_repeats_learn_as_well() -> None:
-    searcher = build("tpe", PLANE, LOSS, 0, repeats=3)
+    searcher = build_searcher("tpe", PLANE, LOSS, 0, repeats=3)
     assert [searcher.learn(random_sweep(trials)) for trials in (4, 3)] == [4, 3]
 
 
@@ -119,13 +119,13 @@ def test_only_trials_that_lie_in_the_space_count(method: str, params: Params, li
         ),
         (Expression.parse("x < 0.9"),),
     )
-    searcher = build(method, space, LOSS, 0)
+    searcher = build_searcher(method, space, LOSS, 0)
     assert searcher.learn(earlier([params])) == lies
     assert searcher.suggest(0) is not None
 
 
 def test_trials_without_the_objective_do_not_count_and_those_without_an_end_are_none() -> None:
-    searcher = build("tpe", PLANE, (Objective("accuracy", "maximize"),), 0)
+    searcher = build_searcher("tpe", PLANE, (Objective("accuracy", "maximize"),), 0)
     point = {"x": 0.0, "y": 0.0, "c": "a"}
     assert searcher.learn(earlier([point, point])) == 0
     assert earlier([point], Status.RUNNING) == []
@@ -134,7 +134,7 @@ def test_trials_without_the_objective_do_not_count_and_those_without_an_end_are_
 @pytest.mark.parametrize("method", LEARNING)
 @pytest.mark.parametrize("status", [Status.PRUNED, Status.DIVERGED, Status.OOM, Status.FAILED])
 def test_every_end_can_be_learned_from(method: str, status: Status) -> None:
-    searcher = build(method, PLANE, LOSS, 0)
+    searcher = build_searcher(method, PLANE, LOSS, 0)
     points = [{"x": x / 10, "y": 0.5, "c": "b"} for x in range(6)]
     assert searcher.learn([*earlier(points, status), *random_sweep(6)]) == 12
     assert drive(searcher, 8, outcome)
@@ -202,11 +202,11 @@ def half(number: int, params: Params) -> list[Event]:
 
 @pytest.mark.parametrize(("method", "trials"), [("tpe", 40), ("cmaes", 60), ("nsga2", 250)])
 def test_who_learns_stays_where_constraints_over_metrics_hold(method: str, trials: int) -> None:
-    log = drive(build(method, PLANE, HALF, 0), trials, half)
+    log = drive(build_searcher(method, PLANE, HALF, 0), trials, half)
     xs = [event.params["x"] for event in log if isinstance(event, TrialStarted)]
     late = xs[-trials // 3 :]
     assert sum(x <= 0 for x in late) > 0.65 * len(late)
-    unbound = drive(build(method, PLANE, LOSS, 0), trials, outcome)
+    unbound = drive(build_searcher(method, PLANE, LOSS, 0), trials, outcome)
     free = [event.params["x"] for event in unbound if isinstance(event, TrialStarted)][-trials // 3 :]
     assert sum(x <= 0 for x in free) < 0.35 * len(free)
 
@@ -219,7 +219,7 @@ def test_tpe_goes_to_where_constraints_hold_before_it_has_seen_any_that_do() -> 
         assert isinstance(report, EpochReported)
         return [start, structs.replace(report, metrics={**report.metrics, "size": params["x"] + params["y"]}), end]
 
-    log = drive(build("tpe", PLANE, narrow, 0), 40, outcome_of)
+    log = drive(build_searcher("tpe", PLANE, narrow, 0), 40, outcome_of)
     sums = [event.params["x"] + event.params["y"] for event in log if isinstance(event, TrialStarted)]
     assert fmean(sums[-15:]) < -1.0 < fmean(sums[:10])
 
@@ -242,12 +242,12 @@ def test_a_good_prior_begins_nearer_to_the_optimum_and_a_wrong_one_is_overcome(m
         return Space(tuple(replace(one, belief=beliefs.get(one.name)) for one in PLANE.parameters))
 
     plain, good, wrong = (
-        [mean_distance(build(method, space, LOSS, seed), 15) for seed in range(5)]
+        [mean_distance(build_searcher(method, space, LOSS, seed), 15) for seed in range(5)]
         for space in (PLANE, believing(0.6, -0.5), believing(-0.9, 0.9))
     )
     assert fmean(good) < 0.8 * fmean(plain)
     assert fmean(wrong) > fmean(plain)
-    late = [best_distance(build(method, believing(-0.9, 0.9), LOSS, seed), 60) for seed in range(5)]
+    late = [best_distance(build_searcher(method, believing(-0.9, 0.9), LOSS, seed), 60) for seed in range(5)]
     assert fmean(late) < 0.1
 
 

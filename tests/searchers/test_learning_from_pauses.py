@@ -8,12 +8,12 @@ from optuna.trial import TrialState as State
 
 from sweep.conformance.searchers import drive, ended, started
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded
-from sweep.searchers.build import Repeated
+from sweep.runner.methods import Repeated
 from sweep.searchers.cmaes_search import CmaesSearcher
 from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.space import Parameter, Space
 from sweep.space.domains import Uniform
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 
 LOSS = (Objective("loss", "minimize"),)
 PLANE = Space((Parameter("x", Uniform(-1, 1)), Parameter("y", Uniform(-1, 1))))

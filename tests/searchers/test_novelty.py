@@ -7,9 +7,9 @@ from itertools import islice, repeat
 import pytest
 
 from sweep.searchers.novelty import MAX_ATTEMPTS, first_new, uniform_draws, uniform_numbers
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, IntUniform, Normal, Uniform, key
 from sweep.space.expressions import Expression
-from sweep.space.space import Parameter, Space
 
 LETTERS = Space((Parameter("x", Categorical(tuple("abc"))),))
 

@@ -15,9 +15,10 @@ from optuna.trial import FrozenTrial, TrialState
 from sweep.conformance.searchers import drive, ended, epoch, started, trial
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted
-from sweep.searchers.build import build
+from sweep.runner.methods import build_searcher
 from sweep.searchers.optuna_search import Method, OptunaSearcher, common
 from sweep.searchers.optuna_storage import ToldTrials
+from sweep.space import Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -33,7 +34,6 @@ from sweep.space.domains import (
 )
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Condition, OneOf, Parameter, Space
 
 SPACE = Space((Parameter("lr", LogUniform(1e-5, 1e-1)), Parameter("units", IntUniform(16, 256, 16))))
 PLANE = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))
@@ -129,7 +129,7 @@ def test_tpe_comes_nearer_to_the_optimum_than_its_random_start(goal: str) -> Non
     def outcome(number: int, params: Params) -> list[Event]:
         return trial(number, params, Status.COMPLETED, [sign * distance(params)])
 
-    log = drive(build("tpe", PLANE, (Objective("loss", goal),), 0), 30, outcome)
+    log = drive(build_searcher("tpe", PLANE, (Objective("loss", goal),), 0), 30, outcome)
     distances = [distance(event.params) for event in log if isinstance(event, TrialStarted)]
     assert sum(distances[20:]) / 10 < sum(distances[:10]) / 20
 
@@ -172,7 +172,7 @@ def test_two_objectives(method: str) -> None:
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
 def test_a_missing_package_is_named_with_its_extra() -> None:
     with pytest.raises(InputError, match=r'gp needs the package torch.*pip install "sweep-keras\[gp\]"'):
-        build("gp", SPACE, LOSS, 0)
+        build_searcher("gp", SPACE, LOSS, 0)
 
 
 @pytest.mark.parametrize("method", ["tpe", "nsga2"])

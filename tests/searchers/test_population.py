@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.searchers.population import Parent, Population
+from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.population_rules import Rules
-from sweep.space.space import Parameter, Space
+from sweep.space.stopping_rules import PopulationRules
 
 SPACE = Space(
     (
@@ -26,10 +26,10 @@ SPACE = Space(
     ),
 )
 LOSS = Objective("loss", "minimize")
-RULES = Rules(size=4, interval=2, epochs=8)
+RULES = PopulationRules(size=4, interval=2, epochs=8)
 
 
-def population(rules: Rules = RULES, space: Space = SPACE, seed: int = 0) -> Population:
+def population(rules: PopulationRules = RULES, space: Space = SPACE, seed: int = 0) -> Population:
     return Population(space, LOSS, seed, rules)
 
 
@@ -40,7 +40,7 @@ def ended(trial: int, status: Status, reason: str = "") -> TrialEnded:
 class Course:
     """Drives a population as a coordinator does, one step of a random trial after the other."""
 
-    def __init__(self, found: Population, loss: Callable[[int, int], float], rules: Rules = RULES) -> None:
+    def __init__(self, found: Population, loss: Callable[[int, int], float], rules: PopulationRules = RULES) -> None:
         self.found, self.loss, self.rules = found, loss, rules
         self.log: list[Event] = []
         self.epoch: dict[int, int] = {}
@@ -105,7 +105,7 @@ def by_rate(course: Course) -> Callable[[int, int], float]:
     return lambda trial, epoch: course.params[trial]["rate"] / epoch
 
 
-def trained(choose: Callable[[list[int]], int] = min, rules: Rules = RULES, seed: int = 0) -> Course:
+def trained(choose: Callable[[list[int]], int] = min, rules: PopulationRules = RULES, seed: int = 0) -> Course:
     course = Course(population(rules, seed=seed), lambda trial, epoch: 0.0, rules)
     course.loss = by_rate(course)
     course.run(choose)
@@ -126,7 +126,7 @@ def test_the_worst_is_replaced_by_a_copy_of_the_best_at_the_end_of_each_generati
 @given(st.randoms(use_true_random=False), st.integers(2, 9), st.integers(1, 4))
 @settings(max_examples=30)
 def test_the_order_in_which_members_train_changes_nothing(numbers: Random, size: int, interval: int) -> None:
-    rules = Rules(size=size, interval=interval, epochs=8)
+    rules = PopulationRules(size=size, interval=interval, epochs=8)
     first, second = trained(min, rules), trained(numbers.choice, rules)
     assert first.params == second.params
     assert first.parents == second.parents
@@ -192,7 +192,7 @@ def test_a_member_that_is_lost_is_replaced_as_well(status: Status) -> None:
 
 
 def test_copies_are_moved_a_little_and_keep_what_has_no_range() -> None:
-    course = trained(rules=Rules(size=8, interval=1, epochs=9, resample=0.0))
+    course = trained(rules=PopulationRules(size=8, interval=1, epochs=9, resample=0.0))
     for trial, parent in course.parents.items():
         before, after = course.params[parent.trial], course.params[trial]
         assert after["units"] == before["units"]
@@ -202,7 +202,7 @@ def test_copies_are_moved_a_little_and_keep_what_has_no_range() -> None:
 
 
 def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> None:
-    rules = Rules(size=8, interval=1, epochs=9, resample=0.0, perturb=("units",))
+    rules = PopulationRules(size=8, interval=1, epochs=9, resample=0.0, perturb=("units",))
     course = trained(rules=rules)
     values = (8, 16, 32)
     for trial, parent in course.parents.items():
@@ -213,8 +213,8 @@ def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> No
 
 def test_copies_meet_the_constraints() -> None:
     space = Space(SPACE.parameters, (Expression.parse("rate < drop"),))
-    course = Course(population(Rules(size=6, interval=1, epochs=10), space), lambda trial, epoch: 0.0)
-    course.rules = Rules(size=6, interval=1, epochs=10)
+    course = Course(population(PopulationRules(size=6, interval=1, epochs=10), space), lambda trial, epoch: 0.0)
+    course.rules = PopulationRules(size=6, interval=1, epochs=10)
     course.loss = by_rate(course)
     course.run(min)
     assert all(params["rate"] < params["drop"] for params in course.params.values())
@@ -224,4 +224,4 @@ def test_copies_meet_the_constraints() -> None:
     ("size", "quantile", "replaced"), [(4, 0.25, 1), (8, 0.25, 2), (2, 0.5, 1), (3, 0.5, 1), (20, 0.2, 4), (5, 0.01, 1)]
 )
 def test_at_least_one_is_replaced_and_at_most_half(size: int, quantile: float, replaced: int) -> None:
-    assert Rules(size=size, interval=1, epochs=4, quantile=quantile).replaced == replaced
+    assert PopulationRules(size=size, interval=1, epochs=4, quantile=quantile).replaced == replaced

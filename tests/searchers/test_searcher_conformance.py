@@ -11,14 +11,14 @@ from strategies import finite_domains, spaces
 
 from sweep.conformance.searchers import LOSS, SPACE, SearcherConformance, assert_belongs, drive, mixed_outcome
 from sweep.events import TrialStarted
-from sweep.searchers.build import METHODS as ALL_METHODS
-from sweep.searchers.build import build
-from sweep.searchers.contract import Searcher
+from sweep.runner.methods import METHODS as ALL_METHODS
+from sweep.runner.methods import build_searcher
+from sweep.searchers import Searcher
 from sweep.searchers.novelty import uniform_draws
+from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.space import Parameter, Space
 
 METHODS = [m for m in ALL_METHODS if m not in ("bayes", "gp")]  # gp takes minutes: test_gp.py
 every_method = pytest.mark.parametrize("method", METHODS)
@@ -28,7 +28,7 @@ THREE = Expression.parse("6 < n < 10"), Expression.parse("x == 0.5")
 
 
 def build_one(method: str, space: Space = SPACE, seed: int = 0) -> Searcher:
-    return build(method, space, LOSS, seed)
+    return build_searcher(method, space, LOSS, seed)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -38,13 +38,13 @@ class TestMethods(SearcherConformance):
         self.method = method
 
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
-        return build(self.method, space, objectives, seed)
+        return build_searcher(self.method, space, objectives, seed)
 
 
 class TestMethodsThatStartWithPoints(TestMethods):
     def make(self, space: Space, objectives: tuple[Objective, ...], seed: int) -> Searcher:
         start = {"lr": 1e-3} if "lr" in space.names else {"a": 2, "b": "y", "c": 0}
-        return build(self.method, space, objectives, seed, start_with=[start])
+        return build_searcher(self.method, space, objectives, seed, start_with=[start])
 
 
 @every_drawing_method
@@ -58,7 +58,7 @@ def test_another_seed_gives_another_sweep(method: str) -> None:
 def test_suggestions_belong_to_the_space(method: str, data: st.DataObject, seed: int) -> None:
     space = data.draw(spaces(finite_domains) if method == "grid" else spaces())
     assume(next(space.points(), None) if space.finite() else feasible_at_random(space))
-    log = drive(build(method, space, LOSS, seed), 14, mixed_outcome)
+    log = drive(build_searcher(method, space, LOSS, seed), 14, mixed_outcome)
     assert log
     for event in log:
         if isinstance(event, TrialStarted):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from sweep.space import Between, Condition, OneOf, Parameter, Space
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -17,7 +18,6 @@ from sweep.space.domains import (
     Uniform,
 )
 from sweep.space.expressions import Expression
-from sweep.space.space import Between, Condition, OneOf, Parameter, Space
 
 values = st.sampled_from(["a", "b", 1, 2, 0.5, True, None, [1, 2], {"k": "v"}])
 quanta = st.sampled_from([0.1, 0.25, 0.01, 1, 2, 1e-3])

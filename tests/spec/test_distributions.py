@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 from sweep.events import Params, Value
+from sweep.space import Condition
 from sweep.space.domains import (
     Beta,
     Categorical,
@@ -25,10 +26,9 @@ from sweep.space.domains import (
 )
 from sweep.space.draws import from_unit
 from sweep.space.expressions import Expression
-from sweep.space.space import Condition
 from sweep.spec import distributions, parse
 from sweep.spec.distributions import DISTRIBUTIONS, KeyMistake, Name, ParameterBlock
-from sweep.spec.mistakes import Document
+from sweep.spec.validation import Document
 
 RIGHT: dict[Name, dict[str, Value]] = {
     "constant": {"value": [1, "a"]},

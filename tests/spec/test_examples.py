@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from sweep.cli import main
-from sweep.searchers.build import METHODS
+from sweep.runner.methods import METHODS
 from sweep.space.stopping_rules import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer

@@ -18,8 +18,8 @@ from sweep.space.stopping_rules import (
     Pasha,
 )
 from sweep.spec import parse, sweep_file
-from sweep.spec.mistakes import Document
 from sweep.spec.sweep_file import EarlyTerminate
+from sweep.spec.validation import Document
 
 BLOCKS: TypeAdapter[EarlyTerminate] = TypeAdapter(EarlyTerminate)
 PATH = ("early_terminate",)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.searchers.build import METHODS
+from sweep.runner.methods import METHODS
 from sweep.spec import blocks, parse, sweep_file
 from sweep.spec.blocks import Block
 from sweep.spec.distributions import DISTRIBUTIONS

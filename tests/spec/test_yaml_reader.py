@@ -8,7 +8,7 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.spec.mistakes import Mark
+from sweep.spec.validation import Mark
 from sweep.spec.yaml_reader import MAX_SIZE_BYTES, decode, read, read_value
 
 

@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from sweep.analysis import ranking, trials
-from sweep.analysis.outline import Outline
+from sweep import analysis
+from sweep.analysis import Outline, ranking
 from sweep.analysis.progress import Standing
 from sweep.analysis.replay import replay
 from sweep.contract import Devices
 from sweep.render.progress import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
+from sweep.runner.methods import build_searcher as build_searcher
 from sweep.runner.resuming import reopen
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.searchers.build import build as build_searcher
 from sweep.space.stopping_rules import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
@@ -56,13 +56,13 @@ def _tables(folder: ResultsFolder) -> dict[str, object]:
 
 
 def _rows(folder: ResultsFolder) -> tuple[ranking.Row, ...]:
-    return ranking.rank([trials.read(folder)]).rows
+    return ranking.rank([analysis.read(folder)]).rows
 
 
 def _ends(folder: ResultsFolder) -> list[object]:
     """Of each trial how its log says that it began and ended, and its epochs."""
     found = []
-    for trial in trials.read(folder).trials:
+    for trial in analysis.read(folder).trials:
         state, reports = restoring.history(folder, trial.trial)
         found.append((state.start.trial_id, state.end and str(state.status), sorted(reports)))
     return found

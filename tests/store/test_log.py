@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, encode
 from sweep.store.log import Log, read, read_from
-from sweep.store.records import encode
 
 
 def started(trial: int) -> TrialStarted:

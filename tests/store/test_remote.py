@@ -17,9 +17,8 @@ from obstore.store import MemoryStore
 from sweep.errors import InputError, StoreError
 from sweep.events import SessionStarted
 from sweep.store import remote
-from sweep.store.lease import Lease, holder
 from sweep.store.log import Log, read
-from sweep.store.object_store import ObjectStore, StoreAway
+from sweep.store.object_store import Lease, ObjectStore, StoreAway, lease_holder
 from sweep.store.remote import Writer
 
 
@@ -139,16 +138,16 @@ def test_a_second_writer_is_told_who_is_the_first(tmp_path: Path, monkeypatch: p
         told = f"is being run by process {lease.process} on other; stop that one first"
         with pytest.raises(InputError, match=told), Writer(here, store).open():
             pass
-        assert holder(store) is not None
+        assert lease_holder(store) is not None
     finally:
         renewing.set()
         thread.join()
     monkeypatch.setattr(remote, "LEASE_S", 0.5)  # nobody renews it any more
     with Writer(here, store).open():
-        found = holder(store)
+        found = lease_holder(store)
         assert found is not None
         assert found.host != "other"
-    assert holder(store) is None
+    assert lease_holder(store) is None
 
 
 def test_the_lease_of_a_dead_process_of_this_machine_is_taken_at_once(tmp_path: Path) -> None:
@@ -156,7 +155,7 @@ def test_the_lease_of_a_dead_process_of_this_machine_is_taken_at_once(tmp_path: 
     here = made(tmp_path / "here", store)
     dead = dataclasses.replace(Lease.own("x"), process=2**22 + 1, token="other")  # beyond all ids
     store.put("lease", dead.encode())
-    assert holder(store) is None
+    assert lease_holder(store) is None
     began = time.monotonic()
     with Writer(here, store).open():
         assert time.monotonic() - began < 5

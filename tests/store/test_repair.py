@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from sweep.errors import StoreError
-from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
+from sweep.events import EpochReported, Event, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted, encode
 from sweep.store import log as store_log
 from sweep.store import reading
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
-from sweep.store.records import encode
 from sweep.store.repair import repair
 
 

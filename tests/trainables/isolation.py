@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sweep.backends.protocol import Job, Order
+from sweep.backends import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from sweep.events import TrialEnded

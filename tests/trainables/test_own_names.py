@@ -9,7 +9,7 @@ import pytest
 from small import Small, assignment, go_on, metrics, train
 
 from sweep.contract import Stopped
-from sweep.loading import maker
+from sweep.functions import trainable_maker
 from trainables.session import Session
 
 pytestmark = pytest.mark.keras
@@ -43,7 +43,7 @@ class Own(Small):
 
 def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     expected = metrics(train(Small(), assignment(epochs=4)))[:2]
-    session = maker(Own, "Own")()
+    session = trainable_maker(Own, "Own")()
     assert isinstance(session, Session)
     session.begin(assignment(epochs=4))
     assert session.facts().train_s == 0.0
@@ -54,7 +54,7 @@ def test_an_author_s_names_harm_nothing(tmp_path: Path) -> None:
     assert [epoch.pop("examples") for epoch in found] == [70.0, 70.0]
     assert found == expected
     session.save(tmp_path)()
-    again = maker(Own, "Own")()
+    again = trainable_maker(Own, "Own")()
     assert isinstance(again, Session)
     again.begin(assignment(epochs=4))
     assert again.restore(tmp_path) == 2

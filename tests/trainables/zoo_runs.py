@@ -12,7 +12,7 @@ from isolation import drive
 from small import go_on, metrics
 from zoo_entries import ENTRIES
 
-from sweep.backends.protocol import Job, Order
+from sweep.backends import Job, Order
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices, Value
 from trainables.session import Session

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from sweep.tracebacks import is_author_s
+from sweep.errors import is_author_s
 
 
 def of_the_author(*, quoted: bool = False) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sweep.tracebacks import is_installed
+from sweep.errors import is_installed
 
 OURS = ("trainables", "sweep")
 _MACHINE = ("trainables.keras_trainable", "trainables.recipe.author")

@@ -19,7 +19,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
-from sweep.backends.protocol import Driver, Job, Order, Progress, Steps, SweepStatus, orders
+from sweep.backends import Driver, Job, Order, Progress, Steps, SweepStatus, orders
 from sweep.backends.ray_tune import dashboard, ray_private_api, worker_exits
 from sweep.backends.ray_tune.dashboard import Gauges, JobPage
 

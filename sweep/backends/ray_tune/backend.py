@@ -13,8 +13,8 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends.protocol import Driver, Job, SweepStatus
-from sweep.backends.ray_tune import cluster_sharing, worker_exits
+from sweep.backends import Driver, Job, SweepStatus
+from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.adapters import (
     DriverClock,
     DriverScheduler,
@@ -28,8 +28,7 @@ from sweep.backends.ray_tune.adapters import (
     survive_memory_kills,
     take_waiting_processes,
 )
-from sweep.backends.ray_tune.cluster import Bounds, Cluster
-from sweep.backends.ray_tune.cluster_sharing import Sharing, WaitsForRoom, anybody_waits
+from sweep.backends.ray_tune.cluster import Bounds, Cluster, Sharing, WaitsForRoom, anybody_waits, share
 from sweep.backends.ray_tune.dashboard import Drivers
 from sweep.backends.ray_tune.worker import TrialWorker
 from sweep.contract import Devices
@@ -77,7 +76,7 @@ class RayTune:
 
     def __post_init__(self) -> None:
         self._sharing = None
-        allowed = partial(cluster_sharing.share, max_share=self.max_share)
+        allowed = partial(share, max_share=self.max_share)
         bounds = Bounds(self.most, lambda fits: min(allowed(fits), self._part(fits)))
         self._fits = self.cluster.room(self.devices, bounds, self.job.workers, self.job.aside)
         self._fits_of = self.cluster.at_once(self.devices, Bounds(self.most, allowed))

@@ -25,7 +25,7 @@ from typing import Any
 import ray
 from ray.util.metrics import Gauge
 
-from sweep.backends.protocol import SweepStatus
+from sweep.backends import SweepStatus
 from sweep.backends.ray_tune import ray_private_api
 from sweep.errors import plural
 

@@ -22,7 +22,7 @@ from msgspec import structs
 from ray.exceptions import GetTimeoutError, RayError
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from sweep.backends.protocol import Job
+from sweep.backends import Job
 from sweep.backends.ray_tune import worker_exits
 from sweep.backends.ray_tune.rank import Told, TrialRank, of_epoch, ready, told
 from sweep.contract import Assignment, EpochReported, Facts, OutOfMemory, Ranked, Ranks, Report, Trainable

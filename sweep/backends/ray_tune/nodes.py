@@ -14,8 +14,8 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweep.backends import shared_data
-from sweep.backends.protocol import Job
+from sweep import backends
+from sweep.backends import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.contract import Devices
 from sweep.errors import InputError, Problem
@@ -109,13 +109,15 @@ def shared(job: Job, devices: Devices) -> Iterator[None]:
     used = tuple(node for node in alive() if node.fits(devices))
     if job.store is None:
         _require_shared(job.results_folder.resolve(), used)
-    _on_each(used, shared_data.remove, shared_data.prefix(job.results_folder))  # what a killed session has left
+    _on_each(
+        used, backends.remove_shared_data, backends.shared_data_prefix(job.results_folder)
+    )  # what a killed session has left
     try:
         yield
     finally:
         with suppress(Exception):  # a cluster that is gone has nothing left to clean
             for name in filter(None, [job.shared, job.stand_in]):  # another session may have begun elsewhere
-                _on_each(alive(), shared_data.remove, name)
+                _on_each(alive(), backends.remove_shared_data, name)
 
 
 def _require_shared(folder: Path, nodes: Iterable[Node]) -> None:

@@ -15,12 +15,11 @@ from typing import Any
 
 import ray
 
-from sweep import tracebacks
-from sweep.backends import checkpoints, memory
-from sweep.backends.protocol import Job
+from sweep import errors
+from sweep.backends import Job, checkpoints, memory
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
-from sweep.loading import load, make_importable
+from sweep.functions import load_trainable, make_importable
 
 FROZEN_S = 20.0
 """A rank 0 that has not ended its peers so long after one of them failed does nothing any more."""
@@ -55,8 +54,8 @@ def told(function: Callable[[], Any]) -> tuple[Told, BaseException | None]:
         kind = type(error).__name__
         return Told(
             error=kind,
-            text=tracebacks.said(error),
-            trace=tracebacks.folded(error),
+            text=errors.said_by(error),
+            trace=errors.folded_traceback(error),
             is_end=isinstance(error, Diverged | Stopped),
             is_short=memory.is_short(error),
             is_consequence=kind in _CONSEQUENCES,
@@ -70,7 +69,7 @@ def ready(job: Job, before: str = "") -> tuple[Trainable, socket.socket, str]:
     process alone, OSError where the address cannot be had.
     """
     make_importable(job.import_folders)
-    trainable: Trainable = load(job.trainable, job.import_folders, job.given)()
+    trainable: Trainable = load_trainable(job.trainable, job.import_folders, job.given)()
     missing = [name for name in ("join", "leave") if not callable(getattr(trainable, name, None))]
     if missing:
         raise TypeError(

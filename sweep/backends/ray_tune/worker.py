@@ -16,15 +16,14 @@ from typing import Any
 import ray
 from ray import tune
 
-from sweep.backends import memory
+from sweep.backends import Job, Order, Progress, Steps, memory
 from sweep.backends.group import WorkerGroup
-from sweep.backends.protocol import Job, Order, Progress, Steps
 from sweep.backends.ray_tune import nodes, worker_exits
 from sweep.backends.ray_tune.gang import Gang
 from sweep.backends.worker import Worker
 from sweep.contract import Devices, Trainable
 from sweep.events import Status, TrialEnded
-from sweep.loading import make_importable
+from sweep.functions import make_importable
 
 
 class TrialWorker(tune.Trainable):

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sweep.backends.protocol import Job, Lost
+from sweep.backends import Job, Lost
 from sweep.errors import printable
-from sweep.store.disk import process
+from sweep.store import process
 
 PREEMPTED = "actor's node was preempted"  # its end was announced
 NODE_LOST = {  # a worker of a node that answers is found dead

@@ -1,0 +1,101 @@
+"""What `doctor` asks a cluster: ``python -m sweep.backends.ray_tune.doctor HOST:PORT [SECONDS]``, answered as JSON.
+
+Which resources it has; with SECONDS, whether processes on two nodes can sum something up together, as the workers of a
+trial do: neighbours in the list of nodes, one pair after the other. A process of its own, because Ray tries for five
+minutes to reach an address where nobody answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sweep.backends.ray_tune import nodes
+
+PROBE = "trainables.doctor.device_probe"
+MOST = 8  # pairs
+START_S = 60.0  # for a process of Ray's on a node
+
+
+class Rank:
+    """Holds a port on its node, and lets TensorFlow use it in a process of its own, which may abort or hang."""
+
+    def hold(self) -> str:
+        """Return the address that the other one finds this node at."""
+        host = ray.util.get_node_ip_address()
+        self._held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._held.bind((host, 0))
+        return f"{f'[{host}]' if ':' in host else host}:{self._held.getsockname()[1]}"
+
+    def meet(self, addresses: str, rank: int, gpus: int, timeout_s: float) -> tuple[int | None, str, str]:
+        """Return how the program ended, None where it did not in time, and what it wrote."""
+        command = [sys.executable, "-m", PROBE, "meet", addresses, str(rank), *(["--gpu"] if gpus else [])]
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **({} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"})}
+        try:
+            ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout_s)
+        except subprocess.TimeoutExpired as late:
+            texts = (text if isinstance(text, str) else (text or b"").decode() for text in (late.stdout, late.stderr))
+            return (None, *texts)  # type: ignore[return-value]  # there are two
+        return ran.returncode, ran.stdout, ran.stderr
+
+
+def tried(one: nodes.Node, other: nodes.Node, timeout_s: float) -> list[tuple[int | None, str, str]]:
+    """Return what came of it on both nodes."""
+    gpus = int(one.gpus >= 1 and other.gpus >= 1)
+    ranks = [
+        ray.remote(Rank)
+        .options(num_cpus=0, num_gpus=gpus, scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False))
+        .remote()
+        for node in (one, other)
+    ]
+    try:
+        addresses: Sequence[str] = ray.get([rank.hold.remote() for rank in ranks], timeout=START_S)
+        calls = [rank.meet.remote(",".join(addresses), i, gpus, timeout_s) for i, rank in enumerate(ranks)]
+        found: list[tuple[int | None, str, str]] = ray.get(calls, timeout=timeout_s + START_S)
+        return found
+    except Exception as error:  # whatever keeps Ray from running it would keep it from running a trial
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return [(1, "", lines[-1])] * 2
+    finally:
+        for rank in ranks:
+            with suppress(Exception):  # it is gone already
+                ray.kill(rank)
+
+
+def resources() -> dict[str, float]:
+    """Return what the cluster has."""
+    there = ray.cluster_resources()
+    return {"cpus": there.get("CPU", 0.0), "gpus": there.get("GPU", 0.0)}
+
+
+def between_nodes(timeout_s: float) -> dict[str, Any]:
+    """Return how many nodes there are, and what came of each pair."""
+    there = [node for node in nodes.alive() if node.cpus >= 1]
+    pairs: list[dict[str, Any]] = [
+        {"nodes": [one.address, other.address], "ran": tried(one, other, timeout_s)}
+        for one, other in list(pairwise(there))[:MOST]
+    ]
+    return {"nodes": len(there), "pairs": pairs}
+
+
+def main(address: str, *timeout_s: str) -> None:
+    """Join, look or try, leave."""
+    ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    found = between_nodes(*map(float, timeout_s)) if timeout_s else resources()
+    ray.shutdown()
+    sys.stdout.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from sweep.analysis import Outline
+from sweep.space.objectives import Objective
+from sweep.space.stopping_rules import Asha
+from sweep.spec import parse
+
+FILE = """
+name: some
+trainable: a:B
+method: random
+metric: {name: loss, goal: minimize}
+parameters: {a: {min: 0.0, max: 1.0}, b: {value: 3}, "c.d": {values: [1, null]}, epochs: {values: [2, 9]}}
+epochs: 9
+run_cap: 4
+repeats: 3
+early_terminate: {type: asha, min_iter: 1, eta: 3}
+budget: {hours: 2, epochs: 100, gpu_hours: 3}
+resources: {gpus: 2}
+"""
+
+
+def test_a_sweep_file_in_few_words() -> None:
+    outline = Outline.of(parse(FILE, "f.yaml"))
+    assert (outline.name, outline.metric, outline.objective) == ("some", "loss", Objective("loss", "minimize"))
+    assert (outline.total, outline.repeats, outline.epochs) == (12, 3, 9)
+    assert outline.varying == ("a", "c.d", "epochs")
+    assert outline.decisions == (1, 3)
+    assert outline.rule == Asha(1, None, 3)
+    assert (outline.limits.hours, outline.limits.epochs, outline.limits.gpu_hours, outline.limits.gpus) == (
+        2,
+        100,
+        3,
+        2,
+    )
+    assert [outline.epochs_of({"epochs": 2}), outline.epochs_of({})] == [2, 9]
+
+
+def test_nobody_knows_how_many_trials_an_endless_one_has() -> None:
+    assert Outline.of(parse(FILE.replace("run_cap: 4", ""), "f.yaml")).total is None

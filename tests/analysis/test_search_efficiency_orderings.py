@@ -1,0 +1,56 @@
+"""What a search found by budget, by hand and against SciPy."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from sweep.analysis.search_efficiency import correlation, course
+
+
+@pytest.mark.parametrize("maximize", [True, False])
+def test_the_mean_over_orders_is_what_a_random_search_expects(maximize: bool) -> None:
+    scores = [0.1, 0.4, 0.9, 0.5]
+    run = course(scores, [1.0] * 4, maximize=maximize)
+    best = max if maximize else min
+    for spent in range(1, 5):
+        exact = np.mean([best(order[:spent]) for order in permutations(scores)])
+        at = int(np.flatnonzero(run.budgets >= spent - 1e-9)[0])
+        assert run.expected[at] == pytest.approx(exact, abs=0.06)
+        assert run.low[at] - 1e-9 <= run.expected[at] <= run.high[at] + 1e-9
+        assert run.found[at] == best(scores[:spent])
+    assert [run.expected[-1], run.low[-1], run.high[-1]] == pytest.approx([best(scores)] * 3)
+
+
+def test_what_found_nothing_costs_all_the_same() -> None:
+    run = course([math.nan, 0.5], [3.0, 1.0], maximize=True)
+    assert np.isnan(run.found[:-1]).all()
+    assert run.found[-1] == 0.5
+    assert math.isnan(run.expected[0])
+    assert run.expected[10] == 0.5
+    assert np.isnan(course([math.nan], [1.0], maximize=False).expected).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=20))
+def test_rank_correlation_is_that_of_scipy(pairs: list[tuple[int, int]]) -> None:
+    one, other = zip(*pairs, strict=True)
+    told = correlation(one, other)
+    if len(set(one)) == 1 or len(set(other)) == 1:
+        assert told is None
+        return
+    assert told is not None
+    assert told.value == pytest.approx(stats.spearmanr(one, other).statistic)
+    assert told.low is None or told.high is None or told.low <= told.value <= told.high
+
+
+def test_of_two_nothing_is_told() -> None:
+    assert correlation([1, 2], [1, 2]) is None
+    perfect = correlation(range(9), range(9))
+    assert perfect is not None
+    assert (perfect.value, perfect.low) == (1.0, None)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from sweep.analysis.survival import Foresight, reported
+from sweep.schedulers.early_termination import build
+from sweep.space.objectives import Objective
+from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
+
+LOSS = Objective("loss", "minimize")
+SCORE = Objective("score", "maximize")
+RULES = [Asha(1, None, 3), Hyperband(min_iter=1), Median()]
+
+
+@pytest.mark.parametrize("objective", [LOSS, SCORE])
+@pytest.mark.parametrize("rule", RULES)
+def test_made_up_trials_are_judged_by_the_rule(rule: EarlyTermination, objective: Objective) -> None:
+    scheduler = build(rule, objective, 27)
+    epochs = (*scheduler.decision_epochs(27), 27)
+    ends = [max(reported(scheduler, objective, trial, loss, epochs)) for trial, loss in enumerate([0.1] * 5 + [0.9])]
+    assert ends[0] == 27
+    assert ends[-1] < 27
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_few_of_many_that_wait_come_to_their_end(rule: EarlyTermination) -> None:
+    found = Foresight(rule, LOSS, 27).prospect({}, 1000, Counter())
+    assert found.left == []
+    assert found.whole == 0
+    assert 0 < found.waiting_whole < 0.3
+    assert 1 < found.waiting_left < 14
+
+
+def test_a_better_trial_is_thought_to_come_further() -> None:
+    foresight = Foresight(Asha(1, None, 3), LOSS, 27)
+    for trial in range(20):
+        foresight.hear(trial, 1, trial / 20)
+        if trial >= 6:
+            foresight.end(trial, (1, 27))
+    found = foresight.prospect(dict.fromkeys(range(6), (1, 27)), 40, Counter())
+    assert found.left[0] > found.left[3] > 0
+    assert 0 < found.whole <= 6
+
+
+def test_between_rehearsals_trials_come_nearer_to_their_ends() -> None:
+    foresight = Foresight(Asha(1, None, 3), LOSS, 27)
+    foresight.hear(0, 1, 0.5)
+    before = foresight.prospect({0: (1, 27)}, 9, Counter())
+    after = foresight.prospect({0: (2, 27), 1: (0, 27)}, 8, Counter())
+    assert after.left == [before.left[0] - 1, before.waiting_left]
+    foresight.end(0, (2, 27))
+    foresight.reopen(0)
+    assert len(foresight.prospect({0: (2, 27), 1: (0, 27)}, 8, Counter()).left) == 2
+
+
+def test_as_many_of_those_to_come_fail_as_did() -> None:
+    foresight = Foresight(Asha(1, None, 3), LOSS, 27)
+    for trial in range(10):
+        foresight.end(trial, (0, 27))
+    found = foresight.prospect({}, 100, Counter({0: 10}))
+    assert (found.waiting_left, found.waiting_whole) == (0, 0)

@@ -1,0 +1,72 @@
+"""A trial that goes on with another share of a GPU: saved where it is, and begun elsewhere from there."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sweep import backends
+from sweep.backends import Job, Order, Progress
+from sweep.backends.worker import Worker
+from sweep.contract import Assignment, Devices
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    monkeypatch.setattr(backends, "MOVE_S", 0.1)
+    shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
+    return Job("s", "packed:Packed", (tmp_path,), tmp_path, "loss", maximize=False, session="abc")
+
+
+def order(share: float, gb: float = 1.0, *, shares: bool = True) -> Order:
+    given = Assignment(
+        trial=3, params={"gb": gb, "a": 1, "batch_size": 2}, seed=0, epochs=6, devices=Devices(gpus=share)
+    )
+    return Order(given, decision_epochs=(2, 4), shares=shares)
+
+
+def step(job: Job, given: Order) -> tuple[Worker, Progress]:
+    worker = Worker(job)
+    worker.take(given)
+    return worker, worker.step()
+
+
+def test_it_goes_on_where_it_was(job: Job) -> None:
+    worker, before = step(job, order(1.0))
+    assert ([epoch.epoch for epoch in before.epochs], before.moves) == ([1, 2], False)
+    backends.write_shares(job, {3: 0.5, 4: 0.25})
+    moved = worker.step()
+    assert ([epoch.epoch for epoch in moved.epochs], moved.moves, moved.end) == ([3], True, None)
+    _, after = step(job, order(0.5))
+    assert [epoch.epoch for epoch in after.epochs] == [3], "what the checkpoint tells is told once more, for the driver"
+    assert not after.moves
+
+
+def test_a_trial_that_is_as_it_should_be_stays(job: Job) -> None:
+    backends.write_shares(job, {3: 0.5, 4: 0.25})
+    assert not step(job, order(0.5))[1].moves
+    assert not step(job, order(1.0, shares=False))[1].moves
+
+
+def test_one_that_soon_ends_is_not_moved(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "MOVE_S", 10.0)
+    backends.write_shares(job, {3: 0.5})
+    assert not step(job, order(1.0))[1].moves
+
+
+def test_what_nobody_could_write_is_no_word(job: Job) -> None:
+    job.share_file.write_text("{")
+    assert not step(job, order(1.0))[1].moves
+
+
+def test_out_of_memory_beside_others_is_no_end(job: Job) -> None:
+    _, crowded = step(job, order(0.25, gb=4.0))
+    assert (crowded.crowded, crowded.end, crowded.spoilt) == (True, None, "its trial needs more of a GPU")
+    _, alone = step(job, order(1.0, gb=40.0))
+    assert not alone.crowded
+    assert alone.end is not None
+    assert alone.end.status == "oom"
+    _, fixed = step(job, order(0.25, gb=4.0, shares=False))
+    assert (fixed.crowded, fixed.end is not None) == (False, True)

@@ -1,0 +1,127 @@
+"""Which part of a cluster a sweep has, beside others."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import clusters
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sweep.backends.ray_tune.cluster import part, share, waits_for
+from sweep.backends.ray_tune.dashboard import Driving
+from sweep.contract import Devices
+
+
+def drivers(*users: str) -> list[Driving]:
+    return [Driving(user, f"s{number}", f"{number}", 1) for number, user in enumerate(users)]
+
+
+@pytest.mark.parametrize(
+    ("fits", "most", "allowed"), [(8, None, 8), (8, 0.5, 4), (3, 0.5, 1), (1, 0.1, 1), (10, 0.7, 7)]
+)
+def test_a_share_of_what_fits_is_at_least_one_trial(fits: int, most: float | None, allowed: int) -> None:
+    assert share(fits, most) == allowed
+
+
+@pytest.mark.parametrize(
+    ("fits", "others", "trials"),
+    [
+        (8, [], 8),
+        (8, ["bob"], 4),
+        (8, ["ann"], 4),
+        (8, ["ann", "bob"], 2),  # half of it is Bob's
+        (8, ["bob", "bob", "bob"], 4),  # however many sweeps he has
+        (3, ["bob"], 2),
+        (1, ["bob", "cat"], 1),
+    ],
+)
+def test_users_have_equal_parts_and_so_have_the_sweeps_of_a_user(fits: int, others: list[str], trials: int) -> None:
+    assert part(fits, "ann", drivers(*others)) == trials
+
+
+@given(st.integers(1, 64), st.lists(st.sampled_from("abcd"), min_size=1, max_size=12))
+def test_parts_leave_no_room_over_and_are_rounded_up_at_most(fits: int, users: list[str]) -> None:
+    found = drivers(*users)
+    parts = [part(fits, one.user, [other for other in found if other is not one]) for one in found]
+    assert fits <= sum(parts) < fits + len(found) or set(parts) == {1}
+
+
+def test_what_waits_says_for_what_and_who_has_it() -> None:
+    two = [Driving("ann", "lr", "1", 3), Driving("bob", "wd", "2", 1)]
+    told = waits_for(Devices(2, 1), {"CPU": 5.0}, two)
+    assert told == (
+        "waits for room: a trial takes 2 CPU and 1 GPU, 5 CPU and 0 GPU are free on all nodes together; "
+        "ann/lr runs 3 trials, bob/wd runs 1 trial"
+    )
+    assert "no other sweep is there" in waits_for(Devices(1, 0), {}, [])
+
+
+FILE = """
+name: NAME
+trainable: slow:Slow
+method: grid
+metric: {name: loss, goal: minimize}
+parameters: {rate: {values: [RATES]}, drag: {value: 0.5}}
+epochs: 12
+"""
+SLOW = """
+import walk
+READS = walk.READS
+class Slow(walk.Walk):
+    PAUSE_S = 0.25
+"""
+SCRIPT = """
+import json, os, subprocess, sys, time
+from pathlib import Path
+os.environ.update(RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0", RAY_USAGE_STATS_ENABLED="0")
+from ray.cluster_utils import Cluster
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+
+def run(user, name):
+    command = [sys.executable, "-m", "sweep", "run", f"{name}.yaml", "--address", cluster.address]
+    environment = {**os.environ, "SWEEP_USER": user}
+    return subprocess.Popen(command, env=environment, stdout=open(f"{name}.txt", "w"), stderr=subprocess.STDOUT)
+
+def wait_for(name, text):
+    log, deadline = Path("results") / name / "log.jsonl", time.monotonic() + 240
+    while not log.exists() or log.read_text().count(text) < 2:
+        assert time.monotonic() < deadline, (name, Path(f"{name}.txt").read_text())
+        time.sleep(0.1)
+
+first = run("ann", "first")
+wait_for("first", '"epoch_reported"')
+second = run("bob", "second")
+codes = first.wait(400), second.wait(400)
+print(json.dumps(codes))
+os._exit(max(codes))
+"""
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_a_second_sweep_gets_its_part_while_the_first_holds_the_cluster(tmp_path: Path) -> None:
+    rates = {"first": ", ".join(f"{0.1 * number:.1f}" for number in range(1, 19)), "second": "0.1, 0.2, 0.3"}
+    files = {f"{name}.yaml": FILE.replace("NAME", name).replace("RATES", some) for name, some in rates.items()}
+    clusters.run(tmp_path, {"slow.py": SLOW, **files}, SCRIPT, timeout=900)
+    epochs = {name: reported(tmp_path / "results" / name / "log.jsonl") for name in rates}
+    assert Counter(trial for _, trial in epochs["first"]) == dict.fromkeys(range(18), 12)
+    assert Counter(trial for _, trial in epochs["second"]) == dict.fromkeys(range(3), 12)
+    begun, ended = epochs["second"][0][0], epochs["second"][-1][0]
+    before, after = ({trial for at, trial in epochs["first"] if (at < begun) == early} for early in (True, False))
+    assert len(before) <= 10, "of 18: some end while the second starts, then it has room"
+    left = {trial for at, trial in epochs["first"] if at > ended}
+    assert len(left) >= 3, "the first did not go on alone"
+    assert after - before - left, "nor did it wait for the second"
+    told = (tmp_path / "second.txt").read_text()
+    assert re.search(r"waits for room: a trial takes 1 CPU, \d CPU are free .*; ann/first runs \d", told)
+
+
+def reported(log: Path) -> list[tuple[float, int]]:
+    """Return when each epoch was reported, and of which trial."""
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    return [(event["time"], event["trial"]) for event in events if event["event"] == "epoch_reported"]

@@ -1,0 +1,47 @@
+"""The trainable's class, from the folders in their order."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.errors import TrainableError
+from sweep.functions import TRAINABLE_METHODS, load_trainable, offers
+from sweep.inspection import inspect
+
+
+def write(folder: Path, name: str, methods: tuple[str, ...] = TRAINABLE_METHODS) -> Path:
+    folder.mkdir(exist_ok=True)
+    body = "".join(f"    def {method}(self): pass\n" for method in methods)
+    (folder / f"{name}.py").write_text(f"class T:\n    WHERE = {folder.name!r}\n{body}")
+    return folder
+
+
+def test_the_first_folder_wins_as_it_does_when_the_source_is_inspected(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, "found_twice") for name in ("a", "b")]
+    sys.path.insert(0, str(folders[1]))  # as the current folder is, with python -m
+    assert load_trainable("found_twice:T", folders).WHERE == "a"
+    assert inspect("found_twice:T", folders).files["found_twice"] == folders[0] / "found_twice.py"
+
+
+def test_a_class_may_name_what_trains_its_objects(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "wrapped")
+    with (folder / "wrapped.py").open("a") as file:
+        file.write("    def __init__(self, author): self.author = author\n    def test(self): pass\n")
+        file.write("class Author:\n    __trainable__ = T\n    begin = 3\n")
+        file.write("class ByFunction:\n    __trainable__ = staticmethod(lambda author: T(author))\n")
+    for name in ("Author", "ByFunction"):
+        made: Any = load_trainable(f"wrapped:{name}", [folder])()
+        assert (type(made).__name__, type(made.author).__name__) == ("T", name)
+        assert offers("test", f"wrapped:{name}", [folder])
+    assert not offers("try_rates", "wrapped:Author", [folder])
+    assert offers("try_rates", "wrapped:ByFunction", [folder])  # only an object could tell
+
+
+def test_a_class_that_is_no_trainable_says_what_it_lacks(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", "half_made", TRAINABLE_METHODS[:3])
+    with pytest.raises(TrainableError, match="half_made:T lacks the methods restore, facts"):
+        load_trainable("half_made:T", [folder])
