@@ -3,12 +3,12 @@
 `python tools/batch_way.py` begins one trial of `DigitsCNN` on the CPU, trains it for one epoch, traces included, and
 prints how many files of `trainables/` the batch's way leads through; `-v` names them with their functions.
 
-The way has three parts: what `data` returned is wrapped and cut (`recipe/author_data.py`, `_cut`), chunks of it are handed
-out (`data/walk.py` and what it calls), and the graph of an epoch gathers batches from a chunk and updates the weights
-(`loop/epoch.py`, `train`). A file counts where one of its functions is called within a part, in any thread, or waits
-for it: who calls is on the way as much as who is called. Bodies of modules and classes do not count, nor what only makes
-the model, the program or the report. The first figure is of the rooms that handle batches (data, devices, numbers,
-replicas, loop); the second is of all rooms, and of the model itself.
+The way has three parts: what `data` returned is wrapped (`_cut` in `recipe/author_data.py`), chunks of it are handed
+out (`epoch` in `data/passes.py`), and the graph of an epoch gathers batches from a chunk and updates the weights
+(`train` in `loop/epoch.py`). A file counts where one of its functions is called within a part, in any thread, or waits
+for it: who calls is on the way as much as who is called. Bodies of modules and classes do not count, nor what only
+makes the model, the program or the report. The first figure is of the rooms that handle batches (data, devices,
+numbers, replicas, loop); the second is of all rooms, and of the model itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import CodeType, FrameType
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "trainables"
 ROOMS = ("data", "devices", "numbers", "replicas", "loop")
-PARTS = {("author_data.py", "_cut"), ("walk.py", "epoch"), ("epoch.py", "train")}
+PARTS = {("author_data.py", "_cut"), ("passes.py", "epoch"), ("epoch.py", "train")}
 
 
 class Way:
@@ -90,7 +90,7 @@ def main() -> None:
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    sources = [path for path in TRAINING.rglob("*.py")]
+    sources = list(TRAINING.rglob("*.py"))
     spared = [path for path in sources if path.parent == TRAINING and path.name not in ("session.py", "__init__.py")]
     spared += [path for path in sources if path.parent.name == "doctor"]
     spared.remove(TRAINING / "keras_trainable.py")

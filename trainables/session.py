@@ -17,9 +17,9 @@ import keras
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
-from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import compile_cache, determinism, parameter_server, precision, program_memory
+from trainables.devices import compile_cache, parameter_server, precision, program_memory
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, placed
 from trainables.export import exporting, plain_model, whole_model
@@ -90,7 +90,7 @@ class Session(Joining):
         hp, options = Hyperparameters(assignment.params), assignment.training
         compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
-        determinism.choose(deterministic=options.get("deterministic") is True)
+        precision.choose_bits(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
@@ -202,7 +202,7 @@ class Session(Joining):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement)
+            numerics=precision.numerics(trial.placement)
             | trial.program.numerics
             | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
             | ({"differs": differs} if differs else {}),

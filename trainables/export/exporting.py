@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from sweep.contract import Exported, NotExportable
-from trainables.data.chunks import Split
+from trainables.data.passes import Examples
 from trainables.export import model_files, proof
 from trainables.export.model_files import Written
 from trainables.export.plain_model import Plain
@@ -57,7 +57,7 @@ def _described(trial: Trial, plain: Plain) -> Mapping[str, str]:
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
 
-def _of_split(split: Split, inputs: Any) -> str:
+def _of_split(split: Examples, inputs: Any) -> str:
     example = inputs, *split.example()[1:]
     leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(example)]
     return f"{split.size:,} examples: {', '.join(leaves)}"

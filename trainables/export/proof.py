@@ -18,8 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import NotExportable
-from trainables.data.chunks import Split
-from trainables.data.walk import VALIDATION_BATCH
+from trainables.data.passes import VALIDATION_BATCH, Examples
 from trainables.devices.replicas import here
 from trainables.export import fresh_process
 from trainables.export.model_files import Signature, Written
@@ -114,7 +113,7 @@ def exact_products() -> Iterator[None]:
         tf.config.experimental.enable_tensor_float_32_execution(before)
 
 
-def _first(split: Split) -> Any:
+def _first(split: Examples) -> Any:
     row = sum(int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8 for leaf in keras.tree.flatten(split.example()[0]))
     return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainables.data.arrays import ArraySplit
+from trainables.data.chunks import ArraySplit
 from trainables.data.sources import Visits
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.steps import CompiledStep

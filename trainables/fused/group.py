@@ -26,7 +26,7 @@ from trainables.loop.graph_program import GraphProgram
 from trainables.loop.program import Evaluated, Trained, scalars
 from trainables.loop.trial import Spent, Trial
 from trainables.recipe.refusals import Refused
-from trainables.replicas import by_example
+from trainables.replicas import global_losses
 from trainables.state.owned import Arrays
 
 COMPARED, TOLERANCE = 6, 1e-4
@@ -379,7 +379,7 @@ class Group:
         totals = {name: total for name, total in totals.items() if name not in names}
         found = stack.reported(totals, seen, training=False)
         return [
-            Evaluated(scalars(values), *([by_example.deviation(*spread)] if spread else []))
+            Evaluated(scalars(values), *([global_losses.deviation(*spread)] if spread else []))
             for values, spread in zip(found, spreads, strict=True)
         ]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainables.data.examples import unpacked
-from trainables.data.words import gather
+from trainables.data.passes import unpacked
+from trainables.data.residence import gather
 from trainables.devices.replicas import here
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice

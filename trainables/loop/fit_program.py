@@ -16,8 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
-from trainables.data.walk import HeldOut, Walk
+from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
+from trainables.data.passes import Examples, HeldOut, Walk
 from trainables.devices.replicas import Replicas, here, sums
 from trainables.loop import batches, profile
 from trainables.loop.intake import Intake
@@ -26,8 +26,7 @@ from trainables.loop.program_parts import Made, Wanted
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
-from trainables.numbers.draws import EVALUATION
-from trainables.numbers.xla_draws import compiling
+from trainables.numbers.draws import EVALUATION, compiling
 from trainables.recipe import clipping, grouped, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
@@ -140,7 +139,7 @@ class FitProgram(Program):
         found = getattr(self.model, "optimizer", None)
         return [found] if isinstance(found, keras.optimizers.Optimizer) else []
 
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Let `fit` trace training once more: other layers are trainable."""
         self.model.train_function = None
 
@@ -152,7 +151,7 @@ class FitProgram(Program):
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
     @go_with_owner
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model = self.model
         for data in (train, validation):
@@ -267,7 +266,7 @@ class FitProgram(Program):
 
     @contextmanager
     def _dataset(
-        self, data: Split, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
+        self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
         one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
@@ -291,7 +290,7 @@ class FitProgram(Program):
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 
-    def _example(self, data: Split, *, augment: bool = True) -> Any:
+    def _example(self, data: Examples, *, augment: bool = True) -> Any:
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
@@ -366,7 +365,7 @@ class _OfBatches(keras.callbacks.Callback):
         self._callback.on_train_batch_end(batch, logs)
 
 
-def _refuse_data(data: Split, number: int) -> None:
+def _refuse_data(data: Examples, number: int) -> None:
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")

@@ -19,10 +19,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.ahead import alike
-from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.chunks import Chunk, updates
+from trainables.data.passes import Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
-from trainables.data.walk import HeldOut, Walk
 from trainables.devices.replicas import Replicas
 from trainables.loop import epoch as epochs
 from trainables.loop import profile
@@ -33,7 +32,7 @@ from trainables.loop.update import Graph
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
-from trainables.replicas import additivity, by_example
+from trainables.replicas import additivity, global_losses
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
@@ -116,7 +115,7 @@ class GraphProgram(Program):
         return None if graph.intake.mixing.mixes else share, share.whole()
 
     @go_with_owner
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
 
         ``loose``: parts of chunks will come.
@@ -138,7 +137,7 @@ class GraphProgram(Program):
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
 
-    def _check(self, train: Split, *, validates: bool) -> None:
+    def _check(self, train: Examples, *, validates: bool) -> None:
         """Raise Refused for what in several parts would not be that of the batch."""
         graph = self._graph
 
@@ -188,14 +187,14 @@ class GraphProgram(Program):
         return bool(self.xla.wanted)
 
     @go_with_owner
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Trace training once more: other layers are trainable."""
         self.xla.begin_anew()
         self._trace_training_anew()
         self._trace_training(train)
         self._graph.traced.clear()
 
-    def _trace_training(self, data: Split) -> None:
+    def _trace_training(self, data: Examples) -> None:
         """Trace updates, through XLA if they may and can."""
         none = np.zeros(0)
         kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
@@ -287,7 +286,7 @@ class GraphProgram(Program):
         step = self._graph.step
         spread = [float(sums.pop(name)) / seen for name in step.spread]
         found = scalars(step.reported(self._metrics(training=False), sums, seen))
-        return Evaluated(found, by_example.deviation(*spread) if spread else math.nan)
+        return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         return alike(chunks, batch_size) if self._graph.replicas.span_processes else chunks

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from trainables.data.chunks import Chunk, Split
+from trainables.data.chunks import Chunk
+from trainables.data.passes import Examples, HeldOut, Walk
 from trainables.data.share import Share
-from trainables.data.walk import HeldOut, Walk
 from trainables.devices.replicas import Replicas
 from trainables.numbers.live import Live
 from trainables.recipe.averaging import Average
@@ -68,7 +68,7 @@ class Program(ABC):
     """Variables that only hooks count in."""
 
     @abstractmethod
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once, which changes nothing; ``loose``: parts of chunks will come."""
 
     @abstractmethod
@@ -82,7 +82,7 @@ class Program(ABC):
         """Return the loss and metrics over validation data."""
 
     @abstractmethod
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Trace training once more: other layers are trainable."""
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from trainables.data.chunks import Chunk
-from trainables.data.walk import Walk
+from trainables.data.passes import Walk
 from trainables.loop.program import Program
 
 

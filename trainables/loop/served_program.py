@@ -19,9 +19,9 @@ import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.chunks import Chunk, Split
-from trainables.data.walk import HeldOut, Walk
-from trainables.data.words import gather
+from trainables.data.chunks import Chunk
+from trainables.data.passes import Examples, HeldOut, Walk
+from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop import batches
@@ -81,7 +81,7 @@ class ServedProgram(Program):
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once; raises Refused for a metric that cannot be added up from batches."""
         self._train_step = self._traced(self._update, train)
         self._test_step = None if validation is None else self._traced(self._evaluate, validation)
@@ -89,7 +89,7 @@ class ServedProgram(Program):
         self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
 
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Raise Refused: workers hold what was traced."""
         raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
@@ -173,7 +173,7 @@ class ServedProgram(Program):
                     return False
         return True
 
-    def _check_metrics(self, validation: Split | None) -> None:
+    def _check_metrics(self, validation: Examples | None) -> None:
         begun = {v.path: v.numpy() for v in self.model.metrics_variables}
         odd = [path for path, value in begun.items() if np.any(value)]
         if odd:
@@ -191,7 +191,7 @@ class ServedProgram(Program):
 
     # ---- what is traced, for a worker
 
-    def _traced(self, step: Callable[..., tf.Tensor], data: Split) -> Any:
+    def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
         example = data.example()
         specs = [tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype)) for leaf in tf.nest.flatten(example)]
 

@@ -19,7 +19,7 @@ from trainables.loop.intake import Example, Intake
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe import refusals
 from trainables.recipe.author_updates import Turn, Update
-from trainables.replicas import by_example, keras_corrections, slices
+from trainables.replicas import global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
@@ -33,7 +33,7 @@ class Step(ABC):
 
     turns: tuple[Turn, ...] = ()
     """What is minimised, in order; nothing: the step takes and applies gradients itself."""
-    spread: tuple[str, ...] = by_example.NAMES
+    spread: tuple[str, ...] = global_losses.SPREAD
     """What an evaluation tells beside, of how losses differ between examples."""
     by_itself = ""
     """Why the model trains itself, where it does."""

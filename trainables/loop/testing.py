@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainables.data import node_cache
+from trainables.data import residence
 from trainables.data.chunks import split
-from trainables.data.walk import VALIDATION_BATCH, HeldOut
+from trainables.data.passes import VALIDATION_BATCH, HeldOut
 from trainables.loop.trial import Trial
 
 
@@ -15,7 +15,7 @@ def evaluated(trial: Trial, data: Any) -> dict[str, float] | None:
     if data is None:
         return None
     with trial.placement.replicas.scope(), trial.hp.recording(trial.structure.reads):
-        whole = split(node_cache.written(data), trial.placement.replicas, "test data")
+        whole = split(residence.written(data), trial.placement.replicas, "test data")
         size = trial.hp.integer("validation_batch_size", max(trial.walk.batch_size, VALIDATION_BATCH), standard=True)
         size = size if trial.held_out is None else trial.held_out.batch_size  # as the loss may ask for
         held_out = HeldOut(whole, size, parts=trial.assignment.accumulate)

@@ -13,8 +13,8 @@ import numpy as np
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data.chunks import BatchSplit, Split
-from trainables.data.walk import HeldOut, Walk
+from trainables.data.chunks import BatchSplit
+from trainables.data.passes import Examples, HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
 from trainables.loop import eager, steering
@@ -38,8 +38,8 @@ class Setting(NamedTuple):
     hp: Hyperparameters
     placement: Placement
     dtype: str
-    train: Split
-    validation: Split | None
+    train: Examples
+    validation: Examples | None
     stopwatch: Stopwatch
     reads: tuple[Reads, ...]  # for its data and phases
     callbacks: Callbacks
@@ -327,7 +327,7 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
-def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:
+def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
     """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:

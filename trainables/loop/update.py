@@ -24,15 +24,13 @@ from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
-from trainables.numbers.drawn_rows import is_compiling
-from trainables.numbers.draws import EVALUATION
+from trainables.numbers.draws import EVALUATION, Drawn, is_compiling
 from trainables.numbers.live import Live
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
-from trainables.replicas import by_example, slices
+from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.random_layers import Seeds
 from trainables.replicas.slices import Slice
 
 CALLS = 2**10
@@ -86,7 +84,7 @@ class Graph:
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
         self.watch: Watch | None = None
         self.made: Sequence[Any] = ()  # all variables that the author's methods have made
-        self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
+        self.seeds, self.seeds_of_evaluation = Drawn(), Drawn()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
@@ -343,7 +341,7 @@ class Graph:
         with slices.entered(cut):
             values = self.step.evaluate(cut, example, training=False)
         self.seeds_of_evaluation.note(draws)
-        return values | by_example.shares(cut) if self.step.spread else values
+        return values | global_losses.shares_of_examples(cut) if self.step.spread else values
 
     # ---- what others ask for
 
@@ -417,7 +415,7 @@ class Graph:
 
     def begin_anew(self) -> None:
         """Forget what the last trace of training has drawn."""
-        self.seeds = Seeds()
+        self.seeds = Drawn()
 
     def prepare(self, example: Any) -> None:
         """Learn which values an update gives, once, before anything is traced."""

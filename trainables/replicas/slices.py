@@ -15,8 +15,7 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.devices.replicas import sums
-from trainables.numbers.drawn_rows import Rows, drawn_for
-from trainables.numbers.draws import Draws
+from trainables.numbers.draws import Draws, Rows, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
 """Where a slice's draws get their seeds: from Keras's generators, which stay as they are and are counted on when the
