@@ -5,10 +5,10 @@ prints how many files of `trainables/` the batch's way leads through; `-v` names
 
 The way has three parts: what `data` returned is wrapped (`_cut` in `recipe/author_data.py`), chunks of it are handed
 out (`epoch` in `data/passes.py`), and the graph of an epoch gathers batches from a chunk and updates the weights
-(`train` in `loop/epoch.py`). A file counts where one of its functions is called within a part, in any thread, or waits
-for it: who calls is on the way as much as who is called. Bodies of modules and classes do not count, nor what only
-makes the model, the program or the report. The first figure is of the rooms that handle batches (data, devices,
-numbers, replicas, loop); the second is of all rooms, and of the model itself.
+(`train_batches` in `loop/graph_program.py`). A file counts where one of its functions is called within a part, in any
+thread, or waits for it: who calls is on the way as much as who is called. Bodies of modules and classes do not count,
+nor what only makes the model, the program or the report. The first figure is of the rooms that handle batches (data,
+devices, numbers, replicas, loop); the second is of all rooms, and of the model itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from types import CodeType, FrameType
 ROOT = Path(__file__).resolve().parent.parent
 TRAINING = ROOT / "trainables"
 ROOMS = ("data", "devices", "numbers", "replicas", "loop")
-PARTS = {("author_data.py", "_cut"), ("passes.py", "epoch"), ("epoch.py", "train")}
+PARTS = {("author_data.py", "_cut"), ("passes.py", "epoch"), ("graph_program.py", "train_batches")}
 
 
 class Way:

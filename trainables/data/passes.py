@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -35,6 +35,26 @@ class Chunk:
     def places(self) -> tf.Tensor:
         """The order as a graph's argument: int64, for arguments of int32 lie in the host's memory."""
         return tf.constant(self.order.astype(np.int64))
+
+
+class Batches(NamedTuple):
+    """Batches of a chunk one after the other, as arguments of a graph."""
+
+    tensors: Any
+    order: tf.Tensor  # of the chunk's rows
+    count: tf.Tensor  # of batches
+    size: tf.Tensor  # of each but the last
+    seed: tf.Tensor  # of the trial
+    first: tf.Tensor  # the number of the first batch, from the beginning of the trial
+
+    @classmethod
+    def of(cls, chunk: Chunk, count: int, *, size: int, seed: int, first: int) -> Self:
+        """The first batches of a chunk."""
+        return cls(chunk.tensors, chunk.places(), *map(tf.constant, (count, size, seed & 0x7FFFFFFF, first)))
+
+    def rows(self, i: tf.Tensor) -> tf.Tensor:
+        """Where the examples of a batch are in the chunk."""
+        return self.order[i * self.size : (i + 1) * self.size]
 
 
 @dataclass(frozen=True)
@@ -170,6 +190,11 @@ def unpacked(example: Any) -> tuple[Any, Any, Any]:
     """x, y and sample_weight of some examples, None where there are none of these."""
     x, y, sample_weight = (*example, None, None)[:3]
     return x, y, sample_weight
+
+
+def gather_examples(tensors: Any, rows: tf.Tensor) -> tuple[Any, Any, Any]:
+    """Gather rows of (x,), (x, y) or (x, y, sample_weight); None for what there is not."""
+    return unpacked(tf.nest.map_structure(lambda leaf: residence.gather(leaf, rows), tensors))
 
 
 class Examples(ABC):

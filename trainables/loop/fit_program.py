@@ -17,9 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
-from trainables.data.passes import Examples, HeldOut, Walk
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
-from trainables.loop import batches, profile
+from trainables.loop import profile
 from trainables.loop.intake import Intake
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.program_parts import Made, Wanted
@@ -187,7 +187,7 @@ class FitProgram(Program):
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
-            x, y, weight = batches.take(tensors, rows[cut.start : cut.stop])
+            x, y, weight = gather_examples(tensors, rows[cut.start : cut.stop])
         predicted = self.model(x, training=training)
         added = keras_corrections.added_losses(self.model)
         loss = self.model._compute_loss(x, y, predicted, weight, training=training)
@@ -296,7 +296,7 @@ class FitProgram(Program):
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return as_fit_takes(batches.take(tensors, rows))
+            return as_fit_takes(gather_examples(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         cut = Slice(size, zero, size)
         cut.draw(tf.constant(seed & 0x7FFFFFFF), tf.constant(update))

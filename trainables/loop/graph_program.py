@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -20,15 +20,13 @@ import numpy as np
 import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
-from trainables.data.passes import Examples, HeldOut, Walk, alike
+from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
 from trainables.devices.replicas import Replicas
-from trainables.loop import epoch as epochs
 from trainables.loop import profile
-from trainables.loop.epoch import Batches
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.update import Graph
+from trainables.loop.update import Graph, are_finite
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
@@ -37,6 +35,8 @@ from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
+BLOCK = 32
+"""Updates between two looks at whether all is finite: at each, the host waits for the device."""
 RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
 """Of the loss: what rounding makes of it where the same examples are computed in other batches."""
 
@@ -56,12 +56,12 @@ class GraphProgram(Program):
         self.gain: float | None = None  # how many times as fast they are then, where that was measured
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
-        evaluate = functools.partial(epochs.evaluate, graph)
+        evaluate = functools.partial(evaluate_batches, graph)
         self.evaluate_chunk = tf.function(evaluate, reduce_retracing=True, autograph=False)
-        self._read_metrics = tf.function(functools.partial(epochs.read_metrics, graph), autograph=False)
+        self._read_metrics = tf.function(functools.partial(read_metrics, graph), autograph=False)
 
     def _trace_training_anew(self) -> None:
-        train = functools.partial(epochs.train, self._graph, self.xla.update)
+        train = functools.partial(train_batches, self._graph, self.xla.update)
         self.train_chunk = tf.function(train, reduce_retracing=True, autograph=False)
 
     @property
@@ -298,6 +298,58 @@ class GraphProgram(Program):
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         found = self._read_metrics() if self._graph.step.measures(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
+
+
+def train_batches(
+    graph: Graph, update: Callable[..., Any], given: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """Train on batches; return the ``sums`` of losses by examples counted on, and whether all of it is finite.
+
+    ``update``: that of the graph, or what compiles it.
+    """
+    graph.traced.append(tf.compat.v1.get_default_graph())
+
+    def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
+        rows = given.rows(i)
+        values, finite = update(given.tensors, rows, rates[i], given.seed, given.first + i)
+        graph.seeds.go_on()
+        return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
+
+    def block(first: tf.Tensor, *found: Any) -> Any:
+        end = tf.minimum(first + BLOCK, given.count)
+        return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
+
+    _, totals, all_finite = tf.while_loop(
+        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # a long epoch is not wasted
+        block,
+        (tf.constant(0), sums, tf.constant(True)),
+    )
+    return totals, tf.logical_and(all_finite, are_finite([v.value for v in graph.trained]))
+
+
+def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Evaluate batches; return the ``sums`` of losses by examples counted on, and count the metrics."""
+    graph.traced.append(tf.compat.v1.get_default_graph())
+
+    def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
+        rows = given.rows(i)
+        each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
+        values = graph.replicas.sums(each)
+        graph.seeds_of_evaluation.go_on()
+        return i + 1, graph.step.added(totals, values, rows)
+
+    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+    return totals
+
+
+def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
+    """Return the metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+    graph.traced.append(tf.compat.v1.get_default_graph())
+    results = {name: tf.identity(value) for name, value in graph.step.metrics().items()}
+    with tf.control_dependencies(list(results.values())):
+        for metric in graph.model.metrics:
+            metric.reset_state()
+    return results
 
 
 def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:

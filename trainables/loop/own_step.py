@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gathered
-from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Shares, Step, shapes_of
 from trainables.loop.update import CALLS
@@ -175,7 +175,7 @@ class AuthorStep(Step):
         return found + ([self.compiled_mode(intake, training=False)] if compiled else [])
 
     def _tried_step(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
-        example = intake.take(tensors, rows, cut) if turn else batches.take(tensors, rows[cut.start : cut.stop])
+        example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])
         return self._shares(cut, example, turn, counts=True)
 
 

@@ -20,11 +20,10 @@ import tensorflow as tf
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
 from trainables.data.chunks import Chunk
-from trainables.data.passes import Examples, HeldOut, Walk
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
 from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
-from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.program_parts import Made, Wanted
@@ -221,7 +220,7 @@ class ServedProgram(Program):
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice(size, tf.constant(0), size, seeds="keyed")
         cut.draw(seed, number, EVALUATION)
-        example = batches.take(batch, tf.range(size))
+        example = gather_examples(batch, tf.range(size))
         with slices.entered(cut):
             predicted, losses = self._step.compiled(cut, example, training=False)
             counted = self._counted(example, predicted)
