@@ -19,18 +19,16 @@ from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
 from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
-from trainables.devices import compile_cache, parameter_server, precision, program_memory
+from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, placed
 from trainables.export import exporting, plain_model, whole_model
 from trainables.fused.group import Group
-from trainables.loop import building, eager, rate_finder, saving, testing, xla
+from trainables.loop import building, cache, eager, rate_finder, saving, testing, xla
 from trainables.loop.cache import Programs, Structure
-from trainables.loop.callbacks import Callbacks
-from trainables.loop.carrying import Carried
-from trainables.loop.hooks import Hooks, checked_memory
-from trainables.loop.program import Program
-from trainables.loop.program_parts import Wanted
+from trainables.loop.hooks import Callbacks, Hooks, checked_memory
+from trainables.loop.program import Program, Wanted
+from trainables.loop.saving import Carried
 from trainables.loop.stopwatch import Stopwatch
 from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
 from trainables.numbers import seeds
@@ -318,7 +316,7 @@ class Session(Joining):
                 attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
                 return held
             self._programs.remove(program)
-        record, used = origins.Record(seed), program_memory.used(placement)
+        record, used = origins.Record(seed), cache.memory_used(placement)
         attributes.put(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -346,9 +344,9 @@ class Session(Joining):
             key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
         )
         if built.kept:
-            most = program_memory.most(placement, assignment.devices)
+            most = cache.room(placement, assignment.devices)
             weights.keep(most["host"] / 2)  # which counts among what the first program takes
-            share = program_memory.share(used, program_memory.used(placement), most)
+            share = cache.share_of_room(used, cache.memory_used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 

@@ -21,8 +21,7 @@ from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
-from trainables.loop.program import Program
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Made, Program, Wanted
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe

@@ -19,10 +19,9 @@ import tensorflow as tf
 from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
 from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
-from trainables.loop import profile
+from trainables.loop import stopwatch
 from trainables.loop.intake import Intake
-from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
@@ -227,7 +226,7 @@ class FitProgram(Program):
 
         setting = _Rates(rates, self.optimizers)
         made = self._dataset(walk.data, source, count, augment=True)
-        with made as batches, profile.kept(profile_into), self._named_if_xla_cannot():
+        with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,

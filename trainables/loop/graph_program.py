@@ -23,7 +23,7 @@ from trainables.data.chunks import Chunk, updates
 from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
 from trainables.devices.replicas import Replicas
-from trainables.loop import profile
+from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
 from trainables.loop.update import Graph, are_finite
@@ -243,7 +243,7 @@ class GraphProgram(Program):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
-            with profile.kept(profile_into if kept else None):
+            with stopwatch.profiled(profile_into if kept else None):
                 sums, all_finite = self.train_chunk(*arguments, sums)
                 finite = bool(all_finite)
             done, seen = done + count, seen + len(chunk.order)
@@ -392,6 +392,6 @@ class _Timed:
 def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
     """The chunks as they are, but the first in parts where one of them is to be profiled."""
     if profile_into is not None:
-        yield from profile.parts(next(chunks), batch_size)
+        yield from stopwatch.profiled_parts(next(chunks), batch_size)
     for chunk in chunks:
         yield chunk, False

@@ -25,8 +25,7 @@ from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION

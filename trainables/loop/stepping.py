@@ -14,7 +14,7 @@ from sweep.hyperparameters import Hyperparameters
 from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Intake
 from trainables.loop.own_step import AuthorStep
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Made, Wanted
 from trainables.loop.update import Graph
 from trainables.recipe import author_updates, grouped, optimizers, refusals
 from trainables.recipe.author import Author, overrides

@@ -17,12 +17,10 @@ from trainables.data.chunks import BatchSplit
 from trainables.data.passes import Examples, HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
-from trainables.loop import eager, steering
+from trainables.loop import eager, hooks
 from trainables.loop.cache import Structure
-from trainables.loop.callbacks import Callbacks
-from trainables.loop.hooks import Hooks
+from trainables.loop.hooks import Callbacks, Hooks, Wheel
 from trainables.loop.program import Evaluated, Program, Trained
-from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
 from trainables.recipe.phases import Span
@@ -214,7 +212,7 @@ class Trial:
         program = self.program
         program.state.will_train()
         with self.placement.replicas.scope():
-            steering.show_rate(program, float(self.rates()[0]))
+            hooks.show_rate(program, float(self.rates()[0]))
             with self._steered(Wheel.of(program), "on_epoch_begin"):
                 if self.epoch == 0:
                     self.callbacks.train_begin()
@@ -244,13 +242,13 @@ class Trial:
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:
-            program.spent = program.spent or steering.spoils(program, wheel)
+            program.spent = program.spent or hooks.spoils(program, wheel)
             program.model.stop_training = False
-        rate = steering.rate_set(program, wheel)
+        rate = hooks.rate_set(program, wheel)
         if rate is not None and self.reduction:
             raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
         self.rate_set = self.rate_set if rate is None else rate
-        if steering.were_frozen(program, wheel):
+        if hooks.were_frozen(program, wheel):
             self._freeze(list(Wheel.of(program).layers))
 
     def _freeze(self, layers: list[bool]) -> None:
@@ -290,7 +288,7 @@ class Trial:
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
             self.program.spent = True
-            steering.freeze(self.program, about["frozen"])
+            hooks.freeze(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
         if self.reduction:
