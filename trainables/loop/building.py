@@ -25,11 +25,11 @@ from trainables.loop.program import Made, Program, Wanted
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
+from trainables.recipe import clipping, features, groups, layer_paths, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import constants, origins, owned, scope, weights
+from trainables.state import constants, origins, owned, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
 
@@ -171,7 +171,7 @@ def build(made: Made, wanted: Wanted) -> Program:
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
     follows = graph.step.follows_the_rate and stepping.follow_the_rate(made.turns)
-    program.sets_no_rate = not (follows and grouped.follows_the_rate(parts.optimizer))
+    program.sets_no_rate = not (follows and groups.follows_the_rate(parts.optimizer))
     program.hook_variables = stepping.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
@@ -183,7 +183,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     refusals.check_model(model, fit=fit)
-    scope.check(model, wanted.placement.replicas)
+    owned.check_scope(model, wanted.placement.replicas)
     keras_corrections.outputs_in_float32(model)
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
@@ -201,7 +201,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    for part in grouped.parts(optimizer):
+    for part in groups.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
     keras_corrections.take_whole_losses(model)
@@ -210,7 +210,7 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
-    scope.check(model, replicas)
+    owned.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 

@@ -26,12 +26,12 @@ from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
 from trainables.numbers.draws import EVALUATION, compiling
-from trainables.recipe import clipping, grouped, refusals
+from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
-from trainables.state import scope
+from trainables.state import owned
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
@@ -50,7 +50,7 @@ def keras_step(made: Made, replicas: Replicas) -> KerasStep:
     own, _ = _compile(made, replicas, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
-    follows = not own and grouped.follows_the_rate(parts.optimizer)
+    follows = not own and groups.follows_the_rate(parts.optimizer)
     return KerasStep(model, made.by_itself, follows_the_rate=follows)
 
 
@@ -90,7 +90,7 @@ def _compile(
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
     keras_corrections.build_symbolically(model, example)
-    scope.check(model, replicas)
+    owned.check_scope(model, replicas)
     return False, global_losses.install(
         model, parts.loss_weights, example, 1 / replicas.number, whole=replicas.number == 1
     )
@@ -118,7 +118,7 @@ class FitProgram(Program):
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
-        self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
+        self.sets_no_rate = own or not groups.follows_the_rate(optimizer)
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self._losses_are_added = not own and parts.options.get("loss") is None
@@ -376,7 +376,7 @@ def _refuse_data(data: Examples, number: int) -> None:
 def _refuse(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
-    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and groups.clips(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (number > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -25,9 +25,9 @@ from trainables.numbers.live import Live
 from trainables.recipe.author import Author
 from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
+from trainables.state.checkpoint import Shard
 from trainables.state.initial import Parts
 from trainables.state.owned import State
-from trainables.state.shards import Shard
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from trainables.loop.trial import Trial
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
-from trainables.state import checkpoint, shards
+from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
 from trainables.state.owned import State
 
@@ -32,7 +32,7 @@ def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
-        about["tables"] = shards.save(folder, trial.program.tables)
+        about["tables"] = checkpoint.save_tables(folder, trial.program.tables)
     return checkpoint.save(folder, trial.program.state, about)
 
 
@@ -44,7 +44,7 @@ def restore(folder: Path, trial: Trial) -> About:
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
-        shards.restore(folder, trial.program.tables, about.get("tables", {}))
+        checkpoint.restore_tables(folder, trial.program.tables, about.get("tables", {}))
     else:
         about, values = checkpoint.read(folder)
         if "tables" in about:
@@ -61,7 +61,7 @@ def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.V
     found: dict[int, np.ndarray[Any, Any]] = {}
     for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:
-            found[id(layers[path].embeddings.value)] = shards.whole(
+            found[id(layers[path].embeddings.value)] = checkpoint.whole_table(
                 folder, number, path, written, layers[path].output_dim
             )
     for variable in model.variables:

@@ -16,13 +16,13 @@ from trainables.loop.intake import Intake
 from trainables.loop.own_step import AuthorStep
 from trainables.loop.program import Made, Wanted
 from trainables.loop.update import Graph
-from trainables.recipe import author_updates, grouped, optimizers, refusals
+from trainables.recipe import author_updates, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.author_updates import Turn
 from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
 from trainables.replicas import global_losses, keras_corrections, random_layers
-from trainables.state import scope
+from trainables.state import owned
 
 OF_STEPS = ("test_step", "updates")
 NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
@@ -103,13 +103,13 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
             if not network.built:
                 raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
             refusals.check_model(network, fit=False)
-            scope.check(network, replicas)
+            owned.check_scope(network, replicas)
             keras_corrections.outputs_in_float32(network)
         if not wanted.whole:
             keras_corrections.synchronise_batch_norm(network)
             keras_corrections.part_losses(network)
     for update, its_own in author_updates.optimizers(made.turns, optimizer):
-        for part in grouped.parts(its_own):
+        for part in groups.parts(its_own):
             refusals.check_optimizer(part)
             keras_corrections.take_global_gradients(part)
         if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
@@ -130,7 +130,7 @@ def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
             f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
             "define one, or return None as validation data"
         )
-    scope.check(model, replicas)
+    owned.check_scope(model, replicas)
     test_step = (
         functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
     )
