@@ -1,21 +1,88 @@
-"""Weights by layers: each group with a learning rate, a weight decay or an optimizer of its own.
+"""Weights by layers: layers by the path of their names, frozen, or in groups with an optimizer or a rate of their own.
 
-Several optimizers look like one to the loop: each has weights of its own, and there is a single rate.
-"""
+Several optimizers look like one to the loop: each has weights of its own, and there is a single rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live, LiveNumber
-from trainables.recipe import clipping, layer_paths
+from trainables.recipe import clipping
 from trainables.recipe.refusals import Refused
+
+MOST = 30  # paths that a message lists
+
+Found: TypeAlias = "list[tuple[str, keras.Layer]]"
+"""Layers with their paths; several of them may have one path."""
+
+
+def paths(model: keras.Model) -> Found:
+    """All layers of a model by their paths, those within layers too."""
+    return list(_below(model, ""))
+
+
+def chosen(model: keras.Model, pattern: str) -> Found:
+    """The layers that a pattern names; what is within them is not listed.
+
+    Each name between slashes is matched by itself, with wildcards; ``**`` stands for any number of names.
+    """
+    parts = pattern.strip("/").split("/")
+    return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
+
+
+def freeze(model: keras.Model, hp: Hyperparameters) -> None:
+    """Freeze the layers that ``frozen_layers`` says: the first n with weights, or paths with wildcards.
+
+    Raises ValueError for too many, and for a path that no layer has.
+    """
+    if "frozen_layers" not in hp:
+        return  # as the author has set them
+    frozen = hp["frozen_layers"]
+    layers = [layer for layer in model.layers if layer.weights]
+    if isinstance(frozen, int) and not isinstance(frozen, bool):
+        if not 0 <= frozen <= len(layers):
+            raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
+        found = layers[:frozen]
+    else:
+        patterns = [str(pattern) for pattern in frozen] if isinstance(frozen, list) else [str(frozen)]
+        named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
+        found = [layer for pairs in named_ones for _, layer in pairs]
+    for layer in found:
+        layer.trainable = False
+
+
+def named(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
+    """As `chosen`; raises ValueError where there are none."""
+    found = chosen(model, pattern)
+    if not found:
+        known = list(dict.fromkeys(path for path, layer in paths(model) if layer.weights))
+        more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+        raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
+    return found
+
+
+def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
+    within = layer.layers if isinstance(layer, keras.Model) else layer._flatten_layers(False, False)
+    for part in within:
+        if isinstance(part, keras.Layer) and part is not layer:
+            yield f"{path}{part.name}", part
+            yield from _below(part, f"{path}{part.name}/")
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_matches(names[skipped:], patterns[1:]) for skipped in range(len(names) + 1))
+    return bool(names) and fnmatch.fnmatchcase(names[0], patterns[0]) and _matches(names[1:], patterns[1:])
+
 
 Rate = LiveNumber | float
 
@@ -278,7 +345,7 @@ def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
-            layers: list[Any] = [layer for _, layer in layer_paths.named(model, part, "groups()")]
+            layers: list[Any] = [layer for _, layer in named(model, part, "groups()")]
         else:
             layers = [part]
         for layer in layers:
@@ -296,7 +363,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     """The pattern of each weight: of several the one that names the innermost layer."""
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
-        for path, layer in layer_paths.named(model, pattern.replace(".", "/"), "layer_rates"):
+        for path, layer in named(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
                 before = found.get(id(weight), (-1, pattern))
