@@ -41,8 +41,8 @@ def profiled_parts(chunk: Chunk, batch_size: int) -> Iterator[tuple[Chunk, bool]
     if len(chunk.order) <= stop:
         yield chunk, True
         return
-    for first, last, profiled in ((0, start, False), (start, stop, True), (stop, len(chunk.order), False)):
-        yield Chunk(chunk.tensors, chunk.order[first:last]), profiled
+    for first, last, kept in ((0, start, False), (start, stop, True), (stop, len(chunk.order), False)):
+        yield Chunk(chunk.tensors, chunk.order[first:last]), kept
 
 
 def profiled(folder: Path | None) -> AbstractContextManager[object]:
