@@ -75,7 +75,7 @@ def _feed(way: str, folder: Path) -> Callable[[int], float]:
 
     from sweep.hyperparameters import Hyperparameters
     from trainables.data import chunks
-    from trainables.data.node_cache import shared
+    from trainables.data.residence import shared
     from trainables.devices.replicas import Replicas
 
     if way == "from_tensor_slices":

@@ -17,30 +17,28 @@ import keras
 
 from sweep.contract import Assignment, Exported, Facts, Report, Stopped
 from sweep.hyperparameters import Hyperparameters, Reads, to_json
+from trainables.data.passes import HeldOut, Walk, comes_in_parts
 from trainables.data.sources import Visits
-from trainables.data.walk import HeldOut, Walk, comes_in_parts
-from trainables.devices import compile_cache, determinism, parameter_server, precision, program_memory
+from trainables.devices import compile_cache, parameter_server, precision
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Joining, placed
-from trainables.export import exporting, plain_model, whole_model
+from trainables.export import exporting, plain_model
 from trainables.fused.group import Group
-from trainables.loop import building, eager, rate_finder, saving, testing, xla
+from trainables.loop import building, cache, saving, xla
 from trainables.loop.cache import Programs, Structure
-from trainables.loop.callbacks import Callbacks
-from trainables.loop.carrying import Carried
-from trainables.loop.hooks import Hooks, checked_memory
-from trainables.loop.program import Program
-from trainables.loop.program_parts import Wanted
+from trainables.loop.hooks import Callbacks, Hooks, checked_memory
+from trainables.loop.program import Program, Wanted
+from trainables.loop.saving import Carried
 from trainables.loop.stopwatch import Stopwatch
-from trainables.loop.trial import Setting, Trial, global_batch_size, highest_rate
+from trainables.loop.trial import Setting, Trial, check_eager, global_batch_size, highest_rate
 from trainables.numbers import seeds
 from trainables.numbers.live import Live
-from trainables.recipe import phases, plateau, refusals, schedules
+from trainables.recipe import author_data, phases, refusals, schedules
 from trainables.recipe.author import Author
 from trainables.recipe.author_data import AuthorData
 from trainables.recipe.phases import Span
 from trainables.replicas import keras_corrections
-from trainables.state import attributes, checkpoint, fitted, origins, owned, weights
+from trainables.state import attributes, checkpoint, origins, owned, weights
 
 OWN = frozenset({"_session", "memory", "live", "first_example", "_some_targets", "target_traits", "validates"})
 """The attributes of an author's object that are not its author's."""
@@ -90,7 +88,7 @@ class Session(Joining):
         hp, options = Hyperparameters(assignment.params), assignment.training
         compile_cache.keep(options, assignment.devices)
         placement = placed(assignment.devices, options)
-        determinism.choose(deterministic=options.get("deterministic") is True)
+        precision.choose_bits(deterministic=options.get("deterministic") is True)
         dtype = precision.resolve(str(options.get("precision", "auto")), placement)
         stopwatch.lap("start")
         with precision.policy(dtype):
@@ -137,7 +135,7 @@ class Session(Joining):
             peak=peak,
             schedule=schedule,
             warmup=schedules.warmup_updates(hp, walk.per_epoch),
-            reduction=plateau.reduction(hp, maximize=assignment.maximize),
+            reduction=schedules.reduction(hp, maximize=assignment.maximize),
             stopwatch=stopwatch,
             gauges=Gauges(placement, assignment.devices),
             span=span,
@@ -202,7 +200,7 @@ class Session(Joining):
             strategy=trial.placement.name,
             num_replicas=trial.placement.num_replicas,
             precision=trial.dtype,
-            numerics=determinism.described(trial.placement)
+            numerics=precision.numerics(trial.placement)
             | trial.program.numerics
             | ({"fused": f"{trial.together} trials"} if trial.together > 1 else {})
             | ({"differs": differs} if differs else {}),
@@ -250,7 +248,7 @@ class Session(Joining):
                 "`training: {loop: fit}`"
             )
         with trial.placement.replicas.scope():
-            yield from rate_finder.losses(trial.program, trial.walk, rates)
+            yield from trial.try_rates(rates)
 
     def try_phases(self) -> Iterator[int]:
         """Enter one phase after the other and yield its epochs, for `plan --time`; the trial cannot be used after."""
@@ -283,7 +281,8 @@ class Session(Joining):
     def test(self) -> dict[str, float] | None:
         """Return the metrics of the trial's model on the third part of `data`, which runs again; None without it."""
         trial = self.trial
-        return testing.evaluated(trial, self._data.test(self._author, trial.hp, trial.placement, trial.assignment))
+        data = self._data.test(self._author, trial.hp, trial.placement, trial.assignment)
+        return None if data is None else trial.test(data)
 
     # ---- how it is done
 
@@ -292,7 +291,7 @@ class Session(Joining):
         author, trial, live = self._author, self.trial, self._author.live
         with attributes.as_left(author, OWN, self._data.bare):
             try:
-                return whole_model.of_raw_inputs(author, trial, plain_model.rebuilt(author, trial), self._data)
+                return plain_model.of_raw_inputs(author, trial, plain_model.rebuilt(author, trial), self._data)
             finally:
                 author.live = live
 
@@ -302,7 +301,7 @@ class Session(Joining):
         fit, accumulate, seed = assignment.training.get("loop") == "fit", assignment.accumulate, assignment.seed
         shapes = tuple((leaf.shape[1:], str(leaf.dtype)) for leaf in keras.tree.flatten(self._author.first_example))
         compiles = xla.asked(assignment.training, placement)
-        eager.check(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
+        check_eager(assignment.training, placement, hp.integer("micro_batches", 1, standard=True) * accumulate)
         numerics = assignment.training.get("deterministic") is True, compiles
         of_data = shapes, train.changes_shape, validation is not None, self._author.target_traits
         environment = (placement.devices, placement.name, dtype, accumulate, of_data, numerics)
@@ -318,7 +317,7 @@ class Session(Joining):
                 attributes.put(self._author, OWN, {**self._data.bare, **structure.attributes})
                 return held
             self._programs.remove(program)
-        record, used = origins.Record(seed), program_memory.used(placement)
+        record, used = origins.Record(seed), cache.memory_used(placement)
         attributes.put(self._author, OWN, self._data.bare)
         self._author.live = Live(hp)
         self.example_read = self.targets_read = False
@@ -346,15 +345,15 @@ class Session(Joining):
             key, keeps_rate=made.keeps_rate, drew=drew, attributes=own, example=example, targets=targets
         )
         if built.kept:
-            most = program_memory.most(placement, assignment.devices)
+            most = cache.room(placement, assignment.devices)
             weights.keep(most["host"] / 2)  # which counts among what the first program takes
-            share = program_memory.share(used, program_memory.used(placement), most)
+            share = cache.share_of_room(used, cache.memory_used(placement), most)
             self._programs.add(structure, built, share)
         return structure, built
 
     def _copy_fitted(self) -> dict[str, object]:
         """Give the author's object copies of the layers that `data` has fitted, for the program that is being made."""
-        copies = fitted.copies(self._data.bare)
+        copies = author_data.fitted_copies(self._data.bare)
         for name, value in copies.items():
             setattr(self._author, name, value)
         return copies

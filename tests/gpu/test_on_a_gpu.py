@@ -64,7 +64,7 @@ def _trained(training: dict[str, Any], epochs: int = 2) -> tuple[Images, list[Ep
 def test_packed_rows_are_gathered_there() -> None:
     import tensorflow as tf
 
-    from trainables.data import residence, words
+    from trainables.data import residence
     from trainables.devices.replicas import Replicas
 
     strategy = Replicas(tf.distribute.OneDeviceStrategy("/gpu:0"))
@@ -72,7 +72,7 @@ def test_packed_rows_are_gathered_there() -> None:
         array = np.arange(120).astype(dtype).reshape(40, 3)
         held = residence.put(array, strategy)
         with tf.device("/gpu:0"):
-            found = words.gather(held, tf.constant([39, 0], tf.int64))
+            found = residence.gather(held, tf.constant([39, 0], tf.int64))
         assert "GPU" in held.device
         np.testing.assert_array_equal(found, array[[39, 0]])
 

@@ -13,7 +13,7 @@ from rank_trials import Trained, outcome
 from small import go_on, metrics
 
 from sweep.contract import Assignment
-from trainables.data import records
+from trainables.data import files
 from trainables.data.files import tfrecords
 from trainables.keras_trainable import KerasTrainable
 
@@ -81,9 +81,9 @@ class Noted:
 
 
 def _note_reads() -> None:
-    read, whole = records.Records._read, tf.data.TFRecordDataset
+    read, whole = files.Records._read, tf.data.TFRecordDataset
 
-    def noted_read(self: records.Records, numbers: Any) -> Any:
+    def noted_read(self: files.Records, numbers: Any) -> Any:
         Noted.numbers.extend(numbers.tolist())
         return read(self, numbers)
 
@@ -91,7 +91,7 @@ def _note_reads() -> None:
         Noted.passes += 1
         return whole(files)
 
-    records.Records._read = noted_read
+    files.Records._read = noted_read
     tf.data.TFRecordDataset = noted_whole
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 from rank_processes import Here
 
-from trainables.devices import ranks, replicas
-from trainables.devices.placement import placed
+from trainables.devices import replicas
+from trainables.devices.placement import leave_ranks, placed
 from trainables.devices.replicas import Replicas
 
 
@@ -51,7 +51,7 @@ def sum_without(here: Here, rank: int, leaves: str = "", after_s: float = 1.0) -
     """
     mine = here.devices.ranks is not None and here.devices.ranks.rank == rank
     if leaves and mine == (leaves == "it"):
-        threading.Timer(after_s, ranks.leave, ("enough of it",)).start()
+        threading.Timer(after_s, leave_ranks, ("enough of it",)).start()
     began = time.monotonic()
     if mine:
         time.sleep(after_s + 1)

@@ -16,7 +16,7 @@ from small import Small, assignment, go_on, interrupted, metrics, train, weights
 from sweep.contract import Diverged
 from trainables.devices import placement
 from trainables.devices.placement import NewProcessNeeded
-from trainables.state.scope import NotInScope
+from trainables.state.owned import NotInScope
 
 pytestmark = [pytest.mark.keras]
 

@@ -16,7 +16,7 @@ from zoo import Entry
 from zoo_entries import ENTRIES
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import class_weights
+from trainables.data import trial_parts
 from trainables.data.sources import permutation
 from trainables.loop import building
 from trainables.numbers.live import Live
@@ -68,7 +68,7 @@ def by_fit(found: Entry, trial: Any) -> tuple[list[dict[str, float]], list[Any]]
         weighed = author.weighted_metrics(hp, model)
         model.compile(author.optimizer(hp), loss, metrics=measured, weighted_metrics=weighed, jit_compile=False)
     model.optimizer.build(model.trainable_variables)  # fit would while it traces, where ScheduleFreeAdamW goes wrong
-    data = tuple(class_weights.apply(data, author.class_weights(hp, class_weights.labels_of(data))))
+    data = tuple(trial_parts.weighed(data, author.class_weights(hp, trial_parts.labels_of(data))))
     batch, steps, history = int(trial.params["batch_size"]), trial.params.get("steps_per_epoch"), []
     seed = trial.seed if trial.params.get("shuffle", True) else None
     batches = _batches(data, batch, seed)

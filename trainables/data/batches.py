@@ -15,9 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data import checks, residence, text
-from trainables.data.ahead import Chunk, Pass, in_order, taken, updates
-from trainables.data.examples import Examples, unpacked
+from trainables.data import residence, sources
+from trainables.data.passes import Chunk, Examples, Pass, in_order, taken, unpacked, updates
 from trainables.data.share import Share
 from trainables.data.sources import DataError, mixed, permutation
 from trainables.devices.replicas import Replicas
@@ -49,7 +48,7 @@ class BatchSplit(Examples):
                 kinds.setdefault(str([(leaf.shape, leaf.dtype) for leaf in tf.nest.flatten(batch)]), batch)
                 for leaf in tf.nest.flatten(batch):
                     total.update(f"{leaf.dtype} {leaf.shape}".encode())
-                    for part in text.content(leaf):
+                    for part in sources.text_content(leaf):
                         total.update(np.ascontiguousarray(part).tobytes())
         self._kinds = list(kinds.values())
         with seeded(1):
@@ -80,7 +79,7 @@ class BatchSplit(Examples):
 
     def examples(self, count: int) -> Any:
         """The first examples of the first batch."""
-        return tf.nest.map_structure(lambda leaf: text.as_tensor(leaf[:count]), self._kinds[0])
+        return tf.nest.map_structure(lambda leaf: sources.as_tensor(leaf[:count]), self._kinds[0])
 
     def some_targets(self) -> Any:
         """The targets of the first batch; None without targets."""
@@ -169,12 +168,12 @@ def _held_batch(seed: int | None, pass_number: int, place: int) -> Any:
 
 
 def _examples(batch: Any) -> Any:
-    found = checks.examples(tuple(batch) if isinstance(batch, list) else batch)
+    found = sources.as_examples(tuple(batch) if isinstance(batch, list) else batch)
     if type(found) is not tuple:
         raise DataError(
             f"a PyDataset of {type(batch).__name__}, expected batches (x,), (x, y) or (x, y, sample_weight)"
         )
-    return tf.nest.map_structure(_owned, checks.arrays_of(found))
+    return tf.nest.map_structure(_owned, sources.arrays_of(found))
 
 
 def _owned(leaf: Any) -> Any:

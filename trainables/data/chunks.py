@@ -7,26 +7,200 @@ and placed while the one before trains. The loop does not know the difference.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import copy
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from trainables.data import checks
-from trainables.data.ahead import Chunk, updates
-from trainables.data.arrays import ArraySplit
+from trainables.data import residence, sources
 from trainables.data.batches import BatchSplit
-from trainables.data.buckets import BucketSplit
-from trainables.data.sources import Buckets, DataError, Stream, from_dataset
+from trainables.data.passes import Ahead, Chunk, Examples, Order, Pass, chunk_rows, taken, unpacked, updates
+from trainables.data.sources import Buckets, DataError, Stream, from_dataset, permutation
 from trainables.data.streams import StreamSplit
 from trainables.devices.replicas import Replicas
 
-__all__ = ["ArraySplit", "BatchSplit", "BucketSplit", "Chunk", "DataError", "Split", "StreamSplit", "split", "updates"]
+__all__ = ["ArraySplit", "BatchSplit", "BucketSplit", "Chunk", "DataError", "StreamSplit", "split", "updates"]
 
-Split: TypeAlias = ArraySplit | StreamSplit | BucketSplit | BatchSplit
+TARGET_BYTES = 4 * 2**20
 
 
-def split(data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None) -> Split:
+class ArraySplit(Examples):
+    """Examples in arrays: (x,), (x, y) or (x, y, sample_weight), x and y nested dicts or tuples if need be.
+
+    `part` gives some of them, which then share the arrays and what lies on the devices.
+    """
+
+    def __init__(self, arrays: Any, replicas: Replicas, resident_bytes: int | None = None) -> None:
+        self.arrays = residence.written(sources.arrays_of(arrays))
+        leaves = tf.nest.flatten(self.arrays)
+        self.size = len(leaves[0])
+        self._rows: Order | None = None  # those that are visited; None: all
+        self._placed = Placed(self.arrays, replicas, residence.fits(leaves, replicas, resident_bytes))
+        self._ahead = Ahead(partial(gathered, self.arrays, replicas, None))
+
+    def part(self, rows: Order) -> ArraySplit:
+        """These rows alone; shapes, example and targets stay those of the whole."""
+        part = copy.copy(self)
+        part._rows, part.size, part.changes_shape = rows, len(rows), True
+        part._ahead = Ahead(partial(gathered, self.arrays, self._placed.replicas, rows))
+        return part
+
+    @property
+    def targets(self) -> Any:
+        """All targets, also those of rows that are not visited; None without targets."""
+        return unpacked(self.arrays)[1]
+
+    def leaves(self) -> list[Any]:
+        """All arrays, flat."""
+        return list(tf.nest.flatten(self.arrays))
+
+    def examples(self, count: int) -> Any:
+        """The first examples; texts as a tensor."""
+        return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[:count])), self.arrays)
+
+    def spread(self, count: int) -> Any:
+        """Examples from all over the data; texts as a tensor."""
+        places = np.linspace(0, self.size - 1, min(count, self.size)).astype(np.int64)
+        rows = places if self._rows is None else self._rows[places]
+        return tf.nest.map_structure(lambda leaf: sources.as_tensor(np.asarray(leaf[rows])), self.arrays)
+
+    @property
+    def stays(self) -> bool:
+        """Whether all of it lies on the devices, in whatever order it is visited."""
+        return self._placed.fits
+
+    def some_targets(self) -> Any:
+        """The targets of the first examples, some megabytes of them; None without targets."""
+        targets = self.targets
+        if targets is None:
+            return None
+        row = sum(map(residence.nbytes, tf.nest.flatten(targets))) // len(tf.nest.flatten(self.arrays)[0])
+        count = max(TARGET_BYTES // max(row, 1), 1)
+        return tf.nest.map_structure(lambda leaf: np.asarray(leaf[:count]), targets)
+
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
+        if not self._placed.fits:
+            return self._ahead.chunks(which)
+        order = permutation(self.size, which.seed, which.number)[which.skipped * which.batch_size :]
+        return iter([Chunk(self._placed.tensors(), order if self._rows is None else self._rows[order])])
+
+
+@dataclass
+class Placed:
+    """Arrays on the devices, put there when they are first needed."""
+
+    arrays: Any
+    replicas: Replicas
+    fits: bool
+    _tensors: Any = None
+
+    def tensors(self) -> Any:
+        """On every device."""
+        if self._tensors is None:
+            self._tensors = residence.put(tf.nest.map_structure(lambda leaf: leaf[:], self.arrays), self.replicas)
+        return self._tensors
+
+
+def gathered(arrays: Any, replicas: Replicas, those: Order | None, which: Pass) -> Iterator[Chunk]:
+    leaves, batch_size = tf.nest.flatten(arrays), which.batch_size
+    order = permutation(len(leaves[0]) if those is None else len(those), which.seed, which.number)
+    if those is not None:
+        order = those[order]
+    rows = chunk_rows(sum(map(residence.nbytes, leaves)) // len(leaves[0]), batch_size)
+    for start in range(which.skipped * batch_size, len(order), rows):
+        yield taken(arrays, order[start : start + rows], which, replicas)
+
+
+class BucketSplit(Examples):
+    """Buckets of examples; the loop's graphs are traced once, for all of their lengths.
+
+    A pass shuffles the examples of each bucket and then the batches of all, both from (seed, epoch). The last
+    batch of each bucket may be a partial one.
+    """
+
+    changes_shape = True
+
+    def __init__(self, buckets: Buckets, replicas: Replicas, resident_bytes: int | None = None) -> None:
+        self.parts = [ArraySplit(sources.as_examples(part), replicas, resident_bytes) for part in buckets.parts]
+        if not self.parts:
+            raise DataError("no bucket, expected at least one")
+        for part in self.parts[1:]:
+            if _kind(part.arrays) != _kind(self.parts[0].arrays):
+                raise DataError(f"buckets of {_kind(self.parts[0].arrays)} and {_kind(part.arrays)}, expected one kind")
+        self.size = sum(part.size for part in self.parts)
+        leaves = [leaf for part in self.parts for leaf in part.leaves()]
+        arrays = [part.arrays for part in self.parts]
+        self._placed = [Placed(each, replicas, residence.fits(leaves, replicas, resident_bytes)) for each in arrays]
+        self._ahead = Ahead(partial(_gathered, arrays, replicas))
+
+    def updates(self, batch_size: int) -> int:
+        """Batches of a pass."""
+        return sum(part.updates(batch_size) for part in self.parts)
+
+    def kinds(self) -> list[Chunk]:
+        """A chunk of each kind of shapes, as the loop will meet them."""
+        return [next(part.chunks(1, None, 0)) for part in self.parts]
+
+    def examples(self, count: int) -> Any:
+        """The first examples of the first bucket."""
+        return self.parts[0].examples(count)
+
+    def spread(self, count: int) -> Any:
+        """Examples from all over the first bucket."""
+        return self.parts[0].spread(count)
+
+    def some_targets(self) -> Any:
+        """The targets of the first examples of the first bucket."""
+        return self.parts[0].some_targets()
+
+    def _pass(self, which: Pass) -> Iterator[Chunk]:
+        """Batches that follow each other in one bucket are a chunk."""
+        if not self._placed[0].fits:
+            return self._ahead.chunks(which)
+        found = runs([part.size for part in self.parts], which)
+        return (Chunk(self._placed[bucket].tensors(), rows) for bucket, rows in found)
+
+
+def runs(sizes: list[int], which: Pass) -> Iterator[tuple[int, Order]]:
+    """The buckets and rows of whole batches in the order of a pass; each but a run's last is of ``batch_size``."""
+    batch_size, seed, number = which.batch_size, which.seed, which.number
+    orders = [permutation(size, None if seed is None else seed + i, number) for i, size in enumerate(sizes)]
+    batches = [
+        (bucket, order[start : start + batch_size])
+        for bucket, order in enumerate(orders)
+        for start in range(0, len(order), batch_size)
+    ]
+    run: list[Order] = []
+    places = permutation(len(batches), seed, number)[which.skipped :]
+    for place, following in zip(places, [*places[1:], None], strict=True):
+        bucket, rows = batches[place]
+        run.append(rows)
+        if following is None or batches[following][0] != bucket or len(rows) < batch_size:
+            yield bucket, np.concatenate(run)
+            run = []
+
+
+def _gathered(arrays: list[Any], replicas: Replicas, which: Pass) -> Iterator[Chunk]:
+    sizes = [len(tf.nest.flatten(part)[0]) for part in arrays]
+    for bucket, rows in runs(sizes, which):
+        row_bytes = sum(map(residence.nbytes, tf.nest.flatten(arrays[bucket]))) // sizes[bucket]
+        step = chunk_rows(row_bytes, which.batch_size)
+        for start in range(0, len(rows), step):
+            yield taken(arrays[bucket], rows[start : start + step], which, replicas)
+
+
+def _kind(arrays: Any) -> str:
+    """What must be alike in all buckets, in words."""
+    return str(tf.nest.map_structure(lambda leaf: f"{leaf.dtype} of {leaf.ndim} axes", arrays))
+
+
+def split(data: Any, replicas: Replicas, name: str, resident_bytes: int | None = None) -> Examples:
     """Wrap what a trainable's ``data`` returned for training or validation; raises DataError.
 
     ``resident_bytes``: how much may lie on each device at once, see `residence.fits`.
@@ -40,9 +214,66 @@ def split(data: Any, replicas: Replicas, name: str, resident_bytes: int | None =
             return BucketSplit(data, replicas, resident_bytes)
         if isinstance(data, keras.utils.PyDataset):
             return BatchSplit(data, replicas)
-        data = checks.examples(data)
+        data = sources.as_examples(data)
         if isinstance(data, tuple):
             return ArraySplit(data, replicas, resident_bytes)
     except DataError as error:
         raise DataError(f"{name}: {error}") from error
-    raise DataError(f"{name}: {checks.unknown(data)}")
+    raise DataError(f"{name}: {sources.why_refused(data)}")
+
+
+LARGEST_BYTES = 2 * 2**30
+LARGEST_STREAM_BYTES = 256 * 2**20  # these are decoded and mapped while they are read
+BLOCK_BYTES = 64 * 2**20
+
+
+def fingerprint(*splits: Examples | None) -> str | None:
+    """Digest of all examples with their sizes and types; None where there is none that could be trusted.
+
+    That is where arrays are larger than 2 GiB, a stream than 256 MiB, or rows are decoded anew at each use: a digest
+    of a part would be the same for other data.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    left = LARGEST_BYTES
+    for data in splits:
+        if data is None:
+            total.update(b"none")
+            continue
+        total.update(f"{type(data).__name__} {data.size}".encode())
+        for block in _all_examples(data):
+            if block is None:
+                return None
+            for part in sources.text_content(block):
+                left -= part.nbytes
+                if left < 0:
+                    return None
+                total.update(f"{part.dtype} {part.shape}".encode())
+                total.update(part.view(np.uint8).data if part.ndim and part.size else part.tobytes())
+    return total.hexdigest()
+
+
+def _all_examples(data: Examples) -> Iterator[np.ndarray[Any, Any] | None]:
+    """All examples, a block at a time; None for what cannot be read cheaply."""
+    match data:
+        case ArraySplit():
+            leaves = data.leaves()
+            if (
+                sum(leaf.nbytes if isinstance(leaf, np.ndarray) else LARGEST_BYTES + 1 for leaf in leaves)
+                > LARGEST_BYTES
+            ):
+                yield None
+                return
+            for leaf in leaves:
+                rows = max(BLOCK_BYTES // max(leaf.nbytes // len(leaf), 1), 1)
+                for start in range(0, len(leaf), rows):
+                    yield np.ascontiguousarray(leaf[start : start + rows])
+        case BucketSplit():
+            for part in data.parts:
+                yield from _all_examples(part)
+        case BatchSplit():
+            yield np.frombuffer(data.digest, np.uint8)
+        case StreamSplit() if data.nbytes > LARGEST_STREAM_BYTES:
+            yield None
+        case StreamSplit():
+            for arrays in data.blocks():
+                yield from map(np.ascontiguousarray, arrays)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.data import text
+from trainables.data import sources
 from trainables.data.sources import DataError, Rows
 
 BLOCK_ROWS = 1024
@@ -44,7 +44,7 @@ def columns(
 
 def _column(dataset: Any, name: str) -> Any:
     first = _block(dataset, name, 0, 1)
-    if text.is_text(first):
+    if sources.is_text(first):
         return np.concatenate(list(_blocks(dataset, name, first)))
     return Rows((len(dataset), *first.shape[1:]), first.dtype, lambda: _blocks(dataset, name, first))
 
@@ -64,8 +64,8 @@ def _block(dataset: Any, name: str, start: int, stop: int) -> np.ndarray[Any, An
     if dataset.with_format("arrow")[start:stop].column(name).null_count:
         raise DataError(f"column {name!r} has nulls in rows {start} to {min(stop, len(dataset))}, expected none")
     block = np.asarray(dataset.with_format("numpy")[start:stop][name])
-    if block.dtype.kind in "SUT" or text.is_text(block):
-        return text.as_bytes(block)
+    if block.dtype.kind in "SUT" or sources.is_text(block):
+        return sources.as_bytes(block)
     if block.dtype.hasobject:
         raise DataError(
             f"column {name!r} holds lists of several lengths, nulls or other objects; sort sequences into buckets: "

@@ -1,4 +1,4 @@
-"""Examples that are read one after the other, chunk by chunk."""
+"""Examples that are read one after the other, chunk by chunk, and whether they are the same ones each time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,59 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainables.data import checks, text
-from trainables.data.ahead import GATHER_ROWS, Ahead, Chunk, Order, Pass, chunk_rows, in_order, placed, rows_of, updates
-from trainables.data.examples import Examples
+from trainables.data import sources
+from trainables.data.passes import (
+    GATHER_ROWS,
+    Ahead,
+    Chunk,
+    Examples,
+    Order,
+    Pass,
+    chunk_rows,
+    in_order,
+    placed,
+    rows_of,
+    updates,
+)
 from trainables.data.share import Mask, Share
 from trainables.data.sources import DataError, Stream, Visits
-from trainables.data.stream_order import uncertainty
 from trainables.devices.replicas import Replicas
+
+DRAWING = (
+    "RandomUniform", "RandomUniformInt", "RandomStandardNormal", "TruncatedNormal", "RandomShuffle", "Multinomial",
+    "RandomGamma", "RandomPoissonV2",
+)  # fmt: skip
+
+
+def uncertainty(dataset: tf.data.Dataset) -> str:
+    """Why it may differ from pass to pass; nothing where it does not, as far as its parts tell.
+
+    Draws of a map follow the seed under which `data` has run, but in parallel whichever element comes first takes them.
+    """
+    loose = dataset.options().deterministic is False
+    for part in _parts(dataset):
+        order = getattr(part, "_deterministic", None)
+        if order is None:
+            continue
+        if order == "false" or (order == "default" and loose):
+            return "a tf.data.Dataset hands on its elements as they come: deterministic=False"
+        function = getattr(getattr(part, "_map_func", None), "function", None)
+        if function is not None and any(kind in DRAWING for kind in _operations(function.graph)):
+            return "a tf.data.Dataset draws in a map with num_parallel_calls; use tf.random.stateless_*, or augment()"
+    return ""
+
+
+def _parts(dataset: tf.data.Dataset) -> Iterator[tf.data.Dataset]:
+    yield dataset
+    for part in dataset._inputs():
+        yield from _parts(part)
+
+
+def _operations(graph: Any) -> Iterator[str]:
+    definition = graph.as_graph_def()
+    for nodes in (definition.node, *(function.node_def for function in definition.library.function)):
+        yield from (node.op for node in nodes)
+
 
 RANDOM = "is the dataset random?"
 
@@ -24,10 +70,10 @@ class StreamSplit(Examples):
     """Examples that come one after the other: a `tf.data.Dataset`, or record files."""
 
     def __init__(self, stream: Stream, replicas: Replicas) -> None:
-        if checks.lack_targets(stream.read(None, 0).element_spec):
+        if sources.lack_targets(stream.read(None, 0).element_spec):
             stream = stream.map(lambda x, *_: (x,))
         self._stream, self._replicas = stream, replicas
-        checks.specs(stream.read(None, 0).element_spec)
+        sources.check_specs(stream.read(None, 0).element_spec)
         size = stream.size
         if size is None:
             size = int(stream.ordered(None, 0).reduce(np.int64(0), lambda count, *_: count + 1))
@@ -62,7 +108,7 @@ class StreamSplit(Examples):
     def examples(self, count: int) -> Any:
         """The first examples, at most this many; texts as a tensor."""
         found = next(iter(self._stream.read(None, 0).take(count).batch(count).as_numpy_iterator()))
-        return tuple(tf.nest.map_structure(text.as_tensor, found))
+        return tuple(tf.nest.map_structure(sources.as_tensor, found))
 
     def _pass(self, which: Pass) -> Iterator[Chunk]:
         return self._ahead.chunks(which)
@@ -131,5 +177,5 @@ def _next(examples: Iterator[Any]) -> Any:
         return next(examples, None)
     except tf.errors.InvalidArgumentError as error:
         raise DataError(
-            f"the dataset cannot be read or batched: {error.message.splitlines()[0]}; {checks.PADDING}"
+            f"the dataset cannot be read or batched: {error.message.splitlines()[0]}; {sources.PADDING}"
         ) from error

@@ -4,14 +4,107 @@ from __future__ import annotations
 
 import resource
 import sys
+import threading
 import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import tensorflow as tf
 
 from sweep.contract import Devices
 from trainables.devices import gpu_memory, nvml
-from trainables.devices.meters import Meters
 from trainables.devices.placement import Placement
+
+SAMPLE_S = 0.2
+
+
+class Reader(Protocol):
+    """Reads one GPU; each answer is None where the device or its driver has none."""
+
+    def energy_j(self) -> float | None:
+        """What it has drawn since some moment in the past."""
+
+    def power_w(self) -> float | None:
+        """What it draws now."""
+
+    def busy(self) -> float | None:
+        """The share of the last moments, from 0 to 1, in which anything ran on it."""
+
+    def active(self) -> float | None:
+        """The share of its multiprocessors at work, from 0 to 1, on average since the last call."""
+
+
+class Meters:
+    """Reads GPUs at both ends of an epoch, and in a thread while it runs."""
+
+    def __init__(
+        self,
+        readers: Sequence[Reader],
+        share: float = 1.0,
+        clock: Callable[[], float] = time.perf_counter,
+        every_s: float = SAMPLE_S,
+    ) -> None:
+        """``share``: of a GPU that several trials have; its energy is theirs by their shares."""
+        self._readers, self._share, self._clock, self._every_s = readers, share, clock, every_s
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start an epoch."""
+        self._busy: list[float] = []
+        self._drawn_j = [0.0] * len(self._readers)  # by samples of the power, of those without a counter
+        self._counted = [reader.energy_j() for reader in self._readers]
+        self._at = self._began = self._clock()
+        for reader in self._readers:
+            reader.active()
+        if self._readers:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._run, daemon=True)
+            self._thread.start()
+
+    def end(self) -> dict[str, float]:
+        """Columns of the epoch, as far as they are known: of all GPUs the mean, or for energy the sum."""
+        if self._thread is None:
+            return {}
+        self._stop.set()
+        self._thread.join()
+        self._thread = None
+        self.sample()
+        active = [value for reader in self._readers if (value := reader.active()) is not None]
+        found = {"gpu_utilization": _mean(self._busy), "gpu_sm_activity": _mean(active), **self._energy()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def sample(self) -> None:
+        """Look at what is known of a moment alone."""
+        now = self._clock()
+        for place, reader in enumerate(self._readers):
+            busy = reader.busy()
+            if busy is not None:
+                self._busy.append(busy)
+            if self._counted[place] is None:
+                self._drawn_j[place] += (reader.power_w() or 0.0) * (now - self._at)
+        self._at = now
+
+    def _energy(self) -> dict[str, float | None]:
+        total = 0.0
+        for before, drawn, reader in zip(self._counted, self._drawn_j, self._readers, strict=True):
+            now = reader.energy_j() if before is not None else None
+            if before is None or now is None:
+                if reader.power_w() is None:
+                    return {}
+                total += drawn
+            else:
+                total += now - before
+        total *= self._share
+        return {"energy_j": total, "gpu_power_w": total / max(self._at - self._began, 1e-9)}
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every_s):
+            self.sample()
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 class Gauges:

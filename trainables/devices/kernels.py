@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import kernels
 
-from trainables.numbers.drawn_rows import HOST
+from trainables.numbers.draws import HOST
 
 SMALL = 4096
 """Elements of a shape, of the sizes of all weights, of a seed: they belong to the host, or go there unnoticed."""

@@ -1,25 +1,122 @@
-"""TensorFlow's view of the machine: the devices a trial was given, and the strategy over them.
+"""TensorFlow's view of the machine: the devices a trial was given, and the strategy over them and other ranks'.
 
-TensorFlow fixes devices and threads at its first operation, so a process serves one share of a machine;
-another share needs another process, and asking for it here raises `NewProcessNeeded`.
+TensorFlow fixes devices and threads at its first operation, and joins other processes then or never. So a process
+serves one share of a machine, with the ranks that it began with; asking for another one here raises `NewProcessNeeded`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import math
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import tensorflow as tf
+from tensorflow.compiler.xla.tsl.protobuf import coordination_config_pb2
+from tensorflow.python.distribute import collective_all_reduce_strategy as multi_worker
+from tensorflow.python.distribute.cluster_resolver import SimpleClusterResolver
 from tensorflow.python.eager import context
+from tensorflow.python.framework import kernels
 
 from sweep.contract import Devices, Ranks, Value
-from trainables.devices import gpu_memory, parameter_server, ranks, tpu
+from trainables.devices import gpu_memory, parameter_server
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
 from trainables.numbers import author_lines
+
+_UNKNOWN, _UNAVAILABLE = 2, 14  # codes of TensorFlow's errors
+
+
+def joined_ranks(ranks: Ranks, names: tuple[str, ...], cross_device: str) -> tf.distribute.Strategy:
+    """Meet the other ranks and mirror over the devices of all; ``names`` are this process's own.
+
+    Whoever calls it holds this rank's port until then.
+    """
+    os.environ["TF_GRPC_REUSE_PORT"] = "1"
+    _serve_heartbeats(ranks)
+    resolver = SimpleClusterResolver(
+        tf.train.ClusterSpec({"worker": list(ranks.addresses)}),
+        task_type="worker",
+        task_id=ranks.rank,
+        rpc_layer="grpc",
+    )
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    wanted = {"nccl": kinds.NCCL, "ring": kinds.RING}.get(cross_device)
+    # No timeout: for each sum, TensorFlow would keep a thread asleep until it is up, thousands after a while.
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=wanted or (kinds.NCCL if names[0].startswith("gpu") else kinds.RING)
+    )
+    return _Strategy(names, resolver, options)
+
+
+def leave_ranks(reason: str) -> None:
+    """End all sums of this process, and tell the other ranks why; from any thread."""
+    here: Any = context.context()
+    for tell, code in ((here.report_error_to_cluster, _UNKNOWN), (here.abort_collective_ops, _UNAVAILABLE)):
+        with suppress(Exception):  # nothing was joined yet, or nobody is there any more: there is nothing to end
+            tell(code, reason[:300])
+
+
+class _Extended(multi_worker.CollectiveAllReduceExtended):
+    def __init__(self, strategy: Any, names: tuple[str, ...], resolver: Any, options: Any) -> None:
+        self._names = names
+        super().__init__(strategy, cluster_resolver=resolver, communication_options=options)
+
+    def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        """Theirs takes one CPU device of each process."""
+        kind = self._names[0].partition(":")[0].upper()
+        return tuple(f"{worker_device}/device:{name.upper()}" for name in self._names), kind
+
+
+class _Strategy(tf.distribute.MultiWorkerMirroredStrategy):
+    def __init__(self, names: tuple[str, ...], resolver: Any, options: Any) -> None:
+        tf.distribute.Strategy.__init__(self, _Extended(self, names, resolver, options))  # theirs has its own Extended
+
+
+def _serve_heartbeats(ranks: Ranks) -> None:
+    """Let ranks hear of it when one of them is gone; rank 0 keeps the list."""
+    context.context().configure_coordination_service(
+        service_type="standalone",
+        service_leader="/job:worker/replica:0/task:0",
+        cluster_register_timeout_in_ms=int(ranks.register_s * 1000),
+        heartbeat_timeout_in_ms=int(ranks.heartbeat_s * 1000),
+        shutdown_barrier_timeout_in_ms=0,
+        coordinated_jobs=[coordination_config_pb2.CoordinatedJob(name="worker", num_tasks=len(ranks.addresses))],
+    )
+
+
+TPU_OPS = ("_ConfigureDistributedTPU", "_TPUCompileMlir", "TPUExecute")
+"""One each of those that start TPUs, compile for them and compute on them."""
+
+
+def devices_with(op: str) -> set[str]:
+    """The kinds of devices for which this TensorFlow has a kernel of an operation."""
+    return {kernel.device_type for kernel in kernels.get_registered_kernels_for_op(op).kernel}
+
+
+def missing_for_tpu(devices_with: Callable[[str], Collection[str]] = devices_with) -> tuple[str, ...]:
+    """What keeps this installation from computing on TPUs, in words; nothing where it can.
+
+    TensorFlow's usual builds declare the operations for TPUs and have no kernel of any; without this check the strategy
+    would end in an IndexError.
+    """
+    without = [op for op in TPU_OPS if not devices_with(op)]
+    found = [f"this TensorFlow ({tf.__version__}) has no TPU kernels ({', '.join(without)})"] if without else []
+    if not os.environ.get("TPU_LIBRARY_PATH") and importlib.util.find_spec("libtpu") is None:
+        found.append("there is no libtpu")
+    return tuple(found)
+
+
+def joined_tpu() -> tf.distribute.Strategy:
+    """Start this machine's TPUs and train on all of their cores; raises TensorFlow's errors where there are none."""
+    resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu="local")
+    tf.tpu.experimental.initialize_tpu_system(resolver)
+    return tf.distribute.TPUStrategy(resolver)
+
 
 STRATEGIES = ("auto", "none", "one_device", "mirrored", "tpu", PARAMETER_SERVER)
 CROSS_DEVICE = ("auto", "nccl", "ring", "hierarchical_copy", "reduction_to_one_device")
@@ -79,7 +176,7 @@ class Joining:
 
     def leave(self, reason: str) -> None:
         """Let go of what ranks wait for from one another, and tell the others why; from any thread."""
-        ranks.leave(reason)
+        leave_ranks(reason)
 
 
 def placed(devices: Devices, training: Mapping[str, Value]) -> Placement:
@@ -105,7 +202,7 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
             met = (
                 parameter_server.coordinated(devices.ranks)
                 if devices.ranks.servers
-                else ranks.joined(devices.ranks, names, cross_device)
+                else joined_ranks(devices.ranks, names, cross_device)
             )
             _placements[key] = Placement(Replicas(met), chosen, names)
         if key not in _placements:
@@ -119,14 +216,14 @@ def place(devices: Devices, strategy: str = "auto", cross_device: str = "auto") 
 
 def _tpu(devices: Devices) -> Placement:
     """All TPU cores of this machine."""
-    if lacking := tpu.missing():
+    if lacking := missing_for_tpu():
         raise DeviceError(f"strategy is tpu, but {' and '.join(lacking)}")
     key: _Key = ("tpu",), "tpu", "auto", None
     if key not in _placements:
         _limit_threads(devices.cpus)
         _hide_gpus()
         try:
-            strategy = tpu.joined()
+            strategy = joined_tpu()
         except (tf.errors.OpError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [""])[0]
             raise DeviceError(f"strategy is tpu, but no TPU answers: {first}") from error

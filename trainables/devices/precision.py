@@ -1,12 +1,17 @@
-"""Mixed precision: which dtype policy a trial trains with, set only while its model is built."""
+"""How a trial's numbers come about: the dtype policy that it trains with, and what two of one seed may differ in.
+
+A GPU adds up in the order in which its threads come, rounds the factors of a matrix product in float32 to 10 bits
+(TF32, from compute capability 8.0 on), and uses the convolutions that cuDNN has found fastest on that day."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 from trainables.devices.placement import Placement
 
@@ -27,10 +32,7 @@ def resolve(choice: str, placement: Placement) -> str:
         return "mixed_bfloat16"
     if not placement.on_gpu:
         return "float32"
-    visible = tf.config.get_visible_devices("GPU")
-    capability = min(
-        tuple(tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0))) for gpu in visible
-    )
+    capability = _capability()
     if capability >= (8, 0):
         return "mixed_bfloat16"
     return "mixed_float16" if capability >= (7, 0) else "float32"
@@ -77,3 +79,42 @@ class LossScale:
         factor = tf.where(finite, tf.where(grow, 2.0, 1.0), 0.5)
         self.scale.assign(tf.maximum(self.scale * factor, 1.0))
         self.good.assign(tf.where(grow, tf.zeros_like(good), good))
+
+
+MAY_DIFFER = "the last digits, from run to run: GPUs add up in no fixed order, cuDNN takes the kernels that it times"
+TF32_FROM = (8, 0)
+
+
+def choose_bits(*, deterministic: bool) -> None:
+    """Compute the same bits each time on the same kind of device, or as TensorFlow does by default; for the process."""
+    if deterministic == config.is_op_determinism_enabled():
+        return
+    if deterministic:
+        tf.config.experimental.enable_op_determinism()
+    else:
+        config.disable_op_determinism()
+    tf.config.experimental.enable_tensor_float_32_execution(not deterministic)
+
+
+def numerics(placement: Placement) -> dict[str, str]:
+    """How numbers come about in this process, for the columns of a trial; of a CPU only what was asked for."""
+    deterministic = config.is_op_determinism_enabled()
+    found = {"deterministic": "yes"} if deterministic else {}
+    if not placement.on_gpu:
+        return found
+    timed = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") != "0"
+    return found | numerics_of_gpu(_capability(), deterministic=deterministic, timed=timed)
+
+
+def numerics_of_gpu(capability: tuple[int, int], *, deterministic: bool, timed: bool) -> dict[str, str]:
+    """The same of a GPU; ``timed``: cuDNN tries its convolutions out."""
+    rounds = tf.config.experimental.tensor_float_32_execution_enabled() and capability >= TF32_FROM
+    cudnn = "deterministic" if deterministic else "fastest when tried" if timed else "heuristic"
+    differs = {} if deterministic else {"may_differ": MAY_DIFFER}
+    return {"tf32": "on" if rounds else "off", "cudnn": cudnn, **differs}
+
+
+def _capability() -> tuple[int, int]:
+    """That of the weakest GPU."""
+    details = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.get_visible_devices("GPU")]
+    return min(tuple(detail.get("compute_capability", (0, 0))) for detail in details)

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
-from trainables.numbers.drawn_rows import is_compiling
-from trainables.numbers.xla_draws import CannotCompile
+from trainables.numbers.draws import CannotCompile, is_compiling
 
 MEET = "replicas sum up while they compute gradients (batch statistics, masked or weighted means)"
 

@@ -24,8 +24,9 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.contract import Assignment, Devices, EpochReported, Ranks
-from trainables.data.words import Packed, pack
-from trainables.devices import nvml, tpu
+from trainables.data.residence import Packed, pack
+from trainables.devices import nvml
+from trainables.devices.placement import missing_for_tpu
 from trainables.devices.replicas import Replicas, here, sums
 
 STEPS, EPOCHS = 8, 4
@@ -230,7 +231,7 @@ def main(arguments: list[str]) -> dict[str, Any]:
         case ["share"]:
             return share()
         case ["tpu"]:
-            return {"missing": tpu.missing()}
+            return {"missing": missing_for_tpu()}
     raise ValueError(
         f"unknown arguments {arguments}, expected describe, device NAME, train COUNT [--simulated], "
         "meet ADDRESSES RANK [--gpu], share or tpu"

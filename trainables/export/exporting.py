@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from sweep.contract import Exported, NotExportable
-from trainables.data.chunks import Split
-from trainables.export import model_files, proof
-from trainables.export.model_files import Written
-from trainables.export.plain_model import Plain
-from trainables.export.proof import Sample
+from trainables.data.passes import VALIDATION_BATCH, Examples
+from trainables.devices.replicas import here
+from trainables.export import fresh_process, model_files
+from trainables.export.model_files import Signature, Written
+from trainables.export.plain_model import Plain, averaged
 from trainables.loop.trial import Trial
+from trainables.numbers.draws import EVALUATION
+from trainables.replicas import slices
 
 
 def check(trial: Trial, formats: Sequence[str]) -> None:
@@ -27,16 +38,16 @@ def check(trial: Trial, formats: Sequence[str]) -> None:
 
 def export(trial: Trial, plain: Plain, preprocessing: str, folder: Path, formats: Sequence[str]) -> Exported:
     """Write the trial's model by itself into ``folder`` and prove it; raises NotExportable."""
-    model, given = plain.model, proof.sample(trial, plain)
+    model, given = plain.model, sample(trial, plain)
     if "keras" in formats and plain.unknown and not given.steady:
         raise NotExportable(
             f"model.keras would leave out {', '.join(plain.unknown[:3])}, which is no weight of its layer (use "
             "self.add_weight), and the model draws random numbers, so that nothing would tell; use --format saved_model"
         )
-    metrics, drifting = proof.evaluated(trial)
+    metrics, drifting = evaluated(trial)
     signature = model_files.signature(model, plain.example)
     files = [model_files.write(model, folder, kind, signature) for kind in formats]
-    found = proof.differences(files, given, signature, on_gpu=trial.placement.on_gpu)
+    found = differences(files, given, signature, on_gpu=trial.placement.on_gpu)
     return Exported(
         files={one.format: one.path.name for one in files},
         usage={one.format: one.usage for one in files},
@@ -57,7 +68,7 @@ def _described(trial: Trial, plain: Plain) -> Mapping[str, str]:
     return {"model": f"{model.name}, {model.count_params():,} parameters, {trial.dtype}", **said}
 
 
-def _of_split(split: Split, inputs: Any) -> str:
+def _of_split(split: Examples, inputs: Any) -> str:
     example = inputs, *split.example()[1:]
     leaves = [f"{leaf.dtype} {tuple(leaf.shape[1:])}" for leaf in keras.tree.flatten(example)]
     return f"{split.size:,} examples: {', '.join(leaves)}"
@@ -83,3 +94,224 @@ def _notes(trial: Trial, plain: Plain, files: Sequence[Written], given: Sample, 
             "not compared"
         )
     return notes
+
+
+TOLERANCE = 1e-5
+"""Of predictions, times the largest of them where that is above 1: float32 keeps seven digits of a number."""
+MOST_EXAMPLES, MOST_BYTES, DRAWN = 10_000, 256 * 2**20, 64
+TIMEOUT_S = 1800
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Examples, and what the trial's model predicts for them."""
+
+    name: str  # "360 validation examples"
+    inputs: Any
+    outputs: list[Any]  # flat
+    batch_size: int
+    steady: bool  # whether it predicts the same again: else it draws random numbers
+
+
+def sample(trial: Trial, plain: Plain) -> Sample:
+    """The loop's predictions for the first examples of the validation data, or of the training data without such.
+
+    Files are given the plain model's raw inputs in the place of the trial's, example by example. A model that does not
+    read the data, such as the generator of a GAN, is compared on inputs that are drawn.
+    """
+    held_out = trial.held_out
+    split = trial.walk.data if held_out is None else held_out.split
+    batch_size = VALIDATION_BATCH if held_out is None else held_out.part_size
+    inputs = _first(split) if plain.reads_data else _drawn(plain.example)
+    size = len(keras.tree.flatten(inputs)[0])
+    of = "" if size == split.size else f"the first {size:,} of "
+    name = f"{of}{split.size:,} {'training' if held_out is None else 'validation'} examples"
+    if not plain.reads_data:
+        name = f"{size} drawn inputs"
+    with averaged(trial), exact_products():
+        first, again = (_predicted(trial, inputs, batch_size, batch) for batch in (0, 10**6))
+    steady = all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, again, strict=True))
+    if plain.raw_inputs is not None:
+        inputs = tf.nest.map_structure(lambda leaf: leaf[:size], plain.raw_inputs)
+    return Sample(name, inputs, first, batch_size, steady)
+
+
+def evaluated(trial: Trial) -> tuple[dict[str, float], tuple[str, ...]]:
+    """The validation's metrics once more, and the variables that evaluating changes; the state is left as it was."""
+    if trial.held_out is None:
+        return {}, ()
+    state = trial.program.state
+    before = state.arrays()
+    try:
+        with trial.placement.replicas.scope():
+            found = trial.program.evaluate(trial.held_out, seed=trial.assignment.seed, epoch=trial.epoch).metrics
+        after = state.arrays()
+    finally:
+        state.assign(before)
+    metrics = {id(_raw(variable)) for variable in trial.program.model.metrics_variables}
+    changed = [
+        path
+        for path, values in after.items()
+        if id(state[path].raw) not in metrics
+        and any(not np.array_equal(a, b, equal_nan=True) for a, b in zip(values, before[path], strict=True))
+    ]
+    return {f"val_{name}": value for name, value in found.items()}, tuple(changed)
+
+
+def differences(files: Sequence[Written], given: Sample, signature: Signature, *, on_gpu: bool) -> dict[str, float]:
+    """The largest difference of each file's predictions, made in a fresh process.
+
+    Raises NotExportable where one does not load or predicts something else.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _ask(folder, files, given, signature)
+        own = any(written.own for written in files)
+        said = _run(folder, with_own=own, on_gpu=on_gpu)
+        return {written.format: _compared(folder, written, given, said) for written in files}
+
+
+@contextmanager
+def exact_products() -> Iterator[None]:
+    """No TensorFloat-32, whose products have 10 bits, so that devices can be compared."""
+    before = tf.config.experimental.tensor_float_32_execution_enabled()
+    tf.config.experimental.enable_tensor_float_32_execution(False)
+    try:
+        yield
+    finally:
+        tf.config.experimental.enable_tensor_float_32_execution(before)
+
+
+def _first(split: Examples) -> Any:
+    row = sum(int(np.prod(leaf.shape[1:], dtype=np.int64)) * 8 for leaf in keras.tree.flatten(split.example()[0]))
+    return split.examples(min(split.size, MOST_EXAMPLES, max(MOST_BYTES // max(row, 1), 1)))[0]
+
+
+def _drawn(example: Any) -> Any:
+    """Normal numbers in the shape of the example; zeros where it has no floats, for what these stand for is unknown."""
+    draws = np.random.default_rng(0)
+    return keras.tree.map_structure(
+        lambda leaf: (
+            draws.normal(size=(DRAWN, *leaf.shape[1:])).astype(leaf.dtype)
+            if leaf.dtype.kind == "f"
+            else np.zeros((DRAWN, *leaf.shape[1:]), leaf.dtype)
+        ),
+        example,
+    )
+
+
+def _predicted(trial: Trial, inputs: Any, batch_size: int, batch: int) -> list[Any]:
+    """What the loop's model gives when it evaluates, over all replicas."""
+    model, replicas = trial.program.model, trial.placement.replicas
+
+    def on_replica(x: Any, number: Any) -> tuple[Any, Any]:
+        parts, replica = here()
+        cut = slices.cut(tf.shape(tf.nest.flatten(x)[0])[0], replica, parts)
+        cut.draw(tf.constant(trial.assignment.seed & 0x7FFFFFFF), number, EVALUATION)
+        cut.seeds = "keyed"  # others for each batch, without a change of the model's generators
+        rows = tf.nest.map_structure(lambda leaf: leaf[cut.start : cut.stop], x)
+        with slices.entered(cut):
+            outputs = keras.tree.flatten(model(rows, training=False))
+        return [tf.cast(o, tf.float32) if o.dtype.is_floating else o for o in outputs], cut.count
+
+    @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow
+    def predict(x: Any, number: Any) -> Any:
+        return replicas.run(on_replica, x, number)
+
+    columns: list[list[Any]] = []
+    size = len(keras.tree.flatten(inputs)[0])
+    with replicas.scope():
+        for start in range(0, size, batch_size):
+            rows = tf.nest.map_structure(lambda leaf, s=start: tf.constant(leaf[s : s + batch_size]), inputs)
+            outputs, counts = predict(rows, tf.constant(batch + start // batch_size))
+            real = [int(count) for count in replicas.of_each(counts)]
+            parts = [replicas.of_each(output) for output in outputs]
+            columns.append([np.concatenate([p.numpy()[:n] for p, n in zip(part, real, strict=True)]) for part in parts])
+    return [np.concatenate(column) for column in zip(*columns, strict=True)]
+
+
+def _ask(folder: Path, files: Sequence[Written], given: Sample, signature: Signature) -> None:
+    leaves = keras.tree.flatten(given.inputs)
+    arrays = {f"{i:03d}{part}": array for i, leaf in enumerate(leaves) for part, array in _stored(leaf).items()}
+    np.savez(folder / "inputs.npz", **arrays)
+    models = [
+        {"format": one.format, "file": str(one.path.resolve()), "own": one.own, "code": one.holds_code} for one in files
+    ]
+    request = {
+        "models": models,
+        "batch_size": given.batch_size,
+        "names": signature.names,
+        "dtypes": signature.dtypes,
+        "structure": signature.structure,
+        "path": [str(Path(entry).resolve()) for entry in sys.path],  # its current folder is another one
+    }
+    (folder / "request.json").write_text(json.dumps(request))
+
+
+def _stored(leaf: Any) -> dict[str, Any]:
+    """The arrays that `fresh_process` makes a leaf of; texts, which a file of arrays would pickle, in their bytes."""
+    array = np.asarray(leaf)
+    if array.dtype.kind != "O":
+        return {"": array}
+    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.ravel()]
+    lengths = np.array([len(text) for text in texts], np.int64).reshape(array.shape)
+    return {"": lengths, ".texts": np.frombuffer(b"".join(texts), np.uint8)}
+
+
+def _run(folder: Path, *, with_own: bool, on_gpu: bool) -> str:
+    """Let the other process predict; what it said of itself."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    if not on_gpu:
+        environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    command = [sys.executable, str(Path(fresh_process.__file__)), str(folder / "request.json")]
+    command += ["--with-own"] if with_own else []
+    try:
+        done = subprocess.run(
+            command, env=environment, cwd=folder, capture_output=True, text=True, errors="replace", timeout=TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotExportable(f"the exported models have not predicted within {TIMEOUT_S} s") from error
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else f"exit code {done.returncode}"
+
+
+def _compared(folder: Path, written: Written, given: Sample, said: str) -> float:
+    name = written.path.name
+    failure = folder / f"{written.format}.txt"
+    if failure.exists():
+        raise NotExportable(
+            f"{name} does not load in a fresh process: {failure.read_text().splitlines()[0]}{written.hint}"
+        )
+    answer = folder / f"{written.format}.npz"
+    if not answer.exists():
+        raise NotExportable(f"{name} has brought down the process that loaded it: {said}")
+    with np.load(answer, allow_pickle=False) as file:
+        found = [file[key] for key in sorted(file.files)]
+    if [a.shape for a in found] != [b.shape for b in given.outputs]:
+        shapes = [", ".join(str(a.shape) for a in outputs) for outputs in (found, given.outputs)]
+        raise NotExportable(f"{name} gives outputs of shapes {shapes[0]}, the trial's model {shapes[1]}")
+    narrow = {str(a.dtype) for a in found if a.dtype.kind in "fV"} - {"float32", "float64"}
+    if narrow:
+        raise NotExportable(f"{name} gives {', '.join(sorted(narrow))}, expected float32")
+    largest = max((_distance(a, b) for a, b in zip(found, given.outputs, strict=True)), default=0.0)
+    if given.steady and not largest <= TOLERANCE:
+        raise NotExportable(
+            f"{name} predicts something else than the trial's model: they differ by {largest:.3g} on {given.name}, "
+            f"expected at most {TOLERANCE:g}{written.hint}"
+        )
+    return largest
+
+
+def _distance(found: Any, expected: Any) -> float:
+    """The largest difference, divided by the largest number expected where that is above 1."""
+    a, b = found.astype(np.float64), expected.astype(np.float64)
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return float("inf")
+    finite = np.isfinite(b)
+    if not finite.any():
+        return 0.0
+    return float(np.abs(a[finite] - b[finite]).max() / max(1.0, np.abs(b[finite]).max()))
+
+
+def _raw(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable

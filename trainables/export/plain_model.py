@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras.src.models.functional import Functional
 
 from sweep.contract import NotExportable
@@ -19,6 +20,7 @@ from trainables.loop.trial import Trial
 from trainables.numbers.live import Settled
 from trainables.recipe import features
 from trainables.recipe.author import Author
+from trainables.recipe.author_data import AuthorData
 from trainables.replicas import keras_corrections, random_layers, sharded_embedding
 from trainables.state import origins
 from trainables.state.origins import Record
@@ -178,3 +180,19 @@ def _draws_kept() -> Iterator[None]:
     finally:
         random.setstate(state)
         np.random.set_state(numpy_state)
+
+
+def of_raw_inputs(author: Author, trial: Trial, plain: Plain, data: AuthorData) -> Plain:
+    """The author's frozen model in front of the one that was trained behind it.
+
+    ``author`` must be as `data` has left it: `data` runs once more, for the inputs that are compared.
+    """
+    if not features.are_cached(author, trial.hp):
+        return plain
+    front = features.in_front(author, trial.hp)
+    if front is None:
+        return plain
+    inputs = data.inputs(author, trial.hp, trial.assignment)
+    example = tf.nest.map_structure(lambda leaf: leaf[:1], inputs)
+    model = features.chained(front, plain.model, example)
+    return replace(plain, model=model, example=example, raw_inputs=inputs)

@@ -19,15 +19,75 @@ import tensorflow as tf
 
 from sweep.contract import Apart, Assignment, EpochReported, Facts, Report, Stopped, Trainable
 from sweep.errors import first_line
-from trainables.data.chunks import Chunk, updates
-from trainables.fused import fitness
+from trainables.data.chunks import ArraySplit, Chunk, updates
+from trainables.data.sources import Visits
 from trainables.fused.stack import Given, Stack
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.program import Evaluated, Trained, scalars
+from trainables.loop.steps import CompiledStep
 from trainables.loop.trial import Spent, Trial
+from trainables.loop.update import Graph
 from trainables.recipe.refusals import Refused
-from trainables.replicas import by_example
+from trainables.replicas import global_losses, random_layers
 from trainables.state.owned import Arrays
+
+
+def hindrance(trial: Trial) -> str:
+    """Return what keeps a trial from being trained together with others; empty where nothing is known of."""
+    program, training = trial.program, trial.assignment.training
+    if not isinstance(program, GraphProgram):
+        return "Model.fit or a parameter server trains them"
+    if trial.placement.replicas.number > 1:
+        return "each has several replicas"
+    reasons = {
+        "hooks or callbacks hear of their epochs": bool(trial.hooks or trial.callbacks),
+        "they have phases": trial.span.last is not None,
+        "training.run_eagerly is set": training.get("run_eagerly") is True,
+        "updates go through XLA (training.jit_compile)": bool(program.xla.wanted),
+        "weights are averaged over epochs (swa_from)": program.by_epoch is not None,
+        "the first one is profiled": trial.assignment.profile is not None,
+    }
+    return next((why for why, there in reasons.items() if there), "") or _of_graph(program.graph)
+
+
+def _of_graph(graph: Graph) -> str:
+    if not isinstance(graph.step, CompiledStep):
+        return "train_step() is one's own"
+    reasons = {
+        "batches are cut (micro_batches)": not graph.whole,
+        "gradients are scaled (mixed_float16)": graph.loss_scale is not None,
+        "weights are averaged (ema_momentum)": graph.average is not None,
+        "updates are sharpness-aware (sam_rho)": graph.recipe.sharpness,
+        "a hook hears of each update": graph.watch is not None,
+    }
+    return next((why for why, there in reasons.items() if there), "")
+
+
+def alike(one: Trial, other: Trial) -> bool:
+    """Return whether two trials have the same program, and batches of the same examples."""
+    return (
+        one.program is other.program
+        and one.walk.data is other.walk.data
+        and (one.walk.batch_size, one.walk.per_epoch) == (other.walk.batch_size, other.walk.per_epoch)
+        and one.held_out == other.held_out
+        and Visits.of(one.hp) == Visits.of(other.hp)
+        and (one.assignment.seed == other.assignment.seed or stays(one))
+    )
+
+
+def stays(trial: Trial) -> bool:
+    """Return whether the examples lie on the device, so that trials can visit them in orders of their own."""
+    return isinstance(trial.walk.data, ArraySplit) and trial.walk.data.stays
+
+
+def stream(trial: Trial, state: Arrays) -> tuple[Any, ...]:
+    """Return what two trials have in common that see the same batches and draw the same random numbers."""
+    program = trial.program
+    generators = random_layers.generators_of(program.networks)
+    raw = {id(generator.state.value) for generator in generators}
+    seeds = [state[path][0].tobytes() for path in program.state if id(program.state[path].raw) in raw]
+    return trial.assignment.seed, trial.epoch, *seeds
+
 
 COMPARED, TOLERANCE = 6, 1e-4
 """Updates by which it is tried whether trials are together what they are alone, and how far losses may be apart."""
@@ -145,7 +205,7 @@ class Group:
             raise Apart("another structure, or other data")
         self._session.begin(assignment)
         self.hold(member)
-        if first is not None and not fitness.alike(member.trial, first.trial):
+        if first is not None and not alike(member.trial, first.trial):
             raise Apart("another batch size, or another way through the data")
         self._begun.append(member)
 
@@ -222,7 +282,7 @@ class Group:
         program = members[0].trial.program
         if not isinstance(program, GraphProgram):
             raise Refused("Model.fit trains it")
-        keys = [fitness.stream(member.trial, member.state) for member in members]
+        keys = [stream(member.trial, member.state) for member in members]
         streams = {key: number for number, key in enumerate(dict.fromkeys(keys))}
         stack = _stack(program, members, len(streams))
         empty = stack.trials - len(members)
@@ -250,7 +310,7 @@ class Group:
         trial = members[0].trial
         one_at_a_time = "trials of this structure are trained one at a time"
         try:
-            if why := fitness.hindrance(trial):
+            if why := hindrance(trial):
                 raise Refused(why)
             with trial.placement.replicas.scope():
                 self._trace(members)
@@ -267,7 +327,7 @@ class Group:
         places, trial = self._placed(members), members[0].trial
         stack = places.stack
         none = [0] * stack.streams
-        if stack.streams > 1 and not fitness.stays(trial):
+        if stack.streams > 1 and not stays(trial):
             raise Refused("they read examples that do not stay on the device, each in an order of its own")
 
         def given(chunk: Chunk) -> Given:
@@ -379,7 +439,7 @@ class Group:
         totals = {name: total for name, total in totals.items() if name not in names}
         found = stack.reported(totals, seen, training=False)
         return [
-            Evaluated(scalars(values), *([by_example.deviation(*spread)] if spread else []))
+            Evaluated(scalars(values), *([global_losses.deviation(*spread)] if spread else []))
             for values, spread in zip(found, spreads, strict=True)
         ]
 

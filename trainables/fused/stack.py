@@ -23,7 +23,7 @@ from keras.src.optimizers.base_optimizer import BaseOptimizer
 from trainables.fused.batched_ops import Lookup, Streams, drawn_by, looked_up, mapped
 from trainables.loop.update import Graph
 from trainables.numbers.live import Live, valued
-from trainables.recipe import grouped
+from trainables.recipe import groups
 from trainables.recipe.refusals import Refused
 from trainables.replicas import random_layers
 from trainables.state.owned import Arrays, State
@@ -221,7 +221,7 @@ class Stack:
     def _applied(self, alike: Mapping[str, Any], own: dict[str, Any]) -> Any:
         """One trial's update with its gradients."""
         one = {**own, **alike, "seeds": {}}
-        parts = [part for optimizer in self.graph.optimizers for part in grouped.parts(optimizer)]
+        parts = [part for optimizer in self.graph.optimizers for part in groups.parts(optimizer)]
         with self._as(one) as scope, _undistributed(parts):
             shapes = [tf.constant([*self._variables[place].shape], tf.int64) for place in self._trained]
             found = [

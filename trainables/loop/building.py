@@ -16,21 +16,20 @@ from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters, Reads
 from trainables.devices.parameter_server import PARAMETER_SERVER
 from trainables.devices.replicas import Replicas
-from trainables.loop import fit_program, stepping
+from trainables.loop import fit_program, own_step
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.fit_program import FitProgram
 from trainables.loop.graph_program import GraphProgram
 from trainables.loop.intake import Intake
-from trainables.loop.program import Program
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Made, Program, Wanted
 from trainables.loop.served_program import ServedProgram
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph, Recipe
-from trainables.recipe import clipping, features, grouped, groups, layer_paths, optimizers, refusals
+from trainables.recipe import clipping, features, groups, optimizers, refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.mixing import Mixing
 from trainables.replicas import global_losses, keras_corrections, random_layers, recomputation
-from trainables.state import constants, origins, owned, scope, weights
+from trainables.state import constants, origins, owned, weights
 from trainables.state.initial import Parts
 from trainables.state.origins import Record
 
@@ -53,7 +52,7 @@ def build_model(
         model = model if front is None else joined(front, model, author.first_example[0])
     if not model.built and type(model).call is not keras.Model.call:
         model(keras.tree.map_structure(_symbolic, author.first_example[0]))
-    layer_paths.freeze(model, hp)
+    groups.freeze(model, hp)
     return model
 
 
@@ -76,14 +75,14 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         origins.check(variables, record)
         with hp.recording(reads):
             compiled = _compiled_by(author, model)
-            turns = stepping.turns(author, hp, model)
-            optimizer = (compiled or {}).pop("optimizer", None) or stepping.first_optimizer(turns)
+            turns = own_step.turns(author, hp, model)
+            optimizer = (compiled or {}).pop("optimizer", None) or own_step.first_optimizer(turns)
             own = optimizer is not None or type(author).optimizer is not Author.optimizer
             again = None if optimizer is not None else functools.partial(author.optimizer, hp)
             optimizer = optimizer or author.optimizer(hp)
         optimizer = groups.combined(optimizer, again, model, author.groups(hp, model))
         if compiled is None:
-            options = stepping.options(author, hp, model)
+            options = own_step.options(author, hp, model)
             weighted = author.weighted_metrics(hp, model)
             if weighted is not None:
                 options["weighted_metrics"] = weighted
@@ -94,7 +93,7 @@ def make(author: Author, hp: Hyperparameters, seed: int, record: Record) -> Made
         made = tuple(raw for raw in record.made[first:] if id(raw) not in live)
         parts = Parts(model, optimizer, options, loss_weights, made, record, tuple(record.made[first:by_model]), held)
     keeps_rate = own and ("learning_rate" in reads or "learning_rate" not in hp)
-    by_itself, drew = stepping.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
+    by_itself, drew = own_step.by_itself(author, model), making.drew or _has_drawn(seed, seeds.given)
     return Made(author, hp, parts, turns, keeps_rate, by_itself, drew)
 
 
@@ -134,7 +133,7 @@ def recipe(hp: Hyperparameters, dtype: str, accumulate: int, *, batch_size: int,
 def build(made: Made, wanted: Wanted) -> Program:
     """Compile and correct a model; called inside the strategy's scope, under the trial's precision."""
     author, parts, recipe, replicas = made.author, made.parts, wanted.recipe, wanted.placement.replicas
-    stepping.check_signatures(author)
+    own_step.check_signatures(author)
     intake = Intake(author, wanted.present, Mixing.of(made.hp, author.live))
     seen = intake.seen(author.first_example, replicas)
     own = [name for name in refusals.TRACED if overrides(author, name)]
@@ -154,7 +153,7 @@ def build(made: Made, wanted: Wanted) -> Program:
         return ServedProgram(made, wanted, intake, seen)
     jit_compile = wanted.jit_compile
     if made.turns and not fit:
-        graph = stepping.build(made, wanted, intake, seen)
+        graph = own_step.build(made, wanted, intake, seen)
     else:
         _correct(made, wanted, fit=itself)
         if itself and replicas.span_processes:
@@ -167,13 +166,13 @@ def build(made: Made, wanted: Wanted) -> Program:
             jit_compile = jit_compile if jit_compile == "must" else ""
         else:
             graph = _graph(made, wanted, intake, seen)
-    graph.watch = stepping.watch(author, wanted.present, parts.model)
+    graph.watch = own_step.watch(author, wanted.present, parts.model)
     graph.made = parts.made
     graph.prepare(author.first_example)
     program = GraphProgram(graph, parts, jit_compile)
-    follows = graph.step.follows_the_rate and stepping.follow_the_rate(made.turns)
-    program.sets_no_rate = not (follows and grouped.follows_the_rate(parts.optimizer))
-    program.hook_variables = stepping.hook_variables(author, wanted.kept)
+    follows = graph.step.follows_the_rate and own_step.follow_the_rate(made.turns)
+    program.sets_no_rate = not (follows and groups.follows_the_rate(parts.optimizer))
+    program.hook_variables = own_step.hook_variables(author, wanted.kept)
     if recipe.by_epoch:
         first = author.live.number("swa_from", standard=True)
         program.by_epoch = EpochAverage(parts.model, first, intake, replicas)
@@ -184,7 +183,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
     """Check a model that is to be trained, and set right what Keras would get wrong."""
     author, model, optimizer = made.author, made.parts.model, made.parts.optimizer
     refusals.check_model(model, fit=fit)
-    scope.check(model, wanted.placement.replicas)
+    owned.check_scope(model, wanted.placement.replicas)
     keras_corrections.outputs_in_float32(model)
     if type(author).optimizer is Author.optimizer and not model.compiled:  # what the author wrote stands
         optimizers.exclude_from_decay(optimizer, model.trainable_variables)
@@ -202,7 +201,7 @@ def _correct(made: Made, wanted: Wanted, *, fit: bool) -> None:
 def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     author, parts, replicas = made.author, made.parts, wanted.placement.replicas
     model, optimizer = parts.model, parts.optimizer
-    for part in grouped.parts(optimizer):
+    for part in groups.parts(optimizer):
         refusals.check_optimizer(part)
         keras_corrections.take_global_gradients(part)
     keras_corrections.take_whole_losses(model)
@@ -211,7 +210,7 @@ def _graph(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
     if parts.options.get("loss") is None:
         keras_corrections.check_added_losses(model, author.first_example)
     losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
-    scope.check(model, replicas)
+    owned.check_scope(model, replicas)
     step = CompiledStep(model, losses, intake)
     return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
 

@@ -10,9 +10,8 @@ import keras
 import tensorflow as tf
 
 from trainables.data.chunks import Chunk, updates
+from trainables.data.passes import Batches
 from trainables.devices.replicas import Replicas
-from trainables.loop import batches
-from trainables.loop.epoch import Batches
 from trainables.loop.intake import Intake
 from trainables.numbers.draws import EVALUATION
 from trainables.numbers.live import LiveNumber
@@ -86,7 +85,7 @@ class EpochAverage(Average):
             before = tf.cast(done + i, tf.float32)
 
             def on_each(tensors: Any) -> None:
-                (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+                (cut,) = slices.cuts(tf.shape(rows)[0], 1)
                 cut.draw(given.seed, given.first + i, EVALUATION)
                 x, *_ = self._intake.take(tensors, rows, cut)
                 with slices.entered(cut):

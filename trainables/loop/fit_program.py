@@ -16,24 +16,22 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.chunks import BatchSplit, BucketSplit, Chunk, Split
-from trainables.data.walk import HeldOut, Walk
+from trainables.data.chunks import BatchSplit, BucketSplit, Chunk
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
 from trainables.devices.replicas import Replicas, here, sums
-from trainables.loop import batches, profile
+from trainables.loop import stopwatch
 from trainables.loop.intake import Intake
-from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
 from trainables.loop.steps import KerasStep, as_fit_takes
 from trainables.loop.update import Recipe
 from trainables.loop.xla import ON, UNSUPPORTED, reason
-from trainables.numbers.draws import EVALUATION
-from trainables.numbers.xla_draws import compiling
-from trainables.recipe import clipping, grouped, refusals
+from trainables.numbers.draws import EVALUATION, compiling
+from trainables.recipe import clipping, groups, refusals
 from trainables.recipe.mixing import ONE_HOT
 from trainables.replicas import additivity, global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.slices import Slice
-from trainables.state import scope
+from trainables.state import owned
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
@@ -52,7 +50,7 @@ def keras_step(made: Made, replicas: Replicas) -> KerasStep:
     own, _ = _compile(made, replicas, jit_compile=False)
     if not own and parts.options.get("loss") is None:
         _check_added_losses(model, author.first_example, validates=author.validates)
-    follows = not own and grouped.follows_the_rate(parts.optimizer)
+    follows = not own and groups.follows_the_rate(parts.optimizer)
     return KerasStep(model, made.by_itself, follows_the_rate=follows)
 
 
@@ -92,7 +90,7 @@ def _compile(
         return True, ()
     model.compile(optimizer=optimizer, **parts.options, jit_compile=jit_compile)
     keras_corrections.build_symbolically(model, example)
-    scope.check(model, replicas)
+    owned.check_scope(model, replicas)
     return False, global_losses.install(
         model, parts.loss_weights, example, 1 / replicas.number, whole=replicas.number == 1
     )
@@ -120,7 +118,7 @@ class FitProgram(Program):
         if jit_compile and (unfit := [x.name for x in model._flatten_layers() if not x.supports_jit]):
             raise NotInFit(f"training.jit_compile is true, and XLA cannot compile {', '.join(unfit)}; leave it out")
         own, self._losses = _compile(made, replicas, jit_compile=jit_compile)
-        self.sets_no_rate = own or not grouped.follows_the_rate(optimizer)
+        self.sets_no_rate = own or not groups.follows_the_rate(optimizer)
         model.train_step = _in_slices(model, model.train_step, seed, training=True, jit_compile=jit_compile)
         model.test_step = _in_slices(model, model.test_step, seed, training=False, jit_compile=jit_compile)
         self._losses_are_added = not own and parts.options.get("loss") is None
@@ -140,7 +138,7 @@ class FitProgram(Program):
         found = getattr(self.model, "optimizer", None)
         return [found] if isinstance(found, keras.optimizers.Optimizer) else []
 
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Let `fit` trace training once more: other layers are trainable."""
         self.model.train_function = None
 
@@ -152,7 +150,7 @@ class FitProgram(Program):
             raise refusals.Refused(f"the trial has phases, between which {what} cannot begin anew; use loop: own")
 
     @go_with_owner
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once, so that all variables that they make or touch are known."""
         model = self.model
         for data in (train, validation):
@@ -188,7 +186,7 @@ class FitProgram(Program):
         if training:
             x, y, weight = self._intake.take(tensors, rows, cut)
         else:
-            x, y, weight = batches.take(tensors, rows[cut.start : cut.stop])
+            x, y, weight = gather_examples(tensors, rows[cut.start : cut.stop])
         predicted = self.model(x, training=training)
         added = keras_corrections.added_losses(self.model)
         loss = self.model._compute_loss(x, y, predicted, weight, training=training)
@@ -228,7 +226,7 @@ class FitProgram(Program):
 
         setting = _Rates(rates, self.optimizers)
         made = self._dataset(walk.data, source, count, augment=True)
-        with made as batches, profile.kept(profile_into), self._named_if_xla_cannot():
+        with made as batches, stopwatch.profiled(profile_into), self._named_if_xla_cannot():
             history = self.model.fit(
                 batches,
                 initial_epoch=epoch - 1,
@@ -267,7 +265,7 @@ class FitProgram(Program):
 
     @contextmanager
     def _dataset(
-        self, data: Split, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
+        self, data: Examples, batches: Callable[[], Iterator[Any]], count: int, *, augment: bool
     ) -> Iterator[tf.data.Dataset]:
         one = self._example(data, augment=augment)
         signature = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), one)
@@ -291,13 +289,13 @@ class FitProgram(Program):
                 yield self._batch(tensors, rows, seed, update)
                 update += 1
 
-    def _example(self, data: Split, *, augment: bool = True) -> Any:
+    def _example(self, data: Examples, *, augment: bool = True) -> Any:
         return self._batch(data.example(), tf.constant([0]), 0 if augment else None, 0)
 
     def _batch(self, tensors: Any, rows: Any, seed: int | None, update: int) -> Any:
         """Gathered rows, augmented where there is a seed."""
         if seed is None:
-            return as_fit_takes(batches.take(tensors, rows))
+            return as_fit_takes(gather_examples(tensors, rows))
         size, zero = tf.constant(len(rows)), tf.constant(0)
         cut = Slice(size, zero, size)
         cut.draw(tf.constant(seed & 0x7FFFFFFF), tf.constant(update))
@@ -366,7 +364,7 @@ class _OfBatches(keras.callbacks.Callback):
         self._callback.on_train_batch_end(batch, logs)
 
 
-def _refuse_data(data: Split, number: int) -> None:
+def _refuse_data(data: Examples, number: int) -> None:
     texts = any(leaf.dtype == tf.string for leaf in tf.nest.flatten(data.example()[0]))
     if isinstance(data, BucketSplit) and len(data.parts) > 1:
         raise NotInFit("training.loop is fit, which takes batches of one length; use loop: own, or one bucket")
@@ -378,7 +376,7 @@ def _refuse_data(data: Split, number: int) -> None:
 def _refuse(
     recipe: Recipe, number: int, optimizer: keras.optimizers.Optimizer | None, *, who: str, jit_compile: bool
 ) -> None:
-    clipped = recipe.clipping or (optimizer is not None and grouped.clips(optimizer))
+    clipped = recipe.clipping or (optimizer is not None and groups.clips(optimizer))
     reasons = [
         (number > 1 and clipped, "clipping, which Keras applies to each replica's gradients before their sum"),
         (number > 1 and recipe.scale_loss, "mixed_float16, whose loss scale watches the first replica alone"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -19,25 +19,24 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.ahead import alike
-from trainables.data.chunks import Chunk, Split, updates
+from trainables.data.chunks import Chunk, updates
+from trainables.data.passes import Batches, Examples, HeldOut, Walk, alike
 from trainables.data.share import Share
-from trainables.data.walk import HeldOut, Walk
 from trainables.devices.replicas import Replicas
-from trainables.loop import epoch as epochs
-from trainables.loop import profile
-from trainables.loop.epoch import Batches
+from trainables.loop import stopwatch
 from trainables.loop.epoch_average import EpochAverage
 from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.update import Graph
+from trainables.loop.update import Graph, are_finite
 from trainables.loop.xla import FAILURES, Asked, Xla
 from trainables.recipe.averaging import Average
 from trainables.recipe.refusals import Refused
-from trainables.replicas import additivity, by_example
+from trainables.replicas import additivity, global_losses
 from trainables.state.initial import Parts
 from trainables.state.owned import State
 from trainables.state.registered import go_with_owner
 
+BLOCK = 32
+"""Updates between two looks at whether all is finite: at each, the host waits for the device."""
 RELATIVE, RELATIVE_OF_TF32 = 2e-6, 2e-3
 """Of the loss: what rounding makes of it where the same examples are computed in other batches."""
 
@@ -57,12 +56,12 @@ class GraphProgram(Program):
         self.gain: float | None = None  # how many times as fast they are then, where that was measured
         self._trace_training_anew()
         # AutoGraph would translate all of our code and the author's, which takes longer than tracing it.
-        evaluate = functools.partial(epochs.evaluate, graph)
+        evaluate = functools.partial(evaluate_batches, graph)
         self.evaluate_chunk = tf.function(evaluate, reduce_retracing=True, autograph=False)
-        self._read_metrics = tf.function(functools.partial(epochs.read_metrics, graph), autograph=False)
+        self._read_metrics = tf.function(functools.partial(read_metrics, graph), autograph=False)
 
     def _trace_training_anew(self) -> None:
-        train = functools.partial(epochs.train, self._graph, self.xla.update)
+        train = functools.partial(train_batches, self._graph, self.xla.update)
         self.train_chunk = tf.function(train, reduce_retracing=True, autograph=False)
 
     @property
@@ -116,7 +115,7 @@ class GraphProgram(Program):
         return None if graph.intake.mixing.mixes else share, share.whole()
 
     @go_with_owner
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace and optimise both graphs by running them over no batch at all, which changes nothing.
 
         ``loose``: parts of chunks will come.
@@ -138,7 +137,7 @@ class GraphProgram(Program):
         if not self._graph.whole:
             self._check(train, validates=validation is not None)
 
-    def _check(self, train: Split, *, validates: bool) -> None:
+    def _check(self, train: Examples, *, validates: bool) -> None:
         """Raise Refused for what in several parts would not be that of the batch."""
         graph = self._graph
 
@@ -188,14 +187,14 @@ class GraphProgram(Program):
         return bool(self.xla.wanted)
 
     @go_with_owner
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Trace training once more: other layers are trainable."""
         self.xla.begin_anew()
         self._trace_training_anew()
         self._trace_training(train)
         self._graph.traced.clear()
 
-    def _trace_training(self, data: Split) -> None:
+    def _trace_training(self, data: Examples) -> None:
         """Trace updates, through XLA if they may and can."""
         none = np.zeros(0)
         kinds = [_with(none, Batches.of(kind, 0, size=1, seed=0, first=0)) for kind in data.kinds()]
@@ -244,7 +243,7 @@ class GraphProgram(Program):
             count = updates(len(chunk.order), batch_size)
             part = rates[done : done + count]
             arguments = _with(part, Batches.of(chunk, len(part), size=batch_size, seed=seed, first=first + done))
-            with profile.kept(profile_into if kept else None):
+            with stopwatch.profiled(profile_into if kept else None):
                 sums, all_finite = self.train_chunk(*arguments, sums)
                 finite = bool(all_finite)
             done, seen = done + count, seen + len(chunk.order)
@@ -287,7 +286,7 @@ class GraphProgram(Program):
         step = self._graph.step
         spread = [float(sums.pop(name)) / seen for name in step.spread]
         found = scalars(step.reported(self._metrics(training=False), sums, seen))
-        return Evaluated(found, by_example.deviation(*spread) if spread else math.nan)
+        return Evaluated(found, global_losses.deviation(*spread) if spread else math.nan)
 
     def _evenly(self, chunks: Iterator[Chunk], batch_size: int) -> Iterator[Chunk]:
         return alike(chunks, batch_size) if self._graph.replicas.span_processes else chunks
@@ -299,6 +298,58 @@ class GraphProgram(Program):
         """The metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
         found = self._read_metrics() if self._graph.step.measures(training=training) else {}
         return {name: value.numpy() for name, value in found.items()}
+
+
+def train_batches(
+    graph: Graph, update: Callable[..., Any], given: Batches, rates: tf.Tensor, sums: dict[str, tf.Tensor]
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """Train on batches; return the ``sums`` of losses by examples counted on, and whether all of it is finite.
+
+    ``update``: that of the graph, or what compiles it.
+    """
+    graph.traced.append(tf.compat.v1.get_default_graph())
+
+    def one(i: tf.Tensor, totals: dict[str, tf.Tensor], before: tf.Tensor) -> tuple[Any, ...]:
+        rows = given.rows(i)
+        values, finite = update(given.tensors, rows, rates[i], given.seed, given.first + i)
+        graph.seeds.go_on()
+        return i + 1, graph.step.added(totals, values, rows), tf.logical_and(before, finite)
+
+    def block(first: tf.Tensor, *found: Any) -> Any:
+        end = tf.minimum(first + BLOCK, given.count)
+        return tf.while_loop(lambda i, *_: i < end, one, (first, *found))
+
+    _, totals, all_finite = tf.while_loop(
+        lambda i, _, finite: tf.logical_and(i < given.count, finite),  # a long epoch is not wasted
+        block,
+        (tf.constant(0), sums, tf.constant(True)),
+    )
+    return totals, tf.logical_and(all_finite, are_finite([v.value for v in graph.trained]))
+
+
+def evaluate_batches(graph: Graph, given: Batches, sums: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    """Evaluate batches; return the ``sums`` of losses by examples counted on, and count the metrics."""
+    graph.traced.append(tf.compat.v1.get_default_graph())
+
+    def one(i: tf.Tensor, totals: dict[str, tf.Tensor]) -> tuple[Any, ...]:
+        rows = given.rows(i)
+        each = graph.replicas.run(graph.evaluate, given.tensors, rows, given.seed, given.first + i)
+        values = graph.replicas.sums(each)
+        graph.seeds_of_evaluation.go_on()
+        return i + 1, graph.step.added(totals, values, rows)
+
+    totals: dict[str, tf.Tensor] = tf.while_loop(lambda i, _: i < given.count, one, (tf.constant(0), sums))[1]
+    return totals
+
+
+def read_metrics(graph: Graph) -> dict[str, tf.Tensor]:
+    """Return the metrics since the last call; each output's loss is among them, as Keras averages it over slices."""
+    graph.traced.append(tf.compat.v1.get_default_graph())
+    results = {name: tf.identity(value) for name, value in graph.step.metrics().items()}
+    with tf.control_dependencies(list(results.values())):
+        for metric in graph.model.metrics:
+            metric.reset_state()
+    return results
 
 
 def _with(rates: np.ndarray[Any, Any], given: Batches) -> tuple[Batches, tf.Tensor]:
@@ -341,6 +392,6 @@ class _Timed:
 def _parts(chunks: Iterator[Chunk], batch_size: int, profile_into: Path | None) -> Iterator[tuple[Chunk, bool]]:
     """The chunks as they are, but the first in parts where one of them is to be profiled."""
     if profile_into is not None:
-        yield from profile.parts(next(chunks), batch_size)
+        yield from stopwatch.profiled_parts(next(chunks), batch_size)
     for chunk in chunks:
         yield chunk, False

@@ -1,19 +1,33 @@
-"""An author's methods between updates and between epochs: what callbacks are in `Model.fit`."""
+"""What an author hears and sets while a trial trains: his methods between updates and epochs, and Keras's callbacks.
+
+Callbacks are told between epochs, in any loop; those that hear single batches belong to `Model.fit`. They see what they
+see in Keras: one training, epochs from 0 that end after validation, and a model that they may steer. What they keep on
+themselves is in checkpoints, as far as it is plain.
+
+What hooks and callbacks set on Keras's objects is honoured from the next epoch on: the learning rate of the trial's
+optimizer, which holds until it is set again, `model.stop_training`, and which layers are trainable. A program whose
+layers were changed serves no other trial.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters, Reads
+from trainables.recipe import refusals
 from trainables.recipe.author import Author, overrides
 from trainables.recipe.refusals import Refused
 from trainables.state import attributes
+from trainables.state.checkpoint import CheckpointError
 
 Gradients: TypeAlias = "list[tuple[Any, keras.Variable]]"
 BatchHook: TypeAlias = Callable[[tf.Tensor, Mapping[str, tf.Tensor], Gradients], Mapping[str, Any] | None]
@@ -140,3 +154,195 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError) as error:
         raise Refused(f"on_epoch_end() adds {name!r} = {value!r:.60}, expected a number") from error
+
+
+_OF_KERAS = frozenset({"_model", "params"})  # which set_model and set_params set
+
+
+class Callbacks:
+    """An author's callbacks for one trial; raises Refused for one that cannot do its work here."""
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback]) -> None:
+        self._callbacks = list(callbacks)
+        for callback in self:
+            refusals.check_callback(callback)
+        self._made = [_kept(callback) for callback in self._callbacks]
+        self._kept_by_author: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, author: Author, hp: Hyperparameters) -> Callbacks:
+        """Those of a trial that begins, which the author may also keep on his object."""
+        before = dict(vars(author))
+        found = cls(author.callbacks(hp))
+        found._kept_by_author = {k: v for k, v in vars(author).items() if before.get(k) is not v}
+        return found
+
+    def __iter__(self) -> Iterator[keras.callbacks.Callback]:
+        return iter(self._callbacks)
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    @property
+    def hear_batches(self) -> bool:
+        """Whether one of them wants to be called after single updates."""
+        return any(refusals.heard(callback, refusals.OF_BATCHES) for callback in self)
+
+    def watch(self, author: Author, model: keras.Model, *, epochs: int, updates: int) -> None:
+        """Tell them which model trains, for how many epochs of how many updates; making it has emptied the author."""
+        vars(author).update(self._kept_by_author)
+        for callback in self:
+            callback.set_params({"verbose": 0, "epochs": epochs, "steps": updates})
+            callback.set_model(model)
+
+    def train_begin(self) -> None:
+        """Tell them that a trial begins; not of one that goes on from a checkpoint."""
+        for callback in self:
+            callback.on_train_begin()
+
+    def epoch_begin(self, epoch: int) -> None:
+        """Tell them of an epoch (from 1) that begins."""
+        for callback in self:
+            callback.on_epoch_begin(epoch - 1)
+
+    def epoch_end(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Tell them of a finished epoch (from 1), its validation included."""
+        for callback in self:
+            callback.on_epoch_end(epoch - 1, dict(metrics))
+
+    def train_end(self) -> None:
+        """Tell them that the trial's last epoch is over."""
+        for callback in self:
+            callback.on_train_end()
+
+    def state(self) -> list[dict[str, Any]] | None:
+        """What they have changed on themselves, for a checkpoint; None where that is more than plain values."""
+        found = []
+        for callback, made in zip(self, self._made, strict=True):
+            changed = {name: value for name, value in _kept(callback).items() if not _same(made.get(name), value)}
+            if not all(_may_be_kept(value) for value in changed.values()):
+                return None
+            found.append(changed)
+        return found
+
+    def restore(self, state: object) -> None:
+        """Go on from what `state` gave; raises CheckpointError where it gave nothing."""
+        if not isinstance(state, list) or len(state) != len(self._callbacks):
+            raise CheckpointError("Keras callbacks keep state that no checkpoint holds; it begins anew")
+        for callback, changed in zip(self, state, strict=True):
+            vars(callback).update(changed)
+
+
+def _kept(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    """A copy of what a callback has on itself."""
+    found = {}
+    for name, value in vars(callback).items():
+        if name not in _OF_KERAS:
+            found[name] = copy.deepcopy(value) if isinstance(value, list | dict) else _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other:
+        return True
+    return _may_be_kept(one) and _may_be_kept(other) and type(one) is type(other) and bool(one == other)
+
+
+def _may_be_kept(value: object) -> bool:
+    if isinstance(value, list):
+        return all(map(_may_be_kept, value))
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _may_be_kept(part) for name, part in value.items())
+    return value is None or type(value) in (bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """What could be set, as it is at present."""
+
+    rates: tuple[float | None, ...]  # of each optimizer, the trial's first; None: a schedule
+    layers: tuple[bool, ...]  # which are trainable
+    weights: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, program: Any) -> Wheel:
+        """Those of a program's networks and optimizers."""
+        layers = [layer for network in program.networks for layer in network._flatten_layers()]
+        weights = [variable for network in program.networks for variable in network.variables]
+        return cls(
+            tuple(map(_rate, program.optimizers)),
+            tuple(bool(layer.trainable) for layer in layers),
+            tuple(bool(variable.trainable) for variable in weights),
+        )
+
+
+def rate_set(program: Any, before: Wheel) -> float | None:
+    """The trial's learning rate, where it was set since; raises Refused for one that would have no effect."""
+    found = None
+    for optimizer, was in zip(program.optimizers, before.rates, strict=True):
+        now = _rate(optimizer)
+        if now == was or optimizer not in program.rated:
+            continue
+        if now is None:
+            raise Refused(
+                "a learning-rate schedule was set on the optimizer of a built program; give it to optimizer()"
+            )
+        if optimizer is not program.model.optimizer:
+            raise Refused(
+                f"the learning rate of {optimizer.name!r} was set, which follows the trial's by Update(rate=...); set "
+                "that of model.optimizer, or call scale_rate()"
+            )
+        if program.sets_no_rate:
+            raise Refused("model.optimizer.learning_rate was set, and its parts bring rates or schedules of their own")
+        found = now
+    return found
+
+
+def show_rate(program: Any, rate: float) -> None:
+    """Let the optimizer have the rate that an epoch begins with, as callbacks expect to find it."""
+    optimizer = getattr(program.model, "optimizer", None)
+    variable = getattr(optimizer, "_learning_rate", None)
+    if isinstance(variable, keras.Variable) and optimizer in program.rated and not math.isnan(rate):
+        variable.assign(rate)
+
+
+def were_frozen(program: Any, before: Wheel) -> bool:
+    """Whether other layers are trainable since; raises Refused for what could not be trained or saved."""
+    now = Wheel.of(program)
+    if (now.layers, now.weights) == (before.layers, before.weights):
+        return False
+    if now.layers == before.layers:
+        raise Refused("`trainable` of single weights was set; set it on their layer, which checkpoints remember")
+    known = {id(v) for optimizer in program.optimizers for v in getattr(optimizer, "_trainable_variables", ())}
+    weights = [variable for network in program.networks for variable in network.variables]
+    for variable, trainable, was in zip(weights, now.weights, before.weights, strict=True):
+        if trainable and not was and id(variable) not in known:
+            raise Refused(
+                f"{variable.path} was made trainable, for which the optimizer has no moments; let phases(hp) of the "
+                "trainable say what is frozen when (docs/optimizers.md)"
+            )
+    return True
+
+
+def spoils(program: Any, before: Wheel) -> bool:
+    """Whether something was set that would stay in the next trial."""
+    now = Wheel.of(program)
+    return (now.layers, now.weights) != (before.layers, before.weights) or any(
+        rate is None and was is not None for rate, was in zip(now.rates, before.rates, strict=True)
+    )
+
+
+def freeze(program: Any, layers: Sequence[bool]) -> None:
+    """Let these layers be trainable or not, outer ones first, as `Wheel.layers` has them."""
+    flat = [layer for network in program.networks for layer in network._flatten_layers()]
+    for layer, trainable in zip(flat, layers, strict=True):
+        layer.trainable = trainable
+
+
+def _rate(optimizer: Any) -> float | None:
+    rate = optimizer._learning_rate
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else None

@@ -10,8 +10,8 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
+from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas
-from trainables.loop import batches
 from trainables.numbers.draws import Draws
 from trainables.recipe.author import Author
 from trainables.recipe.mixing import MIXING, ONE_HOT, Mixing
@@ -87,7 +87,7 @@ class Intake:
                 places = tf.concat([tf.cast(tf.range(cut.start, cut.stop), tf.int64), partners], 0)
                 own, draws = tf.gather(rows, places), first.at(places)
         with tf.control_dependencies(list(after)):
-            example = batches.take(tensors, own)
+            example = gather_examples(tensors, own)
         with slices.entered(cut if draws is first else replace(cut, draws=draws)):
             example = self._augmented(example, draws)
         first.follow(draws)
@@ -97,8 +97,8 @@ class Intake:
             return self._mixed(example, _of_each(lambda leaf: tf.gather(leaf, partners), example), cut, mixing_draws)
         count = cut.stop - cut.start
         halves = (
-            _of_each(lambda t: batches.cut(t, 0, count), example),
-            _of_each(lambda t: batches.cut(t, count), example),
+            _of_each(lambda t: _cut_rows(t, 0, count), example),
+            _of_each(lambda t: _cut_rows(t, count), example),
         )
         return self._mixed(*halves, cut, mixing_draws)
 
@@ -219,3 +219,10 @@ def _structure(part: Any) -> str:
     if isinstance(part, list | tuple):
         return f"a {type(part).__name__} of {len(part)}"
     return "None" if part is None else "one array"
+
+
+def _cut_rows(leaf: tf.Tensor, start: Any, stop: Any = None) -> tf.Tensor:
+    """Rows one after the other. Kernels for int32 would do it on the host."""
+    if leaf.dtype != tf.int32:
+        return leaf[start:stop]
+    return tf.cast(tf.cast(leaf, tf.int64)[start:stop], tf.int32)

@@ -7,24 +7,32 @@ optimizers, replicas and micro-batches.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from sweep.hyperparameters import Hyperparameters
+from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas, gathered
-from trainables.loop import batches
+from trainables.loop.hooks import HOOKS, Watch
 from trainables.loop.intake import Example, Intake
+from trainables.loop.program import Made, Wanted
 from trainables.loop.steps import Shares, Step, shapes_of
-from trainables.loop.update import CALLS
+from trainables.loop.update import CALLS, Graph
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import author_updates
+from trainables.recipe import author_updates, groups, optimizers, refusals
+from trainables.recipe.author import Author, overrides
 from trainables.recipe.author_updates import Batch, Turn, Update
+from trainables.recipe.losses import Undecided
 from trainables.recipe.refusals import Refused
+from trainables.replicas import global_losses, keras_corrections, random_layers
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
+from trainables.state import owned
 
 TOLD = "_step() gives {what!r} of {whole:.6g} for {size} examples and {parts:.6g} as the mean of their parts"
 HINT = (
@@ -175,7 +183,7 @@ class AuthorStep(Step):
         return found + ([self.compiled_mode(intake, training=False)] if compiled else [])
 
     def _tried_step(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, turn: Turn) -> Shares:
-        example = intake.take(tensors, rows, cut) if turn else batches.take(tensors, rows[cut.start : cut.stop])
+        example = intake.take(tensors, rows, cut) if turn else gather_examples(tensors, rows[cut.start : cut.stop])
         return self._shares(cut, example, turn, counts=True)
 
 
@@ -186,3 +194,171 @@ def _one_hot(cut: Slice, labels: Any, classes: int) -> tf.Tensor:
     mixture.lost = True
     share = tf.reshape(mixture.share, [-1, *[1] * labels.shape.rank])
     return share * tf.one_hot(mixture.own, classes) + (1 - share) * tf.one_hot(mixture.other, classes)
+
+
+OF_STEPS = ("test_step", "updates")
+NEW = ("train_step", *OF_STEPS, *HOOKS, "on_train_batch_end", "callbacks")
+
+
+def is_own(author: Author) -> bool:
+    """Whether the author has a training step of his own; raises Refused for what belongs to one that is missing."""
+    if overrides(author, "train_step"):
+        return True
+    lone = [name for name in OF_STEPS if overrides(author, name)]
+    if lone:
+        raise Refused(f"{type(author).__name__} defines {' and '.join(lone)}() without train_step()")
+    return False
+
+
+def turns(author: Author, hp: Hyperparameters, model: keras.Model) -> tuple[Turn, ...]:
+    """The author's updates in order; none where he has no training step."""
+    return author_updates.turns(author.updates(hp, model)) if is_own(author) else ()
+
+
+def first_optimizer(given: Sequence[Turn]) -> keras.optimizers.Optimizer | None:
+    """The optimizer that stands for the trial's, where no update asks for that."""
+    own = [update.optimizer for turn in given for update in turn]
+    return None if not own or None in own else own[0]
+
+
+def follow_the_rate(given: Sequence[Turn]) -> bool:
+    """Whether the trial's learning rate has an effect."""
+    return not given or any(u.optimizer is None or u.rate is not None for turn in given for u in turn)
+
+
+def options(author: Author, hp: Hyperparameters, model: keras.Model) -> dict[str, Any]:
+    """What the model is compiled with: losses and metrics, where anything asks for them."""
+    whole = not is_own(author) or (author.validates and not overrides(author, "test_step"))
+    if whole:
+        return {"loss": _loss(author, hp, model), "metrics": _metrics(author, hp, model)}
+    return {"metrics": author.metrics(hp, model)} if overrides(author, "metrics") else {}
+
+
+def _loss(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """What the author says; else what follows from the targets, or None where the model brings its own loss."""
+    if overrides(author, "loss"):
+        return author.loss(hp, model)
+    if len(author.first_example) == 1 or type(model).call is keras.Model.call:
+        return None
+    try:
+        return author.loss(hp, model)
+    except Undecided:
+        if refusals.own_methods(model, "train_step", "compute_loss"):
+            return None
+        raise
+
+
+def _metrics(author: Author, hp: Hyperparameters, model: keras.Model) -> Any:
+    """What the author says; by default none for a model that only its own steps call."""
+    if type(model).call is keras.Model.call and not overrides(author, "metrics"):
+        return None
+    return author.metrics(hp, model) or None
+
+
+def by_itself(author: Author, model: keras.Model) -> str:
+    """Which steps are the model's own, where it trains itself; nothing where it is trained by its loss."""
+    own = [] if is_own(author) else refusals.own_methods(model, "train_step", "test_step")
+    return f"{type(model).__name__} has a {' and a '.join(own)} of its own" if own else ""
+
+
+def build(made: Made, wanted: Wanted, intake: Intake, seen: Any) -> Graph:
+    """The graph of a training step of the author's own."""
+    author, parts, present, replicas = made.author, made.parts, wanted.present, wanted.placement.replicas
+    model, optimizer = parts.model, parts.optimizer
+    networks = _networks(model, made.turns, wanted.kept)
+    if present().flag("gradient_checkpointing", default=False):
+        raise Refused("gradient_checkpointing is set, which does not reach into a train_step() of your own")
+    random_layers.install()
+    keras_corrections.leave_losses_whole()
+    for network in networks:
+        if isinstance(network, keras.Model):
+            if not network.built:
+                raise Refused(f"network {network.name!r} has no weights yet; give it a keras.Input, or call it once")
+            refusals.check_model(network, fit=False)
+            owned.check_scope(network, replicas)
+            keras_corrections.outputs_in_float32(network)
+        if not wanted.whole:
+            keras_corrections.synchronise_batch_norm(network)
+            keras_corrections.part_losses(network)
+    for update, its_own in author_updates.optimizers(made.turns, optimizer):
+        for part in groups.parts(its_own):
+            refusals.check_optimizer(part)
+            keras_corrections.take_global_gradients(part)
+        if update.optimizer is not None and its_own.use_ema and its_own is not optimizer:
+            raise Refused(f"the optimizer of Update({update.loss!r}) averages weights, which only the trial's own may")
+        if update.optimizer is None and not overrides(author, "optimizer"):
+            optimizers.exclude_from_decay(its_own, update.variables)
+        its_own.build(update.variables)
+    compiles = parts.options.get("loss") is not None
+    if compiles:
+        keras_corrections.take_whole_losses(model)
+    model.compile(optimizer=optimizer, **parts.options, auto_scale_loss=False)
+    losses: tuple[Any, ...] = ()
+    if compiles:
+        keras_corrections.build_symbolically(model, author.first_example)
+        losses = global_losses.install(model, parts.loss_weights, seen, whole=wanted.whole)
+    elif author.validates and not overrides(author, "test_step"):
+        raise Refused(
+            f"{type(author).__name__} has validation data and neither a loss() nor a test_step() to validate with; "
+            "define one, or return None as validation data"
+        )
+    owned.check_scope(model, replicas)
+    test_step = (
+        functools.partial(_call, author, "test_step", model, present) if overrides(author, "test_step") else None
+    )
+    train_step = functools.partial(_call, author, "train_step", model, present)
+    micro_batches = wanted.recipe.micro_batches
+    step = AuthorStep(model, losses, (train_step, test_step), made.turns, networks, micro_batches=micro_batches)
+    return Graph(step, replicas, author.live, wanted.recipe, intake, optimizers.take_average(optimizer))
+
+
+def watch(author: Author, present: Callable[[], Hyperparameters], model: keras.Model) -> Watch | None:
+    """The author's `on_train_batch_end`, where he has one."""
+    if not overrides(author, "on_train_batch_end"):
+        return None
+    return Watch(lambda update, logs, pairs: author.on_train_batch_end(update, logs, pairs, model, present()))
+
+
+def hook_variables(author: Author, kept: Mapping[str, object]) -> list[Any]:
+    """Variables that the author keeps on his object for `on_epoch_end` alone, which no graph touches."""
+    if not any(overrides(author, name) for name in HOOKS):
+        return []
+    return [v for v in _leaves(kept) if isinstance(v, keras.Variable | tf.Variable)]
+
+
+def check_signatures(author: Author) -> None:
+    """Raise Refused for a method of the author's that takes other arguments than it is given, as Keras's hooks do."""
+    for name in NEW:
+        wanted = [*inspect.signature(getattr(Author, name)).parameters]
+        try:
+            inspect.signature(getattr(type(author), name)).bind(*wanted)
+        except TypeError:
+            given = inspect.signature(getattr(type(author), name)).parameters
+            raise Refused(
+                f"{type(author).__name__}.{name}({', '.join(given)}) is called with ({', '.join(wanted)})"
+            ) from None
+
+
+def _call(author: Author, method: str, model: keras.Model, present: Callable[[], Hyperparameters], batch: Any) -> Any:
+    return getattr(author, method)(model, batch, present())
+
+
+def _networks(model: keras.Model, given: Sequence[Turn], kept: Mapping[str, object]) -> list[keras.Layer]:
+    """The trial's model and all others that the author trains or keeps on his object."""
+    trained = [part for turn in given for update in turn for part in keras.tree.flatten(update.of)]
+    found = [part for part in (model, *trained, *_leaves(kept)) if isinstance(part, keras.Layer)]
+    return list({id(part): part for part in found}.values())
+
+
+def _leaves(kept: Mapping[str, object]) -> list[Any]:
+    return [leaf for value in kept.values() for leaf in _flat(value)]
+
+
+def _flat(value: Any) -> list[Any]:
+    match value:
+        case Mapping():
+            return [leaf for part in value.values() for leaf in _flat(part)]
+        case list() | tuple():
+            return [leaf for part in value for leaf in _flat(part)]
+        case _:
+            return [value]

@@ -1,10 +1,10 @@
-"""What trains a trial, as the trial sees it: our own loop, `Model.fit`, or workers beside servers."""
+"""What trains a trial: our own loop, `Model.fit`, or workers beside servers, seen alike; and what one is made of."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,15 +12,54 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from trainables.data.chunks import Chunk, Split
+from sweep.hyperparameters import Hyperparameters
+from trainables.data.chunks import Chunk
+from trainables.data.passes import Examples, HeldOut, Walk
 from trainables.data.share import Share
-from trainables.data.walk import HeldOut, Walk
+from trainables.devices.placement import Placement
 from trainables.devices.replicas import Replicas
+from trainables.loop.hooks import Callbacks
+from trainables.loop.update import Recipe
+from trainables.loop.xla import Asked
 from trainables.numbers.live import Live
+from trainables.recipe.author import Author
+from trainables.recipe.author_updates import Turn
 from trainables.recipe.averaging import Average
+from trainables.state.checkpoint import Shard
 from trainables.state.initial import Parts
 from trainables.state.owned import State
-from trainables.state.shards import Shard
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the author's methods have made for a trial."""
+
+    author: Author
+    hp: Hyperparameters
+    parts: Parts
+    turns: tuple[Turn, ...]  # of the author's own training step
+    keeps_rate: bool  # whether the optimizer keeps the learning rate that it was made with
+    by_itself: str  # which steps are the model's own, where it trains itself
+    drew: bool  # whether the author's methods have drawn numbers of their own, which may be constants of the graph
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How a trial is to be trained."""
+
+    placement: Placement
+    recipe: Recipe
+    seed: int
+    present: Callable[[], Hyperparameters]  # those of the trial at each trace
+    kept: Mapping[str, object]  # the author's attributes, which may hold other networks and what hooks count in
+    jit_compile: Asked  # whether updates go through XLA
+    callbacks: Callbacks
+    fit: bool  # the sweep file wants `Model.fit`, which also trains what our loop cannot
+
+    @property
+    def whole(self) -> bool:
+        """Whether each batch is computed at once, in one place."""
+        return bool(self.placement.replicas.number * self.recipe.micro_batches == 1)
 
 
 @dataclass(frozen=True)
@@ -68,7 +107,7 @@ class Program(ABC):
     """Variables that only hooks count in."""
 
     @abstractmethod
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace training and evaluation once, which changes nothing; ``loose``: parts of chunks will come."""
 
     @abstractmethod
@@ -82,7 +121,7 @@ class Program(ABC):
         """Return the loss and metrics over validation data."""
 
     @abstractmethod
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Trace training once more: other layers are trainable."""
 
     @property

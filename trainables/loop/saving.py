@@ -1,17 +1,28 @@
-"""A trial's checkpoint, whether its weights lie in this process or on servers."""
+"""What of a trial goes on elsewhere: all of it in a checkpoint, and in its next phase the weights and their averages.
+
+Checkpoints are the same whether weights lie in this process or on servers. Between phases weights go by their paths and
+moments begin anew: that is what it means in Keras to freeze or unfreeze layers of a model and to compile it again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
+import keras
 import numpy as np
 
+from trainables.loop.epoch_average import EpochAverage
+from trainables.loop.program import Program
 from trainables.loop.trial import Trial
+from trainables.recipe.averaging import Average
+from trainables.recipe.refusals import Refused
 from trainables.replicas import sharded_embedding
-from trainables.state import checkpoint, shards
+from trainables.state import checkpoint
 from trainables.state.checkpoint import About, CheckpointError
+from trainables.state.owned import State
 
 
 def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -> Callable[[], None]:
@@ -21,7 +32,7 @@ def save(folder: Path, trial: Trial, memory: dict[str, Any], data: str | None) -
     """
     about = {**trial.state(), "memory": memory, "data": data}
     if trial.program.served:
-        about["tables"] = shards.save(folder, trial.program.tables)
+        about["tables"] = checkpoint.save_tables(folder, trial.program.tables)
     return checkpoint.save(folder, trial.program.state, about)
 
 
@@ -33,7 +44,7 @@ def restore(folder: Path, trial: Trial) -> About:
     """
     if trial.program.served:
         about = checkpoint.restore(folder, trial.program.state)
-        shards.restore(folder, trial.program.tables, about.get("tables", {}))
+        checkpoint.restore_tables(folder, trial.program.tables, about.get("tables", {}))
     else:
         about, values = checkpoint.read(folder)
         if "tables" in about:
@@ -50,7 +61,7 @@ def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.V
     found: dict[int, np.ndarray[Any, Any]] = {}
     for number, (path, written) in enumerate(about["tables"].items()):
         if path in layers:
-            found[id(layers[path].embeddings.value)] = shards.whole(
+            found[id(layers[path].embeddings.value)] = checkpoint.whole_table(
                 folder, number, path, written, layers[path].output_dim
             )
     for variable in model.variables:
@@ -62,3 +73,85 @@ def _put_together(folder: Path, trial: Trial, about: About, values: checkpoint.V
     state.will_train()
     for variable in model.variables:
         state.put(variable.value, [found[id(variable.value)]])
+
+
+Values: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
+"""By path, one for each replica."""
+
+
+class Carried:
+    """A copy of all that the program of one phase hands on to that of the next, which may be the same one."""
+
+    def __init__(self, program: Program) -> None:
+        self._weights = _copied(program.state, _by_path(_weights(program)))
+        self._unknown = _copied(program.state, _unknown_to_keras(program))
+        self._averages = {
+            kind: (_copied(program.state, _averages(average)), average.started.numpy())
+            for kind, average in _averaging(program).items()
+        }
+
+    def give(self, program: Program) -> None:
+        """Assign it to a program in its initial state; raises Refused where that has other weights."""
+        program.state.will_train()
+        mine = _by_path(_weights(program))
+        shapes = {path: values[0].shape for path, values in self._weights.items()}
+        others = sorted(
+            {path for path in {*mine, *shapes} if path not in mine or shapes.get(path) != tuple(mine[path].shape)}
+        )
+        if others:
+            named = ", ".join(path.rpartition("#")[0] for path in others[:3])
+            raise Refused(f"model() makes another model in the next phase: {named} is not in both, or of another shape")
+        _assign(program.state, mine, self._weights)
+        _assign(program.state, _unknown_to_keras(program), self._unknown)
+        for kind, average in _averaging(program).items():
+            average.reset()  # a weight that was not trained before is its own average
+            if kind in self._averages:
+                values, started = self._averages[kind]
+                _assign(program.state, _averages(average), values)
+                average.started.assign(started)
+
+
+def _weights(program: Program) -> list[keras.Variable]:
+    """The variables of all networks, and what hooks count in."""
+    return [v for network in program.networks for v in network.variables] + list(program.hook_variables)
+
+
+def _unknown_to_keras(program: Program) -> dict[str, Any]:
+    """What model() has made beside, as a `tf.Variable` in a layer."""
+    model = program.model
+    known = [*_weights(program), *program.parts.optimizer.variables, *model.metrics_variables]
+    taken = {id(_raw(variable)) for variable in known}
+    return {str(place): raw for place, raw in enumerate(program.parts.by_model) if id(raw) not in taken}
+
+
+def _averaging(program: Program) -> Mapping[type[Average], Average]:
+    return {EpochAverage if isinstance(one, EpochAverage) else Average: one for one in program.averages}
+
+
+def _averages(average: Average) -> dict[str, Any]:
+    return dict(zip(_by_path(average.weights), average.variables, strict=True))
+
+
+def _by_path(variables: Iterable[Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    times: Counter[str] = Counter()
+    for variable in {id(_raw(v)): v for v in variables}.values():
+        path = variable.path if isinstance(variable, keras.Variable) else str(variable.name)
+        times[path] += 1
+        found[f"{path}#{times[path]}"] = variable
+    return found
+
+
+def _copied(state: State, variables: Mapping[str, Any]) -> Values:
+    found = {path: state.values(_raw(variable)) for path, variable in variables.items()}
+    return {path: values for path, values in found.items() if values is not None}
+
+
+def _assign(state: State, variables: Mapping[str, Any], values: Values) -> None:
+    for path, variable in variables.items():
+        if path in values and state.values(_raw(variable)) is not None:
+            state.put(_raw(variable), values[path])
+
+
+def _raw(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable

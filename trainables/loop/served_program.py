@@ -2,13 +2,16 @@
 
 The same batches at the same rates as in our loop, each of them one update that some worker computes: from weights that
 other workers change meanwhile, so that no two trials are alike. Losses and metrics of a batch come back with it.
+
+A worker sends gradients, and the servers compute what SGD and Adam change, where the weights lie. The numbers are those
+of Keras's optimizers, whose own code would fetch slots and weights to the worker and count updates there.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,27 +22,130 @@ import tensorflow as tf
 
 from sweep.contract import OutOfMemory
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.chunks import Chunk, Split
-from trainables.data.walk import HeldOut, Walk
-from trainables.data.words import gather
+from trainables.data.chunks import Chunk
+from trainables.data.passes import Examples, HeldOut, Walk, gather_examples
+from trainables.data.residence import gather
 from trainables.devices import parameter_server
 from trainables.devices.replicas import Replicas
-from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
-from trainables.loop.program import Evaluated, Program, Trained, scalars
-from trainables.loop.program_parts import Made, Wanted
+from trainables.loop.program import Evaluated, Made, Program, Trained, Wanted, scalars
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Recipe
 from trainables.numbers.draws import EVALUATION
-from trainables.recipe import clipping, grouped, optimizers, server_updates
+from trainables.recipe import clipping, groups, optimizers
 from trainables.recipe.author import overrides
 from trainables.recipe.refusals import Refused
-from trainables.recipe.server_updates import Rule, Weight
 from trainables.replicas import global_losses, keras_corrections, sharded_embedding, slices
 from trainables.replicas.slices import Slice
-from trainables.state import scope
+from trainables.state import owned
+from trainables.state.checkpoint import Shard
 from trainables.state.owned import State
-from trainables.state.shards import Shard
+
+KINDS = ("sgd", "adam", "adamw")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An optimizer in numbers; its slots are as many as it has ``slots``."""
+
+    kind: str  # sgd, momentum, adam
+    slots: tuple[str, ...]
+    decay: float = 0.0  # times the rate, of the weights that decay
+    beta: float = 0.0  # of the momentum
+    nesterov: bool = False
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-7
+
+    @classmethod
+    def of(cls, optimizer: keras.optimizers.Optimizer) -> Rule:
+        """What an optimizer of Keras's does; raises Refused for one that has no rule here."""
+        kinds, kind = keras.optimizers, type(optimizer)
+        decay = float(optimizer.weight_decay or 0.0)
+        if kind is kinds.SGD:
+            momentum = float(optimizer.momentum)
+            if not momentum:
+                return cls("sgd", (), decay)
+            return cls("momentum", ("momentum",), decay, beta=momentum, nesterov=bool(optimizer.nesterov))
+        if kind in (kinds.Adam, kinds.AdamW) and not optimizer.amsgrad:
+            return cls(
+                *("adam", ("momentum", "velocity"), decay),
+                beta_1=float(optimizer.beta_1),
+                beta_2=float(optimizer.beta_2),
+                epsilon=float(optimizer.epsilon),
+            )
+        name = f"{kind.__name__} with amsgrad" if getattr(optimizer, "amsgrad", False) else kind.__name__
+        raise Refused(f"a parameter server updates weights by {', '.join(KINDS)}, and the optimizer is {name}")
+
+    def change(
+        self, gradient: tf.Tensor, slots: Sequence[tf.Tensor], rate: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        """What to subtract from weights, and the new slots; ``number``: of the update, from 0."""
+        match self.kind:
+            case "sgd":
+                return gradient * rate, []
+            case "momentum":
+                moved = slots[0] * self.beta - gradient * rate
+                return -(moved * self.beta - gradient * rate) if self.nesterov else -moved, [moved]
+            case _:
+                count = tf.cast(number + 1, tf.float32)
+                corrected = tf.sqrt(1 - tf.pow(self.beta_2, count)) / (1 - tf.pow(self.beta_1, count))
+                first = slots[0] + (gradient - slots[0]) * (1 - self.beta_1)
+                second = slots[1] + (tf.square(gradient) - slots[1]) * (1 - self.beta_2)
+                return first * (rate * corrected) / (tf.sqrt(second) + self.epsilon), [first, second]
+
+
+@dataclass
+class Weight:
+    """A variable on a server, and what its updates keep there."""
+
+    variable: Any
+    device: str
+    rule: Rule
+    lazy: bool = False  # an update touches the rows alone that have gradients
+    decays: bool = False
+    slots: list[Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        def begin() -> tf.Tensor:
+            return tf.zeros(self.variable.shape)
+
+        self.slots = [parameter_server.variable_on(self.device, begin, trainable=False) for _ in self.rule.slots]
+
+    def update(self, gradient: tf.Tensor | tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor) -> None:
+        """Apply one gradient, in the graph of a worker; that of rows names each row once."""
+        decay = self.rule.decay if self.decays else 0.0
+        with tf.device(self.device):
+            if isinstance(gradient, tf.IndexedSlices):
+                if self.lazy or not (self.slots or decay):
+                    self._update_rows(gradient, rate, number, decay)
+                    return
+                places, shape = tf.cast(gradient.indices, tf.int64)[:, None], self.variable.shape
+                gradient = tf.scatter_nd(places, gradient.values, tf.constant(shape.as_list(), tf.int64))
+            change, slots = self.rule.change(gradient, [slot.read_value() for slot in self.slots], rate, number)
+            if decay:
+                change += self.variable.read_value() * (rate * decay)
+            for slot, value in zip(self.slots, slots, strict=True):
+                slot.assign(value)
+            self.variable.assign_sub(change)
+
+    def _update_rows(self, gradient: tf.IndexedSlices, rate: tf.Tensor, number: tf.Tensor, decay: float) -> None:
+        rows = gradient.indices
+        before = [slot.sparse_read(rows) for slot in self.slots]
+        change, slots = self.rule.change(gradient.values, before, rate, number)
+        if decay:
+            change += self.variable.sparse_read(rows) * (rate * decay)
+        for slot, value in zip(self.slots, slots, strict=True):
+            slot.scatter_update(tf.IndexedSlices(value, rows))
+        self.variable.scatter_sub(tf.IndexedSlices(change, rows))
+
+
+def of_each_row(gradient: tf.IndexedSlices) -> tf.IndexedSlices:
+    """The same gradient with each row once."""
+    rows, places = tf.unique(tf.reshape(gradient.indices, [-1]))
+    values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
+
 
 IN_FLIGHT = 4  # updates of each worker that wait or are computed; their batches are kept so long
 SEVERAL = 16  # examples by which metrics are tried
@@ -62,7 +168,7 @@ class ServedProgram(Program):
         keras_corrections.build_symbolically(model, example)
         losses = global_losses.install(model, parts.loss_weights, seen, whole=True)
         self._step = CompiledStep(model, losses, intake)
-        scope.check(model, replicas)
+        owned.check_scope(model, replicas)
         self.model, self.parts = model, parts
         self._replicas, self._intake = replicas, intake
         self._coordinator = parameter_server.coordinator(replicas)
@@ -81,7 +187,7 @@ class ServedProgram(Program):
         self._shards = {layer.path: layer.shards for layer in sharded_embedding.layers_of(model)}
         self._weights = [*self._whole, *(weight for parts in self._tables.values() for weight in parts)]
 
-    def compile(self, train: Split, validation: Split | None, replicas: Replicas, *, loose: bool = False) -> None:
+    def compile(self, train: Examples, validation: Examples | None, replicas: Replicas, *, loose: bool = False) -> None:
         """Trace both steps once; raises Refused for a metric that cannot be added up from batches."""
         self._train_step = self._traced(self._update, train)
         self._test_step = None if validation is None else self._traced(self._evaluate, validation)
@@ -89,7 +195,7 @@ class ServedProgram(Program):
         self.state = State([*self.model.variables, *slots], [], replicas, self.parts.record)
         self._check_metrics(validation)
 
-    def trace_anew(self, train: Split) -> None:
+    def trace_anew(self, train: Examples) -> None:
         """Raise Refused: workers hold what was traced."""
         raise Refused("training.strategy is parameter_server, where no layer can be frozen between epochs")
 
@@ -173,7 +279,7 @@ class ServedProgram(Program):
                     return False
         return True
 
-    def _check_metrics(self, validation: Split | None) -> None:
+    def _check_metrics(self, validation: Examples | None) -> None:
         begun = {v.path: v.numpy() for v in self.model.metrics_variables}
         odd = [path for path, value in begun.items() if np.any(value)]
         if odd:
@@ -191,7 +297,7 @@ class ServedProgram(Program):
 
     # ---- what is traced, for a worker
 
-    def _traced(self, step: Callable[..., tf.Tensor], data: Split) -> Any:
+    def _traced(self, step: Callable[..., tf.Tensor], data: Examples) -> Any:
         example = data.example()
         specs = [tf.TensorSpec([None, *leaf.shape[1:]], tf.as_dtype(leaf.dtype)) for leaf in tf.nest.flatten(example)]
 
@@ -221,7 +327,7 @@ class ServedProgram(Program):
         size = tf.shape(tf.nest.flatten(batch)[0])[0]
         cut = Slice(size, tf.constant(0), size, seeds="keyed")
         cut.draw(seed, number, EVALUATION)
-        example = batches.take(batch, tf.range(size))
+        example = gather_examples(batch, tf.range(size))
         with slices.entered(cut):
             predicted, losses = self._step.compiled(cut, example, training=False)
             counted = self._counted(example, predicted)
@@ -230,7 +336,7 @@ class ServedProgram(Program):
     def _apply(self, gradients: Sequence[Any], loss: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         """Send the gradients to the servers; whether they and the loss are finite, else nothing changes."""
         known = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        rows = [server_updates.of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
+        rows = [of_each_row(g) if isinstance(g, tf.IndexedSlices) else g for g in gradients]
         groups, start = [[i] for i in range(len(self._whole))], len(self._whole)
         for weights in self._tables.values():
             groups.append([*range(start, start + len(weights))])
@@ -281,7 +387,7 @@ def _refuse(recipe: Recipe, hp: Hyperparameters, optimizer: keras.optimizers.Opt
         raise OutOfMemory("a batch does not fit into a worker, and asynchronous ones are not cut: lower batch_size")
     if optimizers.own_rate(optimizer) is None:
         raise Refused("training.strategy is parameter_server, which cannot follow an optimizer's own schedule")
-    clips = grouped.clips(optimizer)
+    clips = groups.clips(optimizer)
     reasons = [
         (recipe.micro_batches > 1, "micro_batches"),
         (recipe.scale_loss, "mixed_float16"),

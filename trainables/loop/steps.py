@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import keras
 import tensorflow as tf
 
+from trainables.data.passes import gather_examples
 from trainables.devices.replicas import Replicas
-from trainables.loop import batches
 from trainables.loop.intake import Example, Intake
 from trainables.numbers.draws import EVALUATION
 from trainables.recipe import refusals
 from trainables.recipe.author_updates import Turn, Update
-from trainables.replicas import by_example, keras_corrections, slices
+from trainables.replicas import global_losses, keras_corrections, slices
 from trainables.replicas.additivity import Mode
 from trainables.replicas.global_losses import GlobalLoss, Noted
 from trainables.replicas.slices import Slice
@@ -33,7 +33,7 @@ class Step(ABC):
 
     turns: tuple[Turn, ...] = ()
     """What is minimised, in order; nothing: the step takes and applies gradients itself."""
-    spread: tuple[str, ...] = by_example.NAMES
+    spread: tuple[str, ...] = global_losses.SPREAD
     """What an evaluation tells beside, of how losses differ between examples."""
     by_itself = ""
     """Why the model trains itself, where it does."""
@@ -68,7 +68,7 @@ class Step(ABC):
     def count_divisors(self, example: Example) -> None:
         """Compute a slice for the divisors of its losses alone."""
         x, y, sample_weight = example
-        predicted = batches.as_float32(self.model(x, training=False))
+        predicted = _as_float32(self.model(x, training=False))
         self.model._compute_loss(x, y, predicted, sample_weight, training=False)
 
     def refuse_untrained(self, update: Update) -> None:
@@ -81,8 +81,9 @@ class Step(ABC):
         return {name: tf.constant(0.0) for name in ("loss", *named)}
 
     def added(self, totals: Shares, values: Shares, rows: tf.Tensor) -> Shares:
-        """Sums with one more batch."""
-        return batches.added(totals, values, rows)
+        """Sums of losses by examples, with one more batch."""
+        examples = tf.cast(tf.shape(rows)[0], tf.float32)
+        return {name: totals[name] + values[name] * examples for name in totals}
 
     def reported(self, metrics: Mapping[str, Any], sums: Mapping[str, tf.Tensor], seen: int) -> dict[str, Any]:
         """What an epoch, or a validation, of so many examples is reported as."""
@@ -125,7 +126,7 @@ class Step(ABC):
     def compiled(self, cut: Slice, example: Example, *, training: bool) -> tuple[Any, Shares]:
         """The outputs of the model, and this slice's shares of its compiled losses; a row that stands in has none."""
         x, y, sample_weight = example
-        predicted = batches.as_float32(self.model(x, training=training))
+        predicted = _as_float32(self.model(x, training=training))
         loss = self.model._compute_loss(x, y, predicted, sample_weight, training=training)
         named = {f"{name}_loss": share for name, share in cut.losses.items()} if len(cut.losses) > 1 else {}
         if cut.parts == 1:
@@ -147,7 +148,7 @@ class Step(ABC):
 
     def _tried(self, intake: Intake, tensors: Any, rows: tf.Tensor, cut: Slice, *, training: bool) -> Shares:
         """This slice's shares of what layers add to the loss, of each loss and of their sum."""
-        example = intake.take(tensors, rows, cut) if training else batches.take(tensors, rows[cut.start : cut.stop])
+        example = intake.take(tensors, rows, cut) if training else gather_examples(tensors, rows[cut.start : cut.stop])
         predicted, losses = self.compiled(cut, example, training=training)
         added = keras_corrections.added_losses(self.model)
         self.count_metrics(cut, example, predicted)
@@ -249,7 +250,7 @@ def shapes_of(
         cut = Slice(one, tf.constant(0), one, seeds="keras")
         cut.draw(one, one, 0 if intake else EVALUATION)
         rows = tf.constant([0])
-        given = intake.take(tensors, rows, cut) if intake else batches.take(tensors, rows)
+        given = intake.take(tensors, rows, cut) if intake else gather_examples(tensors, rows)
         with slices.entered(cut):
             found.update({name: value.shape for name, value in compute(cut, given).items()})
 
@@ -274,3 +275,16 @@ def _flat(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _is_int32(leaf: Any) -> bool:
     return isinstance(leaf, tf.Tensor) and bool(leaf.dtype == tf.int32)
+
+
+def _as_float32(predicted: Any) -> Any:
+    def cast(t: tf.Tensor) -> tf.Tensor:
+        if not t.dtype.is_floating or t.dtype == tf.float32:
+            return t
+        wide = tf.cast(t, tf.float32)
+        mask = getattr(t, "_keras_mask", None)
+        if mask is not None:
+            wide._keras_mask = mask
+        return wide
+
+    return tf.nest.map_structure(cast, predicted)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 
 from sweep.contract import Assignment, Diverged, EpochReported
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data.chunks import BatchSplit, Split
-from trainables.data.walk import HeldOut, Walk
+from trainables.data import residence
+from trainables.data.chunks import BatchSplit, split
+from trainables.data.passes import VALIDATION_BATCH, Chunk, Examples, HeldOut, Walk
 from trainables.devices.gauges import Gauges
 from trainables.devices.placement import Placement
-from trainables.loop import eager, steering
+from trainables.loop import hooks
 from trainables.loop.cache import Structure
-from trainables.loop.callbacks import Callbacks
-from trainables.loop.hooks import Hooks
+from trainables.loop.hooks import Callbacks, Hooks, Wheel
 from trainables.loop.program import Evaluated, Program, Trained
-from trainables.loop.steering import Wheel
 from trainables.loop.stopwatch import Stopwatch
 from trainables.recipe import optimizers, refusals, schedules
 from trainables.recipe.phases import Span
-from trainables.recipe.plateau import Plateau, Reduction
 from trainables.recipe.refusals import Refused
+from trainables.recipe.schedules import Plateau, Reduction
 from trainables.state import checkpoint
 
 
@@ -38,8 +38,8 @@ class Setting(NamedTuple):
     hp: Hyperparameters
     placement: Placement
     dtype: str
-    train: Split
-    validation: Split | None
+    train: Examples
+    validation: Examples | None
     stopwatch: Stopwatch
     reads: tuple[Reads, ...]  # for its data and phases
     callbacks: Callbacks
@@ -163,7 +163,7 @@ class Trial:
         trained, evaluated = self._train(rates, epoch), None
         train_s = time.perf_counter() - began
         if self.held_out is not None and trained.finite:
-            with self.placement.replicas.scope(), eager.run(self.assignment.training):
+            with self.placement.replicas.scope(), _eagerly(self.assignment.training):
                 evaluated = self.program.evaluate(self.held_out, seed=self.assignment.seed, epoch=epoch)
         spent = Spent(train_s, time.perf_counter() - began)
         return self.conclude(rates, trained, evaluated, spent, wheel)
@@ -209,12 +209,38 @@ class Trial:
             },
         )
 
+    def test(self, data: Any) -> dict[str, float]:
+        """Return the metrics of the trial's model on test data, named without ``val_``; raise DataError.
+
+        Training never sees more than the first two parts of what `data` returns.
+        """
+        replicas = self.placement.replicas
+        with replicas.scope(), self.hp.recording(self.structure.reads):
+            whole = split(residence.written(data), replicas, "test data")
+            size = self.hp.integer("validation_batch_size", max(self.walk.batch_size, VALIDATION_BATCH), standard=True)
+            size = size if self.held_out is None else self.held_out.batch_size  # as the loss may ask for
+            held_out = HeldOut(whole, size, parts=self.assignment.accumulate)
+            return self.program.evaluate(held_out, seed=self.assignment.seed, epoch=self.epoch).metrics
+
+    def try_rates(self, rates: Sequence[float]) -> Iterator[float]:
+        """Train one update at each rate and yield the loss of its batch before it; NaN, and the end, if not finite.
+
+        The program is the trial's own, with the graph that training runs; the next `begin` puts it back.
+        """
+        program, walk = self.program, self.walk
+        program.state.will_train()
+        for number, (rate, chunk) in enumerate(zip(rates, _whole_batches(walk), strict=False)):
+            loss = program.one_update(chunk, rate, batch_size=walk.batch_size, seed=walk.seed, number=number)
+            yield loss
+            if not np.isfinite(loss):
+                return
+
     def _begin_epoch(self, epoch: int) -> None:
         """Tell hooks and callbacks of an epoch that begins; what they set holds in this epoch."""
         program = self.program
         program.state.will_train()
         with self.placement.replicas.scope():
-            steering.show_rate(program, float(self.rates()[0]))
+            hooks.show_rate(program, float(self.rates()[0]))
             with self._steered(Wheel.of(program), "on_epoch_begin"):
                 if self.epoch == 0:
                     self.callbacks.train_begin()
@@ -244,13 +270,13 @@ class Trial:
             if program.model.stop_training:
                 self.stopped = self.stopped or f"{hook}() has set model.stop_training"
         finally:
-            program.spent = program.spent or steering.spoils(program, wheel)
+            program.spent = program.spent or hooks.spoils(program, wheel)
             program.model.stop_training = False
-        rate = steering.rate_set(program, wheel)
+        rate = hooks.rate_set(program, wheel)
         if rate is not None and self.reduction:
             raise Refused("model.optimizer.learning_rate was set, which lr_schedule plateau sets too; leave out one")
         self.rate_set = self.rate_set if rate is None else rate
-        if steering.were_frozen(program, wheel):
+        if hooks.were_frozen(program, wheel):
             self._freeze(list(Wheel.of(program).layers))
 
     def _freeze(self, layers: list[bool]) -> None:
@@ -290,7 +316,7 @@ class Trial:
         self.rate_set = about.get("rate_set")
         if about.get("frozen"):
             self.program.spent = True
-            steering.freeze(self.program, about["frozen"])
+            hooks.freeze(self.program, about["frozen"])
             self._freeze(about["frozen"])
         self.waited.restore(about["waited"])
         if self.reduction:
@@ -306,7 +332,7 @@ class Trial:
         # Traces belong to the scope that they were made in; one for new shapes reads again.
         with self.placement.replicas.scope(), self.hp.recording(self.structure.reads):
             profile_into = self.assignment.profile if epoch == 1 else None
-            with eager.run(self.assignment.training):
+            with _eagerly(self.assignment.training):
                 return self.program.train_epoch(self.walk, rates, epoch=epoch, profile_into=profile_into)
 
     def _hear(self, metrics: dict[str, float]) -> None:
@@ -327,7 +353,7 @@ def highest_rate(hp: Hyperparameters, batch_size: int, structure: Structure, pro
     return schedules.peak_rate(hp, batch_size, own if structure.keeps_rate else None)
 
 
-def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) -> int:
+def global_batch_size(hp: Hyperparameters, placement: Placement, data: Examples) -> int:
     """The global batch size: ``batch_size``, or ``per_replica_batch_size`` times the replicas."""
     if "per_replica_batch_size" in hp:
         if "batch_size" in hp:
@@ -338,3 +364,41 @@ def global_batch_size(hp: Hyperparameters, placement: Placement, data: Split) ->
     if isinstance(data, BatchSplit):
         data.check(size)
     return size
+
+
+def check_eager(training: Mapping[str, object], placement: Placement, micro_batches: int) -> None:
+    """Raise Refused for ``training.run_eagerly`` where a batch is computed in parts, or by XLA."""
+    if training.get("run_eagerly") is not True:
+        return
+    parts = int(placement.replicas.number) * micro_batches
+    if parts > 1:
+        raise Refused(
+            f"training.run_eagerly is true, and a batch is computed in {parts} parts (replicas, micro_batches); debug "
+            "on one device, in one part"
+        )
+    if training.get("jit_compile") is True:
+        raise Refused("training.run_eagerly and training.jit_compile are true, expected one of them")
+
+
+@contextmanager
+def _eagerly(training: Mapping[str, object]) -> Iterator[None]:
+    """Run what is compiled inside the block op by op, where ``training.run_eagerly`` asks for it.
+
+    So breakpoints and prints in an author's methods see numbers.
+    """
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(before or training.get("run_eagerly") is True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
+def _whole_batches(walk: Walk) -> Iterator[Chunk]:
+    """Whole batches, pass after pass: each at the beginning of a chunk of one length, for one trace."""
+    number = 0
+    while True:
+        number += 1
+        for chunk in walk.data.chunks(walk.batch_size, walk.seed, number):
+            for place in range(max(len(chunk.order) // walk.batch_size, 1)):
+                yield Chunk(chunk.tensors, np.roll(chunk.order, -place * walk.batch_size))

@@ -9,34 +9,34 @@ other trials run the same graph.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import keras
 import tensorflow as tf
 
+from trainables.data.passes import gather_examples
 from trainables.devices.precision import LossScale
 from trainables.devices.replicas import Replicas, gathered, sums
-from trainables.loop import batches, finiteness, sharpness
-from trainables.loop.finiteness import Before
 from trainables.loop.hooks import Watch
 from trainables.loop.intake import Example, Intake
 from trainables.loop.steps import Step
-from trainables.numbers.drawn_rows import is_compiling
-from trainables.numbers.draws import EVALUATION
-from trainables.numbers.live import Live
+from trainables.numbers.draws import EVALUATION, Drawn, is_compiling
+from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import author_updates, clipping
 from trainables.recipe.author_updates import Turn, Update
 from trainables.recipe.averaging import Average
-from trainables.replicas import by_example, slices
+from trainables.replicas import global_losses, slices
 from trainables.replicas.additivity import Mode
-from trainables.replicas.random_layers import Seeds, generators_of
+from trainables.replicas.random_layers import generators_of
 from trainables.replicas.slices import Slice
+from trainables.state import owned
 
 CALLS = 2**10
 """Where the draws of each further turn of a batch are counted from."""
+TINY = 1e-12
 
 Forward: TypeAlias = Callable[..., tuple[list[list[Any]], dict[str, tf.Tensor]]]
 """What each replica computes of a turn, see `Graph.forward`."""
@@ -86,7 +86,7 @@ class Graph:
         self.average = None if momentum is None else Average(self.model.trainable_variables, momentum, replicas)
         self.watch: Watch | None = None
         self.made: Sequence[Any] = ()  # all variables that the author's methods have made
-        self.seeds, self.seeds_of_evaluation = Seeds(), Seeds()
+        self.seeds, self.seeds_of_evaluation = Drawn(), Drawn()
         for number in (*recipe.clipping, *(["sam_rho"] if recipe.sharpness else [])):
             live.number(number, standard=True)
 
@@ -115,7 +115,7 @@ class Graph:
         for place, turn in enumerate(self.step.turns):
             for update in turn:
                 self._set_rate(update, rate)
-            before = Before(self.replicas, self.state) if self.loss_scale else None
+            before = owned.Before(self.replicas, self.state) if self.loss_scale else None
             compute = functools.partial(forward or self.forward, place=place)
             parts, means = self.replicas.run(self._gradients, compute, *given)
             means = self.replicas.first(means)
@@ -125,7 +125,7 @@ class Graph:
                     parts, _ = self.replicas.run(self._gradients, compute, *given)
             losses = {update.loss: means[update.loss] for update in turn}
             total = tf.add_n(list(losses.values()))
-            good = self._are_finite(parts, total)
+            good = are_finite([total, *self.replicas.first(tf.nest.flatten(parts))])
             parts = self._clipped(parts)
             self._apply(turn, parts)
             if self.loss_scale and before:
@@ -142,7 +142,7 @@ class Graph:
         values |= minimised
         values = {"loss": tf.add_n(list(minimised.values())), **values}
         if self.watch:
-            ones = self._one_of_each([g for g, _ in found])
+            ones = [_as_slices(self.replicas.first(g)) for g, _ in found]  # all replicas have the same
             values |= self.watch(number, values, ones, [v for _, v in found])
         return values, finite
 
@@ -175,7 +175,7 @@ class Graph:
         sums: list[list[Any]] = [[None] * len(part) for part in weights]
         values: dict[str, tf.Tensor] = {}
         totals = self._count_first(tensors, rows, seed, number) if self.recipe.micro_batches > 1 else None
-        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
+        for cut in slices.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             # One micro-batch after the other: the graph would otherwise hold all their activations at once.
             cut.totals, cut.seeds = totals, self.seeds_from
             draws = cut.draw(seed, number)
@@ -186,7 +186,8 @@ class Graph:
                     draws.seeds = dict(self._drawn[place - 1])
                 with tf.GradientTape(persistent=len(turn) > 1) as tape:
                     shares, count = self.step.losses(cut, example, turn, counts=not again)
-                    scaled = [self._scaled(shares[update.loss]) for update in turn]
+                    scale = self.loss_scale.scale if self.loss_scale else None
+                    scaled = [shares[u.loss] if scale is None else shares[u.loss] * scale for u in turn]
                 found = [tape.gradient(loss, part) for loss, part in zip(scaled, weights, strict=True)]
                 if not again:
                     count()
@@ -203,9 +204,6 @@ class Graph:
             if not self._changed[id(update)]:
                 self.step.refuse_untrained(update)
         return [[g for g in part if g is not None] for part in sums], values
-
-    def _scaled(self, loss: tf.Tensor) -> tf.Tensor:
-        return loss * self.loss_scale.scale if self.loss_scale else loss
 
     def _add(self, old: Any, new: Any) -> Any:
         """Sum of two gradients; those of rows stay rows, as Keras's optimizers have a rule of their own for them.
@@ -233,7 +231,7 @@ class Graph:
         if not names:
             return None
         counts = {name: tf.constant(0.0) for name in names}
-        for cut in batches.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
+        for cut in slices.cuts(tf.shape(rows)[0], self.recipe.micro_batches):
             cut.totals = {name: tf.constant(1.0) for name in names}
             cut.draw(seed, number)
             example = self.intake.take(tensors, rows, cut)
@@ -263,13 +261,9 @@ class Graph:
         stack, others = ExitStack(), [*self.state, *self.counters, *self.seed_states]
         for update, part in zip(turn, gradients, strict=True):
             changed, rho = self._changed[id(update)], self.live.number("sam_rho")
-            stack.enter_context(sharpness.climbed(self.replicas, changed, part, rho, others))
+            stack.enter_context(climbed(self.replicas, changed, part, rho, others))
             others = []
         return stack
-
-    def _are_finite(self, gradients: Any, loss: tf.Tensor) -> tf.Tensor:
-        one = self.replicas.first(tf.nest.flatten(gradients))
-        return finiteness.of([loss, *one])
 
     def _clipped(self, parts: Any) -> Any:
         """Clip the gradients of the whole batch, those of each update by themselves."""
@@ -283,7 +277,7 @@ class Graph:
     def _apply(self, turn: Turn, parts: Any) -> None:
         def apply(found: list[list[Any]]) -> None:
             for update, part in zip(turn, found, strict=True):
-                self.optimizer_of[id(update)].apply([batches.as_slices(g) for g in part], self._changed[id(update)])
+                self.optimizer_of[id(update)].apply([_as_slices(g) for g in part], self._changed[id(update)])
 
         self.replicas.run(apply, parts)
 
@@ -291,7 +285,7 @@ class Graph:
         """Count the weights of an update in, unless it was skipped."""
         if self.average is None:
             return
-        before = Before(self.replicas, self.average.state) if self.loss_scale else None
+        before = owned.Before(self.replicas, self.average.state) if self.loss_scale else None
         self.average.update()
         if before:
             before.put_back(unless=applied)
@@ -306,7 +300,7 @@ class Graph:
         values = self.replicas.first(
             self.replicas.run(self._of_whole, self._trained_by_the_model, tensors, rows, seed, number)
         )
-        return values, finiteness.of([values.get("loss", tf.constant(0.0))])
+        return values, are_finite([values.get("loss", tf.constant(0.0))])
 
     def _trained_by_the_model(self, cut: Slice, example: Example) -> dict[str, tf.Tensor]:
         return self.step.evaluate(cut, example, training=True)
@@ -325,7 +319,7 @@ class Graph:
         self, compute: Callable[[Slice, Example], dict[str, tf.Tensor]], tensors: Any, rows: tf.Tensor, *of: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """On the only replica: what is computed of a batch that is one slice; ``of``: the seed and its number."""
-        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
         cut.seeds = self.seeds_from
         draws = cut.draw(*of)
         example = self.intake.take(tensors, rows, cut)
@@ -336,14 +330,14 @@ class Graph:
 
     def evaluate(self, tensors: Any, rows: tf.Tensor, seed: tf.Tensor, batch: tf.Tensor) -> dict[str, tf.Tensor]:
         """On each replica: its shares of the mean values of a batch, which is counted in the metrics."""
-        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
-        example = batches.take(tensors, rows[cut.start : cut.stop])
+        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
+        example = gather_examples(tensors, rows[cut.start : cut.stop])
         draws = cut.draw(seed, batch, EVALUATION)
         cut.seeds = "keras" if cut.parts == 1 else "counted"
         with slices.entered(cut):
             values = self.step.evaluate(cut, example, training=False)
         self.seeds_of_evaluation.note(draws)
-        return values | by_example.shares(cut) if self.step.spread else values
+        return values | global_losses.shares_of_examples(cut) if self.step.spread else values
 
     # ---- what others ask for
 
@@ -403,7 +397,7 @@ class Graph:
         Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
         """
         networks = [v for network in self.step.networks for v in network.variables]
-        optimizers = [v for optimizer in self.optimizers for v in finiteness.variables(optimizer)]
+        optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
         ours = counters | {id(v) for seed in self.seed_states for v in (seed, seed.value)}
@@ -422,7 +416,7 @@ class Graph:
 
     def begin_anew(self) -> None:
         """Forget what the last trace of training has drawn."""
-        self.seeds = Seeds()
+        self.seeds = Drawn()
 
     def prepare(self, example: Any) -> None:
         """Learn which values an update gives, once, before anything is traced."""
@@ -438,10 +432,6 @@ class Graph:
     def modes(self, *, validates: bool) -> list[Mode]:
         """What must follow from the parts of a batch, see `additivity`: training, and evaluation where there is one."""
         return self.step.modes(self.intake, validates=validates)
-
-    def _one_of_each(self, gradients: Any) -> list[Any]:
-        """Those of the first replica: all have the same."""
-        return [batches.as_slices(self.replicas.first(g)) for g in gradients]
 
     def _set_rate(self, update: Update, rate: tf.Tensor) -> None:
         optimizer = self.optimizer_of[id(update)]
@@ -459,3 +449,49 @@ class Graph:
 def _are_the_same_in_all_parts(rows: tuple[Any, Any, Any]) -> bool:
     """Whether a part of a batch, however large, has the gradient of just these rows: their number is known."""
     return rows[1].shape.num_elements() is not None
+
+
+def are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Whether all numbers of these tensors are finite; integers are.
+
+    One operation for each: a sum has each NaN and infinity of its terms. Numbers whose sum has no place in float32 are
+    told to be infinite, as they soon would be. A `tf.cond` on it would let the host wait for the device each time.
+    """
+    sums: dict[tf.DType, list[tf.Tensor]] = {}
+    for tensor in tensors:
+        if tensor.dtype.is_floating:
+            wide = tf.cast(tensor, tf.float32) if tensor.dtype.size < tf.float32.size else tensor
+            sums.setdefault(wide.dtype, []).append(tf.reduce_sum(wide))
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tf.stack(found))) for found in sums.values()])
+
+
+@contextmanager
+def climbed(
+    replicas: Replicas,
+    weights: Sequence[keras.Variable],
+    gradients: Sequence[Any],
+    rho: LiveNumber,
+    others: Sequence[Any],
+) -> Iterator[None]:
+    """Move these weights by ``rho`` to where the loss is highest nearby; after the block all is as it was, bit for bit.
+
+    Source: Foret et al., Sharpness-Aware Minimization for Efficiently Improving Generalization, 2021, algorithm 1. The
+    norm is that of the global batch's gradient: papers take it for each device, which is another method on each number.
+
+    ``others``: variables that a forward pass may change (moving statistics, metrics), which count each batch once.
+    Called across replicas.
+    """
+
+    def step(found: Sequence[Any]) -> list[Any]:
+        length = tf.convert_to_tensor(rho) / (tf.linalg.global_norm(found) + TINY)
+        return [g * tf.cast(length, g.dtype) for g in found]
+
+    before = owned.Before(replicas, [*weights, *others])
+    for weight, by in zip(weights, replicas.run(step, list(gradients)), strict=True):
+        replicas.change(weight.value, lambda w, d: w.assign_add(tf.cast(d, w.dtype)), by)
+    yield
+    before.put_back()
+
+
+def _as_slices(gradient: Any) -> Any:
+    return tf.IndexedSlices(*gradient) if isinstance(gradient, tuple) else gradient

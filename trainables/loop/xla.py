@@ -17,18 +17,16 @@ from typing import Any, Literal, TypeAlias
 import tensorflow as tf
 
 from trainables.data.chunks import BatchSplit, BucketSplit
-from trainables.data.walk import Walk
-from trainables.data.words import gather
+from trainables.data.passes import Walk
+from trainables.data.residence import gather
 from trainables.devices.placement import Placement
 from trainables.devices.replicas import MEET
-from trainables.loop import batches
 from trainables.loop.intake import Taken
 from trainables.loop.steps import CompiledStep
 from trainables.loop.update import Graph
-from trainables.numbers.drawn_rows import on_host
-from trainables.numbers.xla_draws import CannotCompile, compiling
+from trainables.numbers.draws import CannotCompile, compiling, on_host
 from trainables.recipe.refusals import Refused
-from trainables.replicas import random_layers
+from trainables.replicas import random_layers, slices
 
 Asked: TypeAlias = Literal["", "may", "must"]
 
@@ -229,7 +227,7 @@ def _without_intake(graph: Graph) -> tuple[Update, OneBatch]:
     known: list[Any] = []  # of the present trace, beside tensors
 
     def take(tensors: Any, rows: tf.Tensor, seed: tf.Tensor, number: tf.Tensor) -> Any:
-        (cut,) = batches.cuts(tf.shape(rows)[0], 1)
+        (cut,) = slices.cuts(tf.shape(rows)[0], 1)
         draws = cut.draw(seed, number)
         taken = Taken.of(graph.intake.take(tensors, rows, cut), cut, draws)
         known[:] = [taken.draws, taken.mixes]

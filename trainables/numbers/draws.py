@@ -1,15 +1,240 @@
-"""Random numbers per example, the same whichever replica or micro-batch an example falls into."""
+"""Random numbers per example, the same whichever replica or micro-batch an example falls into, with XLA and without.
+
+All of `keras.random` and `tf.random.stateless_*` reaches kernels that are replaced here: a part of a batch draws what
+the whole batch would, cut. XLA's own draw the same random bits (Philox), but make other real numbers of them: inside of
+`compiling`, bits are drawn and made into numbers as TensorFlow's kernels do. For a whole batch outside of XLA, nothing
+changes. What is drawn for is thread-local: TensorFlow traces each replica in a thread.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import inspect
+import math
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
-from tensorflow.python.ops import gen_stateless_random_ops_v2
+from tensorflow.python.framework import tensor_util
+from tensorflow.python.ops import gen_stateless_random_ops, gen_stateless_random_ops_v2, random_ops_util
 
-from trainables.numbers.drawn_rows import drawn_for, on_host
-from trainables.numbers.xla_draws import PHILOX
+HOST = "on_host"
+"""In the names of what makes keys, of integers that the host has: GPUs would be asked for them, and hand them back."""
+
+_present = threading.local()
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows ``start`` to ``start + count`` of a batch of ``size``, or those at ``places``."""
+
+    size: tf.Tensor
+    start: tf.Tensor
+    count: tf.Tensor
+    places: tf.Tensor | None = None
+
+
+@contextmanager
+def drawn_for(rows: Rows | None) -> Iterator[None]:
+    """Draw for these rows inside the block; None: what is asked for, as it is."""
+    before = current()
+    _present.rows = rows
+    try:
+        yield
+    finally:
+        _present.rows = before
+
+
+def current() -> Rows | None:
+    """The rows that are drawn for, if not all."""
+    return getattr(_present, "rows", None)
+
+
+@contextmanager
+def for_xla() -> Iterator[None]:
+    """Trace for XLA inside the block; in this thread."""
+    before, _present.xla = is_compiling(), True
+    try:
+        yield
+    finally:
+        _present.xla = before
+
+
+def is_compiling() -> bool:
+    """Whether what is traced now goes through XLA."""
+    return getattr(_present, "xla", False)
+
+
+@contextmanager
+def on_host() -> Iterator[None]:
+    """Let the host compute inside the block what makes keys."""
+    # In a program of XLA's there is no other place.
+    with nullcontext() if is_compiling() else tf.device("/cpu:0"), tf.name_scope(HOST):
+        yield
+
+
+def have_a_batch(shape: tf.Tensor) -> bool:
+    """Whether a shape begins with a size that is unknown while tracing; what has no batch in it is the same for all."""
+    static = tensor_util.constant_value_as_shape(shape)
+    return bool(static.rank) and static[0] is None
+
+
+def of_the_whole(
+    rows: Rows, draw: Callable[..., tf.Tensor], given: Mapping[str, Any], *, group: int | None
+) -> tf.Tensor:
+    """The rows of what a stateless kernel draws for the whole batch.
+
+    A reshaped batch (of time steps, of heads) has a multiple of the rows, example by example. ``group``: how many
+    numbers each step of the counter gives, where a kernel can begin with the first row; None where it cannot.
+    """
+    shape = tf.convert_to_tensor(given["shape"])
+    static = tensor_util.constant_value_as_shape(shape)
+    times = shape[0] // tf.maximum(rows.count, 1)
+    with drawn_for(None):
+        if rows.places is not None or group is None:
+            full = draw(**{**given, "shape": tf.concat([[rows.size * times], shape[1:]], 0)})
+            if rows.places is None:
+                return tf.ensure_shape(full[rows.start * times : (rows.start + rows.count) * times], static)
+            apart = tf.reshape(full, tf.concat([[rows.size, times], shape[1:]], 0))
+            return tf.ensure_shape(tf.reshape(tf.gather(apart, rows.places), shape), static)
+        with on_host():
+            before = tf.cast(rows.start * times, tf.int64) * tf.cast(tf.reduce_prod(shape[1:]), tf.int64)
+            odd = tf.cast(before % group, tf.int32)
+            counter = _later(given["counter"], before // group)
+            count = tf.reshape(odd + tf.reduce_prod(shape), [1])
+        found = draw(**{**given, "shape": count, "counter": counter})
+    return tf.ensure_shape(tf.reshape(found[odd:], shape), static)
+
+
+def _later(counter: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+    """A counter of 128 bits in two words, the lower first, after so many steps."""
+    low = counter[0] + tf.cast(steps, tf.uint64)
+    return tf.stack([low, counter[1] + tf.cast(low < counter[0], tf.uint64)])
+
+
+PHILOX = 1
+"""TensorFlow's number of the algorithm: the same bits on every device, with XLA and without."""
+SMALLEST = 1.0e-7  # of a uniform number whose logarithm is taken, as in TensorFlow's kernel
+
+
+class CannotCompile(Exception):
+    """Something of an update cannot go through XLA, or would give other numbers there."""
+
+
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Trace for XLA inside the block; in this thread."""
+    install_draws()
+    with for_xla():
+        yield
+
+
+def install_draws() -> None:
+    """Take part in TensorFlow's stateless draws; once per process, without effect on a whole batch outside of XLA."""
+    v2 = gen_stateless_random_ops_v2
+    _replace_draw(random_ops_util, "get_key_counter_alg", _pinned)
+    _replace_draw(v2, "stateless_random_uniform_v2", _uniform, rows="counted")
+    _replace_draw(v2, "stateless_random_normal_v2", _normal, rows="counted")
+    _replace_draw(v2, "stateless_random_uniform_int_v2", _as_outside, rows="counted")
+    _replace_draw(v2, "stateless_random_uniform_full_int_v2", _as_outside, rows="counted")
+    _replace_draw(v2, "stateless_truncated_normal_v2", _refused, rows="cut")
+    for name in ("stateless_random_gamma_v3", "stateless_shuffle"):
+        _replace_draw(v2, name, _refused)
+    for name in (
+        "stateless_multinomial",
+        "stateless_random_binomial",
+        "stateless_random_poisson",
+        "stateless_parameterized_truncated_normal",
+    ):
+        _replace_draw(gen_stateless_random_ops, name, _refused)
+
+
+def _replace_draw(
+    module: Any, name: str, inside: Callable[..., Any], *, rows: Literal["", "counted", "cut"] = ""
+) -> None:
+    """``inside``: what takes its place within XLA; ``rows``: how those of a part of a batch are drawn."""
+    original = getattr(module, name)
+    if hasattr(original, "__wrapped__"):
+        return
+    signature = inspect.signature(original)
+
+    def draw(**given: Any) -> Any:
+        return inside(original, given) if is_compiling() else original(**given)
+
+    @functools.wraps(original)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        part = current() if rows else None
+        if part is None and not is_compiling():
+            return original(*args, **kwargs)
+        given = dict(signature.bind(*args, **kwargs).arguments)
+        if part is None or not have_a_batch(tf.convert_to_tensor(given["shape"])):
+            return draw(**given)
+        return of_the_whole(part, draw, given, group=_group(given) if rows == "counted" else None)
+
+    setattr(module, name, function)
+
+
+def _group(given: Mapping[str, Any]) -> int:
+    """How many numbers TensorFlow's kernels make of one step of the counter, 16 bytes."""
+    kind = tf.convert_to_tensor(given["minval"]).dtype if "minval" in given else given.get("dtype", tf.float32)
+    return 4 if tf.as_dtype(kind).size <= 4 else 2
+
+
+def _as_outside(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    return original(**given)
+
+
+def _pinned(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """Left to choose, XLA takes another algorithm on some devices."""
+    return original(**{**given, "alg": "philox"})
+
+
+def _refused(original: Callable[..., Any], given: dict[str, Any]) -> Any:
+    raise CannotCompile(f"XLA would not draw the numbers of {original.__name__}")
+
+
+def _bits(given: dict[str, Any], count: tf.Tensor) -> tf.Tensor:
+    return gen_stateless_random_ops_v2.stateless_random_uniform_full_int_v2(
+        tf.reshape(count, [1]), key=given["key"], counter=given["counter"], dtype=tf.uint32, alg=PHILOX
+    )
+
+
+def _uniform(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+    """The low bits of each word are the mantissa of a number in [1, 2)."""
+    dtype = tf.as_dtype(given.get("dtype", tf.float32))
+    shape = tf.convert_to_tensor(given["shape"])
+    words = _bits(given, tf.reduce_prod(shape))
+    return tf.reshape(_fraction(words, dtype, original.__name__), shape)
+
+
+def _fraction(words: tf.Tensor, dtype: tf.DType, name: str) -> tf.Tensor:
+    if dtype not in _MANTISSA:
+        raise CannotCompile(f"XLA would not draw the numbers of {name} in {dtype.name}")
+    bits, exponent, unsigned = _MANTISSA[dtype]
+    mantissa = tf.cast(words & tf.constant((1 << bits) - 1, tf.uint32), unsigned)
+    return tf.bitcast(mantissa | tf.constant(exponent << bits, unsigned), dtype) - tf.constant(1, dtype)
+
+
+_MANTISSA = {tf.float32: (23, 127, tf.uint32), tf.float16: (10, 15, tf.uint16), tf.bfloat16: (7, 127, tf.uint16)}
+
+
+def _normal(original: Callable[..., Any], given: dict[str, Any]) -> tf.Tensor:
+    """Two for every two words (Box and Muller)."""
+    dtype = tf.as_dtype(given.get("dtype", tf.float32))
+    if dtype not in _MANTISSA:
+        raise CannotCompile(f"XLA would not draw the numbers of {original.__name__} in {dtype.name}")
+    shape = tf.convert_to_tensor(given["shape"])
+    count = tf.reduce_prod(shape)
+    pairs = tf.reshape(_bits(given, (count + 1) // 2 * 2), [-1, 2])
+    uniform = _fraction(pairs, tf.float32, original.__name__)
+    angle = 2 * math.pi * uniform[:, 1]
+    radius = tf.sqrt(-2.0 * tf.math.log(tf.maximum(uniform[:, 0], SMALLEST)))
+    both = tf.stack([tf.sin(angle) * radius, tf.cos(angle) * radius], axis=1)
+    return tf.cast(tf.reshape(tf.reshape(both, [-1])[:count], shape), dtype)
+
 
 EVALUATION = 2**20
 """Where the calls of an evaluation are counted from: its draws are others than those of training."""
@@ -124,3 +349,25 @@ class Draws:
 
     def _kept(self, full: tf.Tensor) -> tf.Tensor:
         return full[self._start : self._stop] if self.places is None else tf.gather(full, self.places)
+
+
+class Drawn:
+    """The generators that one step draws from, and how often a batch does: what Keras would have left them at."""
+
+    def __init__(self) -> None:
+        self._drawn: dict[int, tuple[Any, int]] = {}
+
+    def note(self, draws: Draws) -> None:
+        """Take in what a slice has drawn; all slices of a batch draw as often."""
+        for key, (generator, times) in draws.seeds.items():
+            self._drawn[key] = generator, max(times, self.times(key))
+
+    def times(self, key: int) -> int:
+        """How often a batch draws from a generator, as far as is known."""
+        return self._drawn.get(key, (None, 0))[1]
+
+    def go_on(self) -> None:
+        """A batch is done; called across replicas."""
+        for generator, times in self._drawn.values():
+            with on_host():
+                generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))

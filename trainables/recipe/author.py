@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import class_weights
+from trainables.data import trial_parts
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live
 from trainables.recipe import groups, losses, optimizers, phases, schedules
@@ -94,7 +94,7 @@ class Author:
 
     def class_weights(self, hp: Hyperparameters, labels: Any) -> Mapping[int, float] | None:
         """Weights of the training examples by label; ``class_weights`` may be balanced."""
-        return class_weights.build(hp, labels)
+        return trial_parts.balanced(hp, labels)
 
     def optimizer(self, hp: Hyperparameters) -> keras.optimizers.Optimizer:
         """A new optimizer; by default the one that ``optimizer`` and its kin name.

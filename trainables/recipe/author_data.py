@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import tensorflow as tf
 
 from sweep.contract import Assignment, Fold, OtherData
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.data import checks, class_weights, fingerprint, folds, joining, node_cache, text
-from trainables.data.chunks import ArraySplit, Split, StreamSplit, split
+from trainables.data import chunks, residence, sources, trial_parts
+from trainables.data.chunks import ArraySplit, StreamSplit, split
+from trainables.data.passes import Examples
 from trainables.devices.placement import Placement
 from trainables.numbers.seeds import seeded_throughout
 from trainables.recipe import features, losses, refusals
@@ -38,8 +44,8 @@ class Loaded:
     cut: str  # as `data` did, into folds, not at all
     seed: int
     reads: Reads
-    train: Split
-    validation: Split | None
+    train: Examples
+    validation: Examples | None
     fingerprint: str | None
 
     def serves(self, hp: Hyperparameters, placement: Placement, cut: str, seed: int) -> bool:
@@ -81,26 +87,26 @@ class AuthorData:
 
     def splits(
         self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment
-    ) -> tuple[Split, Split | None]:
+    ) -> tuple[Examples, Examples | None]:
         """The data of a trial, which are those of the last one unless it reads other parameters."""
-        cut, held = folds.cut_of(assignment), self._loaded
-        fold = assignment.fold if cut == folds.FOLDS else None
-        if cut == folds.WHOLE:
+        cut, held = trial_parts.cut_of(assignment), self._loaded
+        fold = assignment.fold if cut == trial_parts.FOLDS else None
+        if cut == trial_parts.WHOLE:
             refusals.check_unjudged(hp)
         if held is None or not held.serves(hp, placement, cut, assignment.data_seed):
             del held  # two data sets at once may not fit
             held = self._loaded = self._load(author, hp, placement, assignment)
-            self._tell(author, held.train, validates=held.validation is not None or cut == folds.FOLDS)
+            self._tell(author, held.train, validates=held.validation is not None or cut == trial_parts.FOLDS)
         if fold is None:
             return held.train, held.validation
         whole = _arrays(held.train)
-        rows = folds.cut(whole.targets, whole.size, fold.number, fold.of, fold.seed)
+        rows = trial_parts.fold_rows(whole.targets, whole.size, fold.number, fold.of, fold.seed)
         if self._weighted is None or self._weighted[:2] != (id(held), fold):
             self._weighted = id(held), fold, self._weighted_for(author, hp, whole, rows[0])
             self._tell(author, self._weighted[2], validates=True)
         return self._weighted[2].part(rows[0]), whole.part(rows[1])
 
-    def _tell(self, author: Author, train: Split, *, validates: bool) -> None:
+    def _tell(self, author: Author, train: Examples, *, validates: bool) -> None:
         """Let the author's methods, and the keys of programs, know the data."""
         author.first_example, author.some_targets, author.validates = train.example(), train.some_targets(), validates
         targets = author.some_targets
@@ -113,10 +119,10 @@ class AuthorData:
             raise RuntimeError("nothing is loaded")
         targets = tf.nest.map_structure(lambda leaf: leaf[rows], whole.arrays[1:2])
         with hp.recording(self._loaded.reads):
-            weights = author.class_weights(hp, class_weights.labels_of((None, *targets)))
+            weights = author.class_weights(hp, trial_parts.labels_of((None, *targets)))
         if not weights:
             return whole
-        return ArraySplit(class_weights.apply(whole.arrays, weights), self._loaded.placement.replicas)
+        return ArraySplit(trial_parts.weighed(whole.arrays, weights), self._loaded.placement.replicas)
 
     def test(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Any:
         """The third part of what `data` returns, for which it runs again; None without such.
@@ -127,11 +133,11 @@ class AuthorData:
         with attributes.as_left(author, self._own, self.bare), watched, hp.without_live():
             parts = returned(author, hp, assignment.data_seed)
             if parts.test is not None:
-                parts = parts._replace(test=checks.test_data(parts.test))
+                parts = parts._replace(test=sources.test_data(parts.test))
             parts = _with_features(author, hp, placement, parts)
             if parts.test is not None and self.fingerprint is not None:
-                again = _cut(author, hp, placement, parts, folds.cut_of(assignment))
-                self._check(fingerprint.of(*again), self.fingerprint, "that the model was trained and validated on")
+                again = _cut(author, hp, placement, parts, trial_parts.cut_of(assignment))
+                self._check(chunks.fingerprint(*again), self.fingerprint, "that the model was trained and validated on")
         return parts.test
 
     def inputs(self, author: Author, hp: Hyperparameters, assignment: Assignment) -> Any:
@@ -139,8 +145,8 @@ class AuthorData:
         with self._surroundings.watched(author):
             train, validation, _ = returned(author, hp, assignment.data_seed)
         whole = assignment.fold is not None or assignment.training.get("all_data", False)
-        data = train if validation is None else joining.joined(train, validation) if whole else validation
-        return tf.nest.map_structure(text.as_tensor, checks.arrays_of(node_cache.written(data))[0])
+        data = train if validation is None else trial_parts.joined(train, validation) if whole else validation
+        return tf.nest.map_structure(sources.as_tensor, sources.arrays_of(residence.written(data))[0])
 
     def check(self, expected: str | None, checkpoint: str) -> None:
         """Raise `OtherData` for a checkpoint of a trial on data with another fingerprint."""
@@ -155,7 +161,7 @@ class AuthorData:
         if None in (found, expected) or found == expected or held is None:
             return
         streams = any(isinstance(part, StreamSplit) for part in (held.train, held.validation))
-        if streams and fingerprint.of(held.train, held.validation) != held.fingerprint:
+        if streams and chunks.fingerprint(held.train, held.validation) != held.fingerprint:
             return
         raise OtherData(
             f"the data are {str(found)[:SHOWN]} (digest of all examples), expected {str(expected)[:SHOWN]}, {which}; "
@@ -166,7 +172,7 @@ class AuthorData:
     def _load(self, author: Author, hp: Hyperparameters, placement: Placement, assignment: Assignment) -> Loaded:
         """Run the author's `data`, or map what another worker of the node has got from it."""
         self._loaded = self._weighted = None
-        cut, seed = folds.cut_of(assignment), assignment.data_seed
+        cut, seed = trial_parts.cut_of(assignment), assignment.data_seed
         if self._first is None:
             self._first = attributes.kept(author, self._own)
         attributes.put(author, self._own, self._first)
@@ -176,12 +182,12 @@ class AuthorData:
             return _with_features(author, hp, placement, parts)[:2]
 
         with self._surroundings.watched(author) as left:
-            data, reads = node_cache.shared(assignment.shared, hp, load, left)
+            data, reads = residence.shared(assignment.shared, hp, load, left)
             with hp.recording(reads):
                 train, validation = _cut(author, hp, placement, Parts(*data), cut)
         self.seen = self._surroundings.traces(author)
         self.bare = attributes.kept(author, self._own)
-        return Loaded(placement, cut, seed, reads, train, validation, fingerprint.of(train, validation))
+        return Loaded(placement, cut, seed, reads, train, validation, chunks.fingerprint(train, validation))
 
 
 def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
@@ -191,10 +197,10 @@ def returned(author: Author, hp: Hyperparameters, seed: int) -> Parts:
     """
     with seeded_throughout(seed), hp.without_live():
         data: Any = author.data(hp)
-    return Parts(*checks.parts(data))
+    return Parts(*sources.parts_of(data))
 
 
-def _arrays(data: Split) -> ArraySplit:
+def _arrays(data: Examples) -> ArraySplit:
     if not isinstance(data, ArraySplit):
         raise TypeError("folds are cut from arrays")
     return data
@@ -208,13 +214,58 @@ def _with_features(author: Author, hp: Hyperparameters, placement: Placement, pa
 
 def _cut(
     author: Author, hp: Hyperparameters, placement: Placement, parts: Parts, cut: str
-) -> tuple[Split, Split | None]:
+) -> tuple[Examples, Examples | None]:
     """The training and the validation data; both are all there are where folds are cut from them."""
     data, held_out, replicas = parts.train, parts.validation, placement.replicas
-    if cut == folds.FOLDS:  # each weighs the classes of its own
-        return split(folds.whole(data, held_out), replicas, "training data"), None
-    if cut == folds.WHOLE:  # one set, of which nothing is held out
-        data, held_out = joining.joined(data, held_out), None
-    weights = author.class_weights(hp, class_weights.labels_of(data))
-    train = split(class_weights.apply(data, weights), replicas, "training data")
+    if cut == trial_parts.FOLDS:  # each weighs the classes of its own
+        return split(trial_parts.uncut(data, held_out), replicas, "training data"), None
+    if cut == trial_parts.WHOLE:  # one set, of which nothing is held out
+        data, held_out = trial_parts.joined(data, held_out), None
+    weights = author.class_weights(hp, trial_parts.labels_of(data))
+    train = split(trial_parts.weighed(data, weights), replicas, "training data")
     return train, None if held_out is None else split(held_out, replicas, "validation data")
+
+
+def fitted_copies(kept: Mapping[str, object]) -> dict[str, object]:
+    """Return by name what of an author's attributes holds layers or a `FeatureSpace`, with a copy of each.
+
+    Call it inside of the strategy's scope, while the variables of a program are made. What cannot be saved by Keras
+    stays as it is, and is refused as a part of the model.
+    """
+    found = {name: _with_copies(value, f"fitted_{name}") for name, value in kept.items()}
+    return {name: value for name, value in found.items() if value is not kept[name]}
+
+
+def _with_copies(value: Any, name: str) -> Any:
+    if isinstance(value, keras.Layer | keras.utils.FeatureSpace):
+        return _copy_of_layer(value, name)
+    if type(value) not in (dict, list, tuple):
+        return value
+    parts = dict(value.items() if isinstance(value, dict) else enumerate(value))
+    new = {key: _with_copies(part, f"{name}_{key}") for key, part in parts.items()}
+    if all(new[key] is part for key, part in parts.items()):
+        return value
+    return new if isinstance(value, dict) else type(value)(new.values())
+
+
+def _copy_of_layer(value: Any, name: str) -> Any:
+    """Save and load it, as Keras does with what `adapt` has found."""
+    own = {type(value).__name__: type(value)}
+    try:
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(), _named(value, name):
+            warnings.simplefilter("ignore")  # lookup layers have no weights to be built
+            path = Path(folder) / "fitted.keras"
+            keras.saving.save_model(value, path)
+            return keras.saving.load_model(path, custom_objects=own, safe_mode=False)  # it is the author's own code
+    except Exception:  # whatever a layer's own code raises
+        return value
+
+
+@contextmanager
+def _named(value: Any, name: str) -> Iterator[None]:
+    """Let it have this name: its own depends on how many layers the process has made, and checkpoints go by names."""
+    before, value.name = value.name, name
+    try:
+        yield
+    finally:
+        value.name = before

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import node_cache
+from trainables.data import residence
 from trainables.data.sources import DataError
 from trainables.numbers.seeds import seeded
 from trainables.recipe import mixing
@@ -60,7 +60,7 @@ def of(model: keras.Model, data: Any, device: str) -> Any:
             f"a {type(data).__name__}, whose features cannot be kept; hand over arrays, or cache_features: false"
         )
     x, *others = data
-    x = node_cache.written(x)
+    x = residence.written(x)
     size = len(tf.nest.flatten(x)[0])
 
     @tf.function(autograph=False, reduce_retracing=True)  # type: ignore[untyped-decorator]  # as all of TensorFlow

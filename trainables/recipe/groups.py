@@ -1,18 +1,219 @@
-"""Weights by layers: each group with a learning rate, a weight decay or an optimizer of its own."""
+"""Weights by layers: layers by the path of their names, frozen, or in groups with an optimizer or a rate of their own.
+
+Several optimizers look like one to the loop: each has weights of its own, and there is a single rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fnmatch
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import keras
+import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.numbers.live import Live
-from trainables.recipe import grouped, layer_paths
-from trainables.recipe.grouped import Grouped, Part, Rate
+from trainables.numbers.live import Live, LiveNumber
+from trainables.recipe import clipping
 from trainables.recipe.refusals import Refused
+
+MOST = 30  # paths that a message lists
+
+Found: TypeAlias = "list[tuple[str, keras.Layer]]"
+"""Layers with their paths; several of them may have one path."""
+
+
+def paths(model: keras.Model) -> Found:
+    """All layers of a model by their paths, those within layers too."""
+    return list(_below(model, ""))
+
+
+def chosen(model: keras.Model, pattern: str) -> Found:
+    """The layers that a pattern names; what is within them is not listed.
+
+    Each name between slashes is matched by itself, with wildcards; ``**`` stands for any number of names.
+    """
+    parts = pattern.strip("/").split("/")
+    return [(path, layer) for path, layer in paths(model) if _matches(path.split("/"), parts)]
+
+
+def freeze(model: keras.Model, hp: Hyperparameters) -> None:
+    """Freeze the layers that ``frozen_layers`` says: the first n with weights, or paths with wildcards.
+
+    Raises ValueError for too many, and for a path that no layer has.
+    """
+    if "frozen_layers" not in hp:
+        return  # as the author has set them
+    frozen = hp["frozen_layers"]
+    layers = [layer for layer in model.layers if layer.weights]
+    if isinstance(frozen, int) and not isinstance(frozen, bool):
+        if not 0 <= frozen <= len(layers):
+            raise ValueError(f"frozen_layers is {frozen}, expected 0 to {len(layers)}, the layers with weights")
+        found = layers[:frozen]
+    else:
+        patterns = [str(pattern) for pattern in frozen] if isinstance(frozen, list) else [str(frozen)]
+        named_ones = [named(model, pattern, "frozen_layers", "a number or names") for pattern in patterns]
+        found = [layer for pairs in named_ones for _, layer in pairs]
+    for layer in found:
+        layer.trainable = False
+
+
+def named(model: keras.Model, pattern: str, parameter: str, expected: str = "names") -> Found:
+    """As `chosen`; raises ValueError where there are none."""
+    found = chosen(model, pattern)
+    if not found:
+        known = list(dict.fromkeys(path for path, layer in paths(model) if layer.weights))
+        more = f" and {len(known) - MOST} more" if len(known) > MOST else ""
+        raise ValueError(f"{parameter} names {pattern!r}, expected {expected} among {', '.join(known[:MOST])}{more}")
+    return found
+
+
+def _below(layer: keras.Layer, path: str) -> Iterator[tuple[str, keras.Layer]]:
+    within = layer.layers if isinstance(layer, keras.Model) else layer._flatten_layers(False, False)
+    for part in within:
+        if isinstance(part, keras.Layer) and part is not layer:
+            yield f"{path}{part.name}", part
+            yield from _below(part, f"{path}{part.name}/")
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return not names
+    if patterns[0] == "**":
+        return any(_matches(names[skipped:], patterns[1:]) for skipped in range(len(names) + 1))
+    return bool(names) and fnmatch.fnmatchcase(names[0], patterns[0]) and _matches(names[1:], patterns[1:])
+
+
+Rate = LiveNumber | float
+
+
+@dataclass(eq=False)
+class Part:
+    """An optimizer and its weights; it follows the loop's rate times the ``factors``, or has one of its own."""
+
+    optimizer: keras.optimizers.Optimizer
+    variables: list[keras.Variable]
+    factors: Sequence[tuple[Rate, int]] | None  # each with its power; None: a rate or schedule of its own
+    is_the_trials: bool  # or one that the author has given to a group
+
+    def rate(self, rate: Any) -> tf.Tensor:
+        """Its rate where the loop's is this."""
+        for factor, power in self.factors or ():
+            rate = rate * tf.cast(factor**power, tf.float32)
+        return tf.convert_to_tensor(rate)
+
+
+class Grouped(keras.optimizers.Optimizer):
+    """Applies gradients by its parts; its rate is that of the loop. Create it under the strategy's scope.
+
+    What the trial's own optimizer clips is clipped over all its parts together.
+    """
+
+    def __init__(self, parts: Sequence[Part], learning_rate: Any) -> None:
+        super().__init__(learning_rate=learning_rate, name="grouped")
+        self.parts = tuple(parts)
+        self._place = {id(v): part for part in parts for v in part.variables}
+        own = [part for part in parts if part.is_the_trials]
+        self.bounds: Mapping[str, Any] = {kind: getattr(own[0].optimizer, kind) for kind in clipping.KINDS if own}
+        for part in own:
+            for kind in clipping.KINDS:
+                setattr(part.optimizer, kind, None)
+
+    @property
+    def variables(self) -> list[keras.Variable]:
+        """Those of all parts."""
+        return [*super().variables, *(v for part in self.parts for v in part.optimizer.variables)]
+
+    @property
+    def follows(self) -> bool:
+        """Whether the loop's rate has an effect."""
+        return any(part.factors is not None for part in self.parts)
+
+    def build(self, variables: Sequence[keras.Variable]) -> None:
+        """Make the moments of all parts; what is none's belongs to the first."""
+        if self.built:
+            return
+        super().build(list(variables))
+        self._given = list(variables)
+        for part in self.parts:
+            mine = [v for v in variables if self._part(v) is part]
+            if mine:
+                part.optimizer.build(mine)
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None) -> None:
+        """Apply gradients; called on each replica."""
+        weights = self._given if trainable_variables is None else list(trainable_variables)
+        if not self.built:
+            self.build(weights)
+        known = [(g, v) for g, v in zip(grads, weights, strict=True) if g is not None]
+        clipped = self._clip_gradients([g for g, _ in known])
+        pairs = [(g, v, self._part(v)) for g, (_, v) in zip(clipped, known, strict=True)]
+        bounded = iter(self._bounded([g for g, _, part in pairs if part.is_the_trials]))
+        pairs = [(next(bounded) if part.is_the_trials else g, v, part) for g, v, part in pairs]
+        for part in self.parts:
+            mine = [(g, v) for g, v, its in pairs if its is part]
+            if not mine:
+                continue
+            if part.factors is not None:
+                part.optimizer.learning_rate.assign(part.rate(tf.convert_to_tensor(self.learning_rate)))
+            part.optimizer.apply([g for g, _ in mine], [v for _, v in mine])
+        self.iterations.assign_add(1)
+
+    def _part(self, variable: keras.Variable) -> Part:
+        return self._place.get(id(variable), self.parts[0])
+
+    def _bounded(self, gradients: list[Any]) -> list[Any]:
+        before = {kind: getattr(self, kind) for kind in self.bounds}
+        try:
+            self.__dict__.update(self.bounds)
+            return list(self._clip_gradients(gradients))
+        finally:
+            self.__dict__.update(before)
+
+
+def parts(optimizer: keras.optimizers.Optimizer) -> list[keras.optimizers.Optimizer]:
+    """An optimizer, and those that it is made of."""
+    return [optimizer, *(part.optimizer for part in optimizer.parts)] if isinstance(optimizer, Grouped) else [optimizer]
+
+
+def clips(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether an optimizer, or one that it is made of, clips by itself."""
+    joint = optimizer.bounds.values() if isinstance(optimizer, Grouped) else ()
+    return any([*joint, *(getattr(part, kind, None) for part in parts(optimizer) for kind in clipping.KINDS)])
+
+
+def standing_for_the_trials(optimizer: keras.optimizers.Optimizer) -> Iterable[keras.optimizers.Optimizer]:
+    """Those that the trial's own optimizer has become."""
+    if isinstance(optimizer, Grouped):
+        return [part.optimizer for part in optimizer.parts if part.is_the_trials]
+    return [optimizer]
+
+
+def follows_the_rate(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Whether the loop's rate has an effect on it."""
+    return not isinstance(optimizer, Grouped) or optimizer.follows
+
+
+def of_keras(optimizer: keras.optimizers.MultiOptimizer, weights: Sequence[keras.Variable]) -> Grouped:
+    """Keras's own optimizer of several, each of which keeps its rate or schedule.
+
+    It has neither a rate that could be asked for, nor does it apply a part of the gradients.
+    """
+    place = optimizer._optimizer_map
+    found: dict[int, tuple[Any, list[keras.Variable]]] = {}
+    for weight in weights:
+        one = place(weight)
+        if not isinstance(one, keras.optimizers.Optimizer):
+            raise Refused(f"the MultiOptimizer gives {weight.path} no optimizer, but {type(one).__name__}")
+        found.setdefault(id(one), (one, []))[1].append(weight)
+    made = [Part(one, its, None, is_the_trials=False) for one, its in found.values()]
+    return Grouped(made, rate_of(made[0].optimizer))
+
+
+def rate_of(optimizer: keras.optimizers.Optimizer) -> Any:
+    """The learning rate, or the schedule, that an optimizer was made with."""
+    rate = optimizer._learning_rate
+    return float(rate.numpy()) if isinstance(rate, keras.Variable) else rate
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +276,7 @@ def combined(
     if isinstance(optimizer, keras.optimizers.MultiOptimizer):
         if given:
             raise Refused("optimizer() returned a MultiOptimizer, and there are groups() or layer rates; leave out one")
-        return grouped.of_keras(optimizer, model.trainable_variables)
+        return of_keras(optimizer, model.trainable_variables)
     groups = _checked(given, model)
     if not groups:
         return optimizer
@@ -83,7 +284,7 @@ def combined(
         raise Refused(
             "there are groups() or layer rates, and compile() or updates() bring their own optimizers; leave out one"
         )
-    rate = grouped.rate_of(optimizer)
+    rate = rate_of(optimizer)
     if not isinstance(rate, float) and any(group.optimizer is None and factors for group, _, factors in groups):
         raise Refused("layers have a rate of their own, and optimizer() brings a schedule; use lr_schedule instead")
     taken = {id(v) for _, variables, _ in groups for v in variables}
@@ -144,7 +345,7 @@ def _variables(of: Any, model: keras.Model) -> list[keras.Variable]:
     found: dict[int, keras.Variable] = {}
     for part in keras.tree.flatten(of):
         if isinstance(part, str):
-            layers: list[Any] = [layer for _, layer in layer_paths.named(model, part, "groups()")]
+            layers: list[Any] = [layer for _, layer in named(model, part, "groups()")]
         else:
             layers = [part]
         for layer in layers:
@@ -162,7 +363,7 @@ def _pattern_by_weight(model: keras.Model, patterns: Sequence[str]) -> dict[int,
     """The pattern of each weight: of several the one that names the innermost layer."""
     found: dict[int, tuple[int, str]] = {}
     for pattern in patterns:
-        for path, layer in layer_paths.named(model, pattern.replace(".", "/"), "layer_rates"):
+        for path, layer in named(model, pattern.replace(".", "/"), "layer_rates"):
             depth = path.count("/")
             for weight in layer.weights:
                 before = found.get(id(weight), (-1, pattern))

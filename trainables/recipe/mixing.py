@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data.examples import unpacked
+from trainables.data.passes import unpacked
 from trainables.numbers.draws import Draws
 from trainables.numbers.live import Live, LiveNumber
 from trainables.recipe import augmentation

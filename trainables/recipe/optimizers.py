@@ -14,7 +14,7 @@ import tensorflow as tf
 from sweep import standard_hyperparameters
 from sweep.hyperparameters import Hyperparameters
 from trainables.numbers.live import Live
-from trainables.recipe import clipping, grouped
+from trainables.recipe import clipping, groups
 
 _OTHERS = (keras.optimizers.Optimizer, keras.optimizers.LossScaleOptimizer, keras.optimizers.MultiOptimizer)
 
@@ -147,7 +147,7 @@ def _made(name: str, kind: Callable[..., Any], given: Mapping[str, Any]) -> Any:
 def exclude_from_decay(optimizer: keras.optimizers.Optimizer, weights: Sequence[keras.Variable]) -> None:
     """Let weight decay act on kernels and embeddings alone: variables of one axis or none are left out."""
     flat = [v for v in weights if len(v.shape) <= 1]
-    for part in grouped.standing_for_the_trials(optimizer):
+    for part in groups.standing_for_the_trials(optimizer):
         if any(getattr(part, decay, None) is not None for decay in DECAYS):
             part.exclude_from_weight_decay(var_list=flat)
 
@@ -170,7 +170,7 @@ def take_average(optimizer: keras.optimizers.Optimizer) -> float | None:
 
     Keras averages the same way, but evaluates with the averages only where `fit` has ended.
     """
-    momenta = {float(part.ema_momentum) for part in grouped.parts(optimizer) if part.use_ema}
-    for part in grouped.parts(optimizer):
+    momenta = {float(part.ema_momentum) for part in groups.parts(optimizer) if part.use_ema}
+    for part in groups.parts(optimizer):
         part.use_ema = False
     return max(momenta, default=None)

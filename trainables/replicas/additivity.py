@@ -19,7 +19,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.data.chunks import Split
+from trainables.data.passes import Examples
 from trainables.devices.replicas import Replicas, here
 from trainables.numbers.live import Live
 from trainables.recipe.refusals import Refused
@@ -106,7 +106,7 @@ class Found:
     state: Mapping[str, tuple[np.ndarray[Any, Any], ...]]
 
 
-def check(tried: Tried, modes: Sequence[Mode], data: Split) -> None:
+def check(tried: Tried, modes: Sequence[Mode], data: Examples) -> None:
     """Raise Refused for what does not follow from the parts of a batch; all state is as it was afterwards."""
     count = max(EXAMPLES, 2 * tried.parts + 1)
     first, spread = data.examples(count), data.spread(count)

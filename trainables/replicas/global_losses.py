@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,7 +12,8 @@ from keras.src.losses.loss import apply_mask, squeeze_or_expand_to_same_rank, st
 
 from trainables.numbers.live import LiveNumber
 from trainables.recipe.refusals import Refused, check_losses, overrides_call
-from trainables.replicas import by_example, keras_corrections, slices
+from trainables.replicas import keras_corrections, slices
+from trainables.replicas.slices import Slice
 
 MEANS = ("sum_over_batch_size", "mean", "mean_with_sample_weight")
 
@@ -132,7 +134,7 @@ class _Mixed(keras.losses.Loss):
 
 def _note_examples(cut: slices.Slice, loss: keras.losses.Loss, weight: LiveNumber | float | None, *of: Any) -> None:
     if cut.examples is not None:
-        cut.examples.append(by_example.of_loss(loss, weight, *of))
+        cut.examples.append(of_each_example(loss, weight, *of))
 
 
 def _of_mixture(loss: keras.losses.Loss, cut: slices.Slice | None, y_true: Any) -> tuple[keras.losses.Loss, Any]:
@@ -190,3 +192,53 @@ def install(
         compiled._flat_losses = [entry._replace(loss=loss) for entry, loss in zip(weighted, noted, strict=True)]
         return noted
     return installed
+
+
+SPREAD = ("examples_mean", "examples_square")
+"""Sums of an evaluation: of what each example adds to the loss, and of the squares of that."""
+
+
+def of_each_example(
+    loss: keras.losses.Loss, weight: LiveNumber | float | None, y_true: Any, y_pred: Any, sample_weight: Any
+) -> tf.Tensor | None:
+    """What each example adds to the mean that a compiled loss gives, of shape (examples,).
+
+    None where the loss is no mean over examples (a sum, one number for a batch, masked, or divided by weights), and for
+    losses of an author's own: a second call of one could change what it holds.
+    """
+    function = getattr(loss, "fn", loss)
+    if not all(module.startswith("keras.") for module in (type(loss).__module__, function.__module__)):
+        return None
+    reduction = standardize_reduction(loss.reduction)
+    weighed = sample_weight is not None
+    if overrides_call(loss) or reduction in ("sum", "none") or (reduction == "mean_with_sample_weight" and weighed):
+        return None
+    if getattr(y_pred, "_keras_mask", None) is not None:
+        return None
+    y_true, y_pred = (
+        keras.tree.map_structure(lambda t: keras.ops.convert_to_tensor(t, loss.dtype), y) for y in (y_true, y_pred)
+    )
+    values = keras.ops.convert_to_tensor(loss.call(y_true, y_pred), loss.dtype)
+    if getattr(values, "_keras_mask", None) is not None or not values.shape.rank:  # rank 0, or not known
+        return None
+    if weighed:
+        values, weights = squeeze_or_expand_to_same_rank(values, tf.cast(sample_weight, values.dtype))
+        values = values * weights
+    values = tf.cast(tf.reduce_mean(values, axis=list(range(1, values.shape.rank))), tf.float32)
+    return values if weight is None else values * tf.convert_to_tensor(weight, tf.float32)
+
+
+def shares_of_examples(cut: Slice) -> dict[str, tf.Tensor]:
+    """This slice's share of the means over the global batch of `SPREAD`; NaN where a loss is no mean over examples."""
+    known: Sequence[tf.Tensor | None] = cut.examples or ()
+    vectors = [vector for vector in known if vector is not None]
+    if not vectors or len(vectors) < len(known):
+        return dict.fromkeys(SPREAD, tf.constant(float("nan")))
+    each, size = tf.add_n(vectors), tf.cast(cut.size, tf.float32)
+    sums = [tf.reduce_sum(each) / size, tf.reduce_sum(tf.square(each)) / size]
+    return {name: tf.where(cut.count > 0, value, 0.0) for name, value in zip(SPREAD, sums, strict=True)}
+
+
+def deviation(mean: float, square: float) -> float:
+    """The standard deviation over examples; NaN where it is not known."""
+    return math.sqrt(max(square - mean * mean, 0.0))

@@ -1,6 +1,6 @@
 """Keras's and TensorFlow's random functions inside of a slice: what the whole batch draws, cut.
 
-The kernels (`numbers/xla_draws.py`) draw the rows of a slice. What is left is where their seeds come from. Keras's
+The kernels (`numbers/draws.py`) draw the rows of a slice. What is left is where their seeds come from. Keras's
 generators advance with each draw; slices of one batch, and passes over it, draw from the same seeds, so the generators
 stay as they are until the batch is done and are then counted on. A batch that is one slice and passed once is Keras's
 own, loops of random steps included. Seeds lie in the host's memory, where kernels want them: a GPU would be waited for.
@@ -25,11 +25,8 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import random as keras_random
 from tensorflow.python.ops import gen_random_ops
 
-from trainables.numbers import xla_draws
-from trainables.numbers.drawn_rows import is_compiling, on_host
-from trainables.numbers.draws import Draws
+from trainables.numbers.draws import CannotCompile, Draws, install_draws, is_compiling, on_host
 from trainables.numbers.live import LiveNumber
-from trainables.numbers.xla_draws import CannotCompile
 from trainables.replicas import slices
 from trainables.replicas.slices import Slice
 from trainables.state import origins
@@ -47,7 +44,7 @@ _here = threading.local()
 
 def install() -> None:
     """Take part in all draws; once per process, without effect outside of a slice and of `following_the_trial`."""
-    xla_draws.install()
+    install_draws()
     _replace(keras_random, "draw_seed", _seed)
     _replace(keras_random, "dropout", _dropout)
     for name in WHOLE:
@@ -75,28 +72,6 @@ def following_the_trial() -> Iterator[Making]:
         yield making
     finally:
         _here.making = None
-
-
-class Seeds:
-    """The generators that one step draws from, and how often a batch does: what Keras would have left them at."""
-
-    def __init__(self) -> None:
-        self._drawn: dict[int, tuple[Any, int]] = {}
-
-    def note(self, draws: Draws) -> None:
-        """Take in what a slice has drawn; all slices of a batch draw as often."""
-        for key, (generator, times) in draws.seeds.items():
-            self._drawn[key] = generator, max(times, self.times(key))
-
-    def times(self, key: int) -> int:
-        """How often a batch draws from a generator, as far as is known."""
-        return self._drawn.get(key, (None, 0))[1]
-
-    def go_on(self) -> None:
-        """A batch is done; called across replicas."""
-        for generator, times in self._drawn.values():
-            with on_host():
-                generator.state.value.assign_add(tf.constant([0, times], generator.state.dtype))
 
 
 def generators_of(networks: Sequence[keras.Layer]) -> list[Any]:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from trainables.devices import parameter_server
 from trainables.devices.replicas import in_scope_of_servers
-from trainables.state.shards import Shard
+from trainables.state.checkpoint import Shard
 
 BLOCK = 4096
 """Rows that are drawn at once: a row begins with the same numbers however many servers there are."""

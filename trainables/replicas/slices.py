@@ -14,9 +14,8 @@ from typing import Any, Literal, TypeAlias
 
 import tensorflow as tf
 
-from trainables.devices.replicas import sums
-from trainables.numbers.drawn_rows import Rows, drawn_for
-from trainables.numbers.draws import Draws
+from trainables.devices.replicas import here, sums
+from trainables.numbers.draws import Draws, Rows, drawn_for
 
 Seeds: TypeAlias = Literal["counted", "keras", "keyed"]
 """Where a slice's draws get their seeds: from Keras's generators, which stay as they are and are counted on when the
@@ -99,6 +98,15 @@ def cut(size: tf.Tensor, part: int, parts: int) -> Slice:
     start, stop = size * part // parts, size * (part + 1) // parts
     first = tf.minimum(start, size - 1)
     return Slice(size, first, tf.maximum(stop, first + 1), parts, stop > start, stop - start)
+
+
+def cuts(size: tf.Tensor, micro_batches: int) -> list[Slice]:
+    """This replica's slices of a global batch: one of each micro-batch, differing by one example at most.
+
+    Micro-batches are the same parts of the global batch whatever the number of replicas.
+    """
+    replicas, replica = here()
+    return [cut(size, i * replicas + replica, replicas * micro_batches) for i in range(micro_batches)]
 
 
 @contextmanager

@@ -6,7 +6,9 @@ program was made of; and data that left anything cannot be shared with workers t
 
 from __future__ import annotations
 
+import copy
 import pickle
+import random
 import sys
 import types
 import weakref
@@ -19,8 +21,46 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from trainables.state import generators, modules
+from trainables.state import modules
 from trainables.state.modules import Home
+
+GENERATORS = (
+    random.Random,
+    np.random.Generator,
+    np.random.RandomState,
+    tf.random.Generator,
+    keras.random.SeedGenerator,
+)
+
+
+def generator_state(value: object) -> Any:
+    """How far a generator is; None for what is none."""
+    match value:
+        case random.SystemRandom():
+            return None
+        case random.Random():
+            return value.getstate()
+        case np.random.Generator():
+            return copy.deepcopy(value.bit_generator.state)
+        case np.random.RandomState():
+            return value.get_state()
+        case tf.random.Generator() | keras.random.SeedGenerator():
+            return np.asarray(value.state)
+    return None
+
+
+def put_generator(value: Any, state: Any) -> None:
+    """Have a generator as far as it was."""
+    match value:
+        case random.Random():
+            value.setstate(state)
+        case np.random.Generator():
+            value.bit_generator.state = state
+        case np.random.RandomState():
+            value.set_state(state)
+        case _:
+            value.state.assign(state)
+
 
 Traces: TypeAlias = "dict[str, object]"
 """Digests by name, equal where the values are."""
@@ -123,7 +163,7 @@ class Digester:
             self._path.pop()
 
     def _of_parts(self, value: Any) -> object:
-        if (state := generators.state_of(value)) is not None:
+        if (state := generator_state(value)) is not None:
             return type(value).__name__, zlib.crc32(pickle.dumps(state))
         if modules.is_machine(value):
             return self._same(value)

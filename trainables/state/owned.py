@@ -18,7 +18,6 @@ import tensorflow as tf
 from trainables.devices.replicas import Replicas
 from trainables.state import origins
 from trainables.state.origins import Record
-from trainables.state.scope import NotInScope
 
 Arrays: TypeAlias = "dict[str, tuple[np.ndarray[Any, Any], ...]]"
 """Values by path, one for each replica."""
@@ -203,6 +202,33 @@ def undo_shared(variables: Iterable[Any]) -> None:
         state.rewind(wanted)
 
 
+class Before:
+    """The values of variables at one point of a graph, and the way back to them; used across replicas."""
+
+    def __init__(self, replicas: Replicas, variables: Iterable[Any]) -> None:
+        """Of these ``variables``, only those that are written from here on cost anything."""
+        self._replicas = replicas
+        self._variables = list({id(_raw(v)): _raw(v) for v in variables}.values())
+        self._graph = tf.compat.v1.get_default_graph()
+        self._values = replicas.run(lambda: [tf.identity(v) for v in self._variables])
+        self._first = len(self._graph.get_operations())
+
+    def put_back(self, unless: Any = False) -> None:
+        """Let all be as it was, bit for bit, where ``unless`` is not true."""
+        eager = tf.executing_eagerly()
+        handles = set() if eager else written(self._graph, self._first)
+        for variable, value in zip(self._variables, self._values, strict=True):
+            parts = self._replicas.of_each(variable)
+            if eager or any(id(part.handle) in handles for part in parts):
+                self._replicas.change(variable, lambda v, old, keep: v.assign(tf.where(keep, v, old)), value, unless)
+
+
+def held_by(optimizer: Any) -> list[Any]:
+    """All of an optimizer's, also those that an author's own holds as attributes."""
+    held = tf.train.TrackableView(optimizer).descendants()
+    return [*optimizer.variables, *(v for v in held if isinstance(v, tf.Variable))]
+
+
 def _only_read(op: Any) -> tuple[int, ...]:
     """Which inputs of a call, a branch or a loop its functions do not write."""
     try:
@@ -262,3 +288,35 @@ def _operations(graph: Any) -> Iterator[tuple[str, str]]:
     for function in definition.library.function:
         for node in function.node_def:
             yield node.op, node.name
+
+
+def _raw(variable: Any) -> Any:
+    return variable.value if isinstance(variable, keras.Variable) else variable
+
+
+class NotInScope(Exception):
+    """A model, optimizer or metric was made outside of the strategy's scope."""
+
+
+def check_scope(model: keras.Model, replicas: Replicas) -> None:
+    """Raise NotInScope naming every variable and object that belongs to another strategy or to none."""
+    strays = []
+    if model.distribute_strategy is not replicas.strategy:
+        strays.append(f"model {model.name!r}")
+    for variable in model.weights:
+        if not replicas.hold(variable):
+            strays.append(f"weight {variable.path!r}")
+    optimizer = getattr(model, "optimizer", None)  # there is none before `compile`
+    if optimizer is not None:
+        if optimizer._distribution_strategy is not replicas.strategy:
+            strays.append(f"optimizer {optimizer.name!r}")
+        strays += [f"optimizer {v.path!r}" for v in optimizer.variables if not replicas.hold(v)]
+    strays += [f"metric {v.path!r}" for v in model.metrics_variables if not replicas.hold(v)]
+    if strays:
+        shown = ", ".join(strays[:5]) + (f" and {len(strays) - 5} more" if len(strays) > 5 else "")
+        raise NotInScope(
+            f"made outside of the strategy's scope: {shown}. Build them inside model(), optimizer(), loss() "
+            "and metrics(), which run inside it, anew at each call; of a layer that data() has fitted, keep its "
+            "numbers and vocabularies and make it of these in model(), or apply it to the examples in data() "
+            "(docs/data.md)"
+        )

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from trainables.state import attributes, generators, modules
+from trainables.state import attributes, modules
 from trainables.state.attributes import Same, Traces
 from trainables.state.modules import Home
 
@@ -103,7 +103,7 @@ class _Value:
         self.given = given
         digester = attributes.Digester()
         digester.digest(given)
-        self.nbytes, state = digester.nbytes, generators.state_of(given)
+        self.nbytes, state = digester.nbytes, attributes.generator_state(given)
         self.is_generator = state is not None
         self.too_large = not self.is_generator and self.nbytes > COPIED_BYTES
         self._copy, self._is_copied = state, self.is_generator
@@ -116,7 +116,7 @@ class _Value:
         if not self._is_copied:
             return given
         if self.is_generator:
-            generators.put(given, self._copy)
+            attributes.put_generator(given, self._copy)
             return given
         content = copy.deepcopy(self._copy)
         match given:

@@ -12,7 +12,7 @@ from small import assignment, go_on, metrics, train
 from zoo_sources import Batches, InBatches
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import batches, fingerprint
+from trainables.data import batches, chunks
 from trainables.data.batches import BatchSplit
 from trainables.data.chunks import DataError, split
 from trainables.data.share import Share
@@ -139,7 +139,7 @@ def test_what_cannot_be_trained_on_is_refused(dataset: Any, message: str) -> Non
 
 
 def test_other_content_has_another_fingerprint() -> None:
-    one, same, other = (fingerprint.of(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1))
+    one, same, other = (chunks.fingerprint(BatchSplit(Still(x, Y, 4), ONE)) for x in (X, X.copy(), X + 1))
     assert one == same != other
 
 

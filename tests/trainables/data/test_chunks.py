@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from waiting import until
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import ahead, chunks, residence, words
-from trainables.data.chunks import ArraySplit, DataError, Split
-from trainables.data.node_cache import shared
+from trainables.data import chunks, passes, residence
+from trainables.data.chunks import ArraySplit, DataError
+from trainables.data.passes import Examples
+from trainables.data.residence import shared
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
@@ -32,7 +33,7 @@ def _two() -> Replicas:
     return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
 
 
-def _batches(split: Split, batch_size: int, seed: int | None, epoch: int, replica: int = 0) -> list[list[Any]]:
+def _batches(split: Examples, batch_size: int, seed: int | None, epoch: int, replica: int = 0) -> list[list[Any]]:
     """The batches that a loop takes out of the chunks on one replica: each a flat list of arrays."""
     found = []
     for chunk in split.chunks(batch_size, seed, epoch):
@@ -40,11 +41,11 @@ def _batches(split: Split, batch_size: int, seed: int | None, epoch: int, replic
         for start in range(0, len(chunk.order), batch_size):
             rows = chunk.order[start : start + batch_size]
             leaves = [leaf if tf.is_tensor(leaf) else leaf.values[replica] for leaf in flat]
-            found.append([words.gather(leaf, rows).numpy() for leaf in leaves])
+            found.append([residence.gather(leaf, rows).numpy() for leaf in leaves])
     return found
 
 
-def _seen(split: Split, seed: int | None, epoch: int) -> list[int]:
+def _seen(split: Examples, seed: int | None, epoch: int) -> list[int]:
     return [int(i) for batch in _batches(split, 4, seed, epoch) for i in batch[1]]
 
 
@@ -88,7 +89,7 @@ def test_batches_do_not_depend_on_where_the_data_lies(
     (mapped, _), _ = shared(folder, Hyperparameters({}), lambda: (arrays, None))
     mirrored = chunks.split(mapped, _two(), "training data")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "CHUNK_BYTES", chunk_rows * 26)
+        patch.setattr(passes, "CHUNK_BYTES", chunk_rows * 26)
         splits = [
             ArraySplit(arrays, ONE, resident_bytes=0),
             chunks.split(mapped, ONE, "training data"),
@@ -106,7 +107,7 @@ def _read_only(leaf: np.memmap[Any, Any]) -> Any:
 
 
 def test_large_data_comes_in_chunks_of_whole_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.passes.CHUNK_BYTES", 40)
     large = ArraySplit((X, Y), ONE, resident_bytes=8)
     assert [len(chunk.order) for chunk in large.chunks(4, 3, 1)] == [4, 4, 2]
 
@@ -226,7 +227,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
                 second_is_made.set()
             return X[rows]
 
-    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.passes.CHUNK_BYTES", 40)
     split = ArraySplit((Watched(), Y), ONE, resident_bytes=0)
     split.example()
     chunks = split.chunks(4, 3, 1)
@@ -241,7 +242,7 @@ def test_the_next_chunk_is_made_while_the_present_one_is_used(monkeypatch: pytes
 
 
 def test_a_split_that_is_dropped_lets_go_of_its_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 40)
+    monkeypatch.setattr("trainables.data.passes.CHUNK_BYTES", 40)
     x = X.copy()
     gone = weakref.ref(x)
     split = ArraySplit((x, Y), ONE, resident_bytes=0)

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from trainables.data import chunks, files, node_cache
-from trainables.data.chunks import DataError, Split
+from trainables.data import chunks, files, residence
+from trainables.data.chunks import DataError
+from trainables.data.passes import Examples
 from trainables.data.sources import Stream
 from trainables.devices.replicas import Replicas
 
@@ -40,7 +41,7 @@ def _records(pattern: str, buffer: int = 10) -> Stream:
     return files.tfrecords(pattern, features, lambda f: (f["x"], f["y"]), buffer)
 
 
-def _seen(split: Split, seed: int | None, epoch: int) -> list[int]:
+def _seen(split: Examples, seed: int | None, epoch: int) -> list[int]:
     return [int(y) for chunk in split.chunks(8, seed, epoch) for y in chunk.tensors[1].numpy()]
 
 
@@ -80,7 +81,7 @@ def _write_parquet(folder: Path, **columns: Any) -> str:
 
 
 def _loaded(arrays: Any) -> Any:
-    return node_cache.written(arrays)
+    return residence.written(arrays)
 
 
 def test_parquet_columns_become_a_matrix(tmp_path: Path) -> None:

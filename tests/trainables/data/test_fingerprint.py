@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sweep.contract import Devices
-from trainables.data import fingerprint
+from trainables.data import chunks
 from trainables.data.chunks import split
 from trainables.devices.placement import place
 
@@ -19,7 +19,7 @@ Y = np.arange(20, dtype=np.int32)
 
 def of(*data: Any) -> str | None:
     strategy = place(Devices()).replicas
-    return fingerprint.of(*(None if one is None else split(one, strategy, "data") for one in data))
+    return chunks.fingerprint(*(None if one is None else split(one, strategy, "data") for one in data))
 
 
 def changed(array: Any) -> Any:
@@ -67,7 +67,7 @@ def test_large_arrays_are_known_by_all_of_their_rows() -> None:
 
 
 def test_what_is_too_large_to_read_has_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fingerprint, "LARGEST_BYTES", 100)
-    monkeypatch.setattr(fingerprint, "LARGEST_STREAM_BYTES", 100)
+    monkeypatch.setattr(chunks, "LARGEST_BYTES", 100)
+    monkeypatch.setattr(chunks, "LARGEST_STREAM_BYTES", 100)
     assert of((X, Y)) is None
     assert of(tf.data.Dataset.from_tensor_slices((X, Y))) is None

@@ -8,7 +8,7 @@ import tensorflow as tf
 from small import Small, assignment, metrics, train
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import huggingface, node_cache
+from trainables.data import huggingface, residence
 from trainables.data.chunks import split
 from trainables.data.sources import DataError, Rows
 from trainables.devices.replicas import Replicas
@@ -34,7 +34,7 @@ def table() -> Any:
 
 
 def _arrays(data: Any) -> Any:
-    return tf.nest.map_structure(lambda leaf: node_cache.written((leaf,))[0] if isinstance(leaf, Rows) else leaf, data)
+    return tf.nest.map_structure(lambda leaf: residence.written((leaf,))[0] if isinstance(leaf, Rows) else leaf, data)
 
 
 def test_columns_become_inputs_targets_and_weights(table: Any) -> None:
@@ -61,7 +61,7 @@ def test_more_rows_than_a_block_are_shared_by_the_node(tmp_path: Any) -> None:
     def load() -> Any:
         return huggingface.columns(many, "x", "y"), None
 
-    ((x, _), _), _ = node_cache.shared(tmp_path / "node", Hyperparameters({}), load)
+    ((x, _), _), _ = residence.shared(tmp_path / "node", Hyperparameters({}), load)
     assert isinstance(x, np.memmap)
     np.testing.assert_array_equal(x, np.arange(3000))
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.data import records
+from trainables.data import files
 from trainables.data.chunks import BucketSplit, DataError, split
 from trainables.data.files import tfrecords
+from trainables.data.passes import Walk
 from trainables.data.share import Share
 from trainables.data.sources import Buckets, Visits
-from trainables.data.walk import Walk
 from trainables.devices.replicas import Replicas
 from trainables.replicas import slices
 
@@ -131,21 +131,21 @@ def test_rows_that_are_anothers_are_not_asked_for() -> None:
 
 
 def test_records_that_are_anothers_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stream, found, read = recorded(tmp_path), list[int](), records.Records._read
+    stream, found, read = recorded(tmp_path), list[int](), files.Records._read
 
-    def noted(self: records.Records, numbers: Any) -> Any:
+    def noted(self: files.Records, numbers: Any) -> Any:
         if self is stream.fetched.__self__:  # and none of another test's that is read ahead
             found.extend(numbers)
         return read(self, numbers)
 
-    monkeypatch.setattr(records.Records, "_read", noted)
+    monkeypatch.setattr(files.Records, "_read", noted)
     data, share = split(stream, ONE, "training data"), Share(2, 1, 0)
     list(data.chunks(BATCH, None, 1, 0, share))
     assert found == np.flatnonzero(share.of_batches(SIZE, BATCH)).tolist()
 
 
 def test_more_files_than_may_be_open_are_read_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "OPEN_FILES", 1)
+    monkeypatch.setattr(files, "OPEN_FILES", 1)
     data, share = split(recorded(tmp_path), ONE, "training data"), Share(2, 1, 0)
     assert batches(data, share, 5) == [
         np.where(share.of_batch(len(batch)), batch, -1).tolist() for batch in batches(data, None, 5)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from sweep.contract import Devices
-from trainables.devices import placement, tpu
+from trainables.devices import placement
 from trainables.devices.placement import DeviceError, place
 from trainables.devices.precision import resolve
 
@@ -14,18 +14,21 @@ pytestmark = pytest.mark.keras
 
 
 def test_the_kernels_that_there_are_are_known() -> None:
-    assert "CPU" in tpu.devices_with("MatMul")
-    assert not any(map(tpu.devices_with, tpu.OPS))  # which are declared, and of no use
+    assert "CPU" in placement.devices_with("MatMul")
+    assert not any(map(placement.devices_with, placement.TPU_OPS))  # which are declared, and of no use
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TPU_LIBRARY_PATH", raising=False)
     has = {"_ConfigureDistributedTPU": ["TPU_SYSTEM"], "TPUExecute": ["TPU"], "_TPUCompileMlir": ["CPU"]}
-    assert tpu.missing(lambda op: has[op]) == ("there is no libtpu",)
+    assert placement.missing_for_tpu(lambda op: has[op]) == ("there is no libtpu",)
     words = f"this TensorFlow ({tf.__version__}) has no TPU kernels (_TPUCompileMlir)"
-    assert tpu.missing(lambda op: has[op] if op in ("_ConfigureDistributedTPU", "TPUExecute") else [])[0] == words
+    assert (
+        placement.missing_for_tpu(lambda op: has[op] if op in ("_ConfigureDistributedTPU", "TPUExecute") else [])[0]
+        == words
+    )
     monkeypatch.setenv("TPU_LIBRARY_PATH", "/lib/libtpu.so")
-    assert tpu.missing(lambda op: has[op]) == ()
+    assert placement.missing_for_tpu(lambda op: has[op]) == ()
 
 
 def test_a_trial_on_tpus_is_refused_with_it() -> None:
@@ -34,11 +37,11 @@ def test_a_trial_on_tpus_is_refused_with_it() -> None:
 
 
 def test_where_nothing_is_missing_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tpu, "missing", tuple)
+    monkeypatch.setattr(placement, "missing", tuple)
     monkeypatch.setattr(placement, "_placements", {})
     with pytest.raises(DeviceError, match=r"strategy is tpu, but no TPU answers: .*TPU"):
         place(Devices(), "tpu")  # TensorFlow's own words: this machine has none
-    monkeypatch.setattr(tpu, "joined", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
+    monkeypatch.setattr(placement, "joined", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
     found = place(Devices(), "tpu")
     assert (found.name, found.devices, resolve("auto", found)) == ("tpu", ("tpu:0", "tpu:1"), "mixed_bfloat16")
     assert place(Devices(cpus=2), "tpu") is found

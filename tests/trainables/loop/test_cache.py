@@ -14,8 +14,8 @@ from small import Small, assignment, metrics, train
 
 from sweep.contract import Devices
 from sweep.hyperparameters import Hyperparameters, Reads
-from trainables.devices import program_memory
 from trainables.devices.placement import place
+from trainables.loop import cache
 from trainables.loop.cache import Programs, Structure
 from trainables.replicas import keras_corrections
 
@@ -57,16 +57,16 @@ def test_a_program_that_fills_the_room_is_kept_alone() -> None:
 def test_the_room_of_a_program_is_where_least_is_left() -> None:
     bounds = {"host": 1000.0, "gpu:0": 100.0}
     assert (
-        program_memory.share({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds) == 0.4
+        cache.share_of_room({"host": 0.0, "gpu:0": 50.0}, {"host": 100.0, "gpu:0": 90.0, "gpu:1": 0.0}, bounds) == 0.4
     )
 
 
 def test_a_trial_on_half_of_the_cpus_has_half_of_the_room() -> None:
     placement = place(Devices())
     all_cpus = os.cpu_count() or 1
-    whole, half = (program_memory.most(placement, Devices(cpus=cpus))["host"] for cpus in (all_cpus, all_cpus / 2))
+    whole, half = (cache.room(placement, Devices(cpus=cpus))["host"] for cpus in (all_cpus, all_cpus / 2))
     assert half == pytest.approx(whole / 2)
-    assert program_memory.used(placement)["host"] > 0
+    assert cache.memory_used(placement)["host"] > 0
 
 
 class Live(Small):

@@ -14,7 +14,7 @@ from sampling import sampled
 from small import Small, assignment, go_on, metrics, train, weights
 
 from sweep.contract import Stopped
-from trainables.loop.callbacks import Callbacks
+from trainables.loop.hooks import Callbacks
 from trainables.recipe.refusals import Refused
 from trainables.state.checkpoint import CheckpointError
 

@@ -167,7 +167,7 @@ def test_patience_and_hooks_count_epochs_of_that_length() -> None:
 @pytest.mark.exhaustive
 def test_fit_sees_the_same_batches_in_parts_of_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(residence, "COPIED_ON_CPU", 0)
-    monkeypatch.setattr("trainables.data.ahead.CHUNK_BYTES", 1000)
+    monkeypatch.setattr("trainables.data.passes.CHUNK_BYTES", 1000)
     own, fit = Points(), Points()
     a = train(own, given(epochs=4, steps_per_epoch=3))
     b = train(fit, given(epochs=4, steps_per_epoch=3, training={"loop": "fit"}))

@@ -8,18 +8,18 @@ import pytest
 from small import Small, assignment, metrics, train
 
 from trainables.data.chunks import Chunk
-from trainables.loop import profile
+from trainables.loop import stopwatch
 
 pytestmark = pytest.mark.keras
 
 
 def test_a_few_steps_of_a_chunk_are_kept() -> None:
     chunk = Chunk(None, np.arange(40, dtype=np.int32))
-    parts = list(profile.parts(chunk, 4))
+    parts = list(stopwatch.profiled_parts(chunk, 4))
     assert [kept for _, kept in parts] == [False, True, False]
-    assert [len(part.order) // 4 for part, _ in parts] == [profile.SKIPPED, profile.KEPT, 3]
+    assert [len(part.order) // 4 for part, _ in parts] == [stopwatch.SKIPPED, stopwatch.KEPT, 3]
     np.testing.assert_array_equal(np.concatenate([part.order for part, _ in parts]), chunk.order)
-    assert [kept for _, kept in profile.parts(chunk, 20)] == [True]
+    assert [kept for _, kept in stopwatch.profiled_parts(chunk, 20)] == [True]
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from zoo_entries import ENTRIES
 from sweep.contract import Diverged
 from trainables.devices import kernels
 from trainables.keras_trainable import KerasTrainable
-from trainables.loop import epoch
+from trainables.loop import graph_program
 from trainables.recipe import augmentation
 from trainables.replicas import additivity
 
@@ -128,7 +128,7 @@ class Bursting(Floats):
 
 
 def test_a_trial_that_diverges_ends_within_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch, "BLOCK", 2)
+    monkeypatch.setattr(graph_program, "BLOCK", 2)
     trainable = Bursting()
     with pytest.raises(Diverged, match="epoch 1"):
         train(trainable, assignment(epochs=1, batch_size=4))

@@ -14,7 +14,7 @@ from sweep.contract import Devices
 from trainables.devices.placement import Placement, place
 from trainables.loop import xla
 from trainables.loop.xla import asked, reason
-from trainables.numbers.xla_draws import CannotCompile
+from trainables.numbers.draws import CannotCompile
 from trainables.recipe.refusals import Refused
 
 pytestmark = pytest.mark.keras

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.numbers import drawn_rows, xla_draws
+from trainables.numbers import draws
 from trainables.numbers.draws import Draws
 
 pytestmark = pytest.mark.keras
@@ -36,7 +36,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
 
 def through_xla(draw: Callable[[], Any]) -> Any:
     def traced() -> Any:
-        with xla_draws.compiling():
+        with draws.compiling():
             return draw()
 
     return tf.function(traced, jit_compile=True, autograph=False)()
@@ -54,9 +54,9 @@ def test_xla_draws_the_same(name: str) -> None:
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_it_would_draw_otherwise_is_refused(name: str) -> None:
-    xla_draws.install()
+    draws.install_draws()
     REFUSED[name]()  # as ever
-    with pytest.raises(xla_draws.CannotCompile, match="XLA would not draw the numbers of stateless_"):
+    with pytest.raises(draws.CannotCompile, match="XLA would not draw the numbers of stateless_"):
         through_xla(REFUSED[name])
 
 
@@ -71,8 +71,8 @@ def test_draws_of_a_slice_are_those_without() -> None:
 
 
 def test_outside_a_graph_is_as_without() -> None:
-    xla_draws.install()
+    draws.install_draws()
     graph = tf.function(lambda: tf.random.stateless_normal([3], KEY)).get_concrete_function().graph
     kinds = {op.type for op in graph.get_operations()}
     assert {"StatelessRandomNormalV2", "StatelessRandomGetKeyCounter"} <= kinds
-    assert not drawn_rows.is_compiling()
+    assert not draws.is_compiling()

@@ -6,7 +6,7 @@ import keras
 import pytest
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.recipe import layer_paths
+from trainables.recipe import groups
 
 pytestmark = pytest.mark.keras
 
@@ -41,7 +41,7 @@ def nested() -> keras.Model:
     ],
 )
 def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> None:
-    assert [path for path, _ in layer_paths.chosen(nested(), pattern)] == found
+    assert [path for path, _ in groups.chosen(nested(), pattern)] == found
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_pattern_names_layers_part_by_part(pattern: str, found: list[str]) -> 
 )
 def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
     model = nested()
-    layer_paths.freeze(model, Hyperparameters({"frozen_layers": frozen}))
-    by_path = dict(layer_paths.paths(model))
+    groups.freeze(model, Hyperparameters({"frozen_layers": frozen}))
+    by_path = dict(groups.paths(model))
     still = {id(v) for v in model.trainable_variables}
     assert still == {id(v) for path in left for v in by_path[path].weights}
 
@@ -69,4 +69,4 @@ def test_what_is_frozen(frozen: Any, left: set[str]) -> None:
 )
 def test_what_is_not_there(frozen: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        layer_paths.freeze(nested(), Hyperparameters({"frozen_layers": frozen}))
+        groups.freeze(nested(), Hyperparameters({"frozen_layers": frozen}))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.recipe import server_updates
+from trainables.loop import served_program
+from trainables.loop.served_program import Rule, Weight
 from trainables.recipe.refusals import Refused
-from trainables.recipe.server_updates import Rule, Weight
 
 pytestmark = pytest.mark.keras
 
@@ -53,7 +53,7 @@ def rows(places: list[int], seed: int = 0) -> tf.IndexedSlices:
 def test_whole_gradients_and_those_of_rows_change_what_keras_changes(name: str) -> None:
     whole = [tf.constant(begin() * factor) for factor in (1.0, -0.3, 0.2)]
     np.testing.assert_allclose(updated(name, whole), of_keras(name, whole), atol=1e-6)
-    some = [server_updates.of_each_row(rows(places, i)) for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))]
+    some = [served_program.of_each_row(rows(places, i)) for i, places in enumerate(([0, 2, 0], [2, 6], [1, 1, 1]))]
     np.testing.assert_allclose(updated(name, some), of_keras(name, some), atol=1e-6)
 
 

@@ -14,7 +14,7 @@ from sampling import sampled
 from small import Small, assignment, go_on, metrics, train
 
 from trainables.keras_trainable import KerasTrainable
-from trainables.state import fitted
+from trainables.recipe import author_data
 
 pytestmark = pytest.mark.keras
 
@@ -96,4 +96,4 @@ def test_a_feature_space_is_a_part_of_the_model() -> None:
 
 def test_what_holds_no_layer_is_left_as_it_is() -> None:
     kept = {"mean": np.ones(3), "words": ["a"], "pair": (1, {"b": 2})}
-    assert fitted.copies(kept) == {}
+    assert author_data.fitted_copies(kept) == {}

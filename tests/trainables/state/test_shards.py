@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainables.state import shards
-from trainables.state.checkpoint import CheckpointError
-from trainables.state.shards import Shard
+from trainables.state import checkpoint
+from trainables.state.checkpoint import CheckpointError, Shard
 
 pytestmark = pytest.mark.keras
 
@@ -27,22 +26,24 @@ def parts(count: int, *, filled: bool) -> list[Shard]:
 
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (2, 3), (1, 2), (3, 2), (2, 2), (1, 7)])
 def test_rows_are_where_they_belong_however_many_servers_there_are(before: int, after: int, tmp_path: Path) -> None:
-    about = shards.save(tmp_path, {"table": parts(before, filled=True), "table/momentum": parts(before, filled=False)})
+    about = checkpoint.save_tables(
+        tmp_path, {"table": parts(before, filled=True), "table/momentum": parts(before, filled=False)}
+    )
     found = {"table": parts(after, filled=False), "table/momentum": parts(after, filled=True)}
-    shards.restore(tmp_path, found, about)
+    checkpoint.restore_tables(tmp_path, found, about)
     np.testing.assert_array_equal(np.concatenate([part.variable.numpy() for part in found["table"]]), TABLE)
     assert not any(part.variable.numpy().any() for part in found["table/momentum"])
 
 
 def test_what_is_damaged_or_of_another_model_is_said(tmp_path: Path) -> None:
-    about = shards.save(tmp_path, {"table": parts(2, filled=True)})
+    about = checkpoint.save_tables(tmp_path, {"table": parts(2, filled=True)})
     with pytest.raises(CheckpointError, match="another model's tables: other, table"):
-        shards.restore(tmp_path, {"other": parts(2, filled=True)}, about)
+        checkpoint.restore_tables(tmp_path, {"other": parts(2, filled=True)}, about)
     with pytest.raises(CheckpointError, match="not all saved"):
-        shards.restore(tmp_path, {"table": parts(2, filled=True)}, {"table": about["table"][:1]})
+        checkpoint.restore_tables(tmp_path, {"table": parts(2, filled=True)}, {"table": about["table"][:1]})
     wider = [Shard(tf.Variable(np.zeros((ROWS, WIDTH + 1), np.float32)), "/cpu:0", 0, ROWS, ROWS)]
     with pytest.raises(CheckpointError, match="table"):
-        shards.restore(tmp_path, {"table": wider}, about)
-    next((tmp_path / shards.FOLDER).glob("*.index")).unlink()
+        checkpoint.restore_tables(tmp_path, {"table": wider}, about)
+    next((tmp_path / checkpoint.FOLDER).glob("*.index")).unlink()
     with pytest.raises(CheckpointError, match="table"):
-        shards.restore(tmp_path, {"table": parts(2, filled=True)}, about)
+        checkpoint.restore_tables(tmp_path, {"table": parts(2, filled=True)}, about)

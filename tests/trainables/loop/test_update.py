@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from trainables.devices.replicas import Replicas
-from trainables.loop import finiteness
+from trainables.loop.update import are_finite
 from trainables.recipe import optimizers
+from trainables.state import owned
 
 pytestmark = pytest.mark.keras
 
@@ -51,7 +52,7 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 
     def by_selection(good: tf.Tensor, apply: Callable[[], None], told: Any) -> None:
         optimizer, weights = told
-        before = finiteness.Before(replicas, [*finiteness.variables(optimizer), *weights])
+        before = owned.Before(replicas, [*owned.held_by(optimizer), *weights])
         apply()
         before.put_back(unless=good)
 
@@ -71,7 +72,7 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
                 def apply() -> None:
                     replicas.run(lambda g: optimizer.apply(g, weights), gradients)
 
-                way(finiteness.of(ones), apply, (optimizer, weights))
+                way(are_finite(ones), apply, (optimizer, weights))
 
             held = [*weights, *optimizer.variables, *([optimizer.seen] if name == "own" else [])]
             found = []
@@ -89,8 +90,8 @@ def test_an_update_is_made_or_undone_as_a_branch_would(name: str) -> None:
 def test_one_number_that_is_not_finite_is_found(dtype: str) -> None:
     big = np.full((300, 4), 60000.0, np.float32)  # whose sum float16 has not
     others = [tf.constant([[1, 2]]), tf.zeros((0, 3)), tf.constant(2.0)]
-    assert bool(finiteness.of([tf.cast(big, dtype), *others]))
+    assert bool(are_finite([tf.cast(big, dtype), *others]))
     for wrong in (np.nan, np.inf, -np.inf):
         bad = big.copy()
         bad[17, 2], bad[18, 0] = wrong, -wrong
-        assert not bool(finiteness.of([*others, tf.cast(bad, dtype)]))
+        assert not bool(are_finite([*others, tf.cast(bad, dtype)]))

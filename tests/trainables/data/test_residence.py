@@ -1,3 +1,5 @@
+"""Data that are written once per node, mapped by its workers, and packed in words on devices."""
+
 from __future__ import annotations
 
 import re
@@ -6,15 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from waiting import PATIENCE_S
 
 from sweep.hyperparameters import Hyperparameters, Mark
-from trainables.data import chunks, node_cache
-from trainables.data.node_cache import shared
+from trainables.data import chunks, residence
+from trainables.data.residence import Packed, shared
 from trainables.data.sources import DataError, Rows
+from trainables.devices import kernels
 from trainables.devices.replicas import Replicas
 from trainables.state.pristine import Surroundings
 
@@ -48,10 +54,10 @@ def test_the_data_is_loaded_once_and_mapped(tmp_path: Path) -> None:
     assert load.count == 1
     for found in (first, second):
         tf.nest.assert_same_structure(found, load.result)
-        for mine, given in zip(tf.nest.flatten(found), tf.nest.flatten(load.result), strict=True):
+        for mine, expected in zip(tf.nest.flatten(found), tf.nest.flatten(load.result), strict=True):
             assert isinstance(mine, np.memmap)
-            assert mine.dtype == given.dtype
-            assert mine.tobytes() == given.tobytes()
+            assert mine.dtype == expected.dtype
+            assert mine.tobytes() == expected.tobytes()
 
 
 def test_trials_share_where_they_agree_on_what_was_read(tmp_path: Path) -> None:
@@ -184,7 +190,7 @@ def test_workers_that_come_at_the_same_time(tmp_path: Path) -> None:
 def test_rows_are_read_block_by_block(tmp_path: Path) -> None:
     rows = Rows((6, 2), X.dtype, lambda: iter([X[:4], X[4:]]))
     ((mapped, _), _) = _shared(tmp_path, lambda: ((rows, Y), None))
-    unshared, y = node_cache.written((rows, Y))
+    unshared, y = residence.written((rows, Y))
     assert mapped.tolist() == unshared.tolist() == X.tolist()
     assert y is Y
     assert not Path(unshared.filename).exists()  # gone with the process
@@ -200,3 +206,97 @@ def test_wrong_data(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="keys"):
         _shared(tmp_path, lambda: (({1: X}, Y), None))
     assert not [p for p in tmp_path.iterdir() if p.name != "lock"]
+
+
+ONE = Replicas(tf.distribute.OneDeviceStrategy("/cpu:0"))
+INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
+NUMBERS = [*INTEGERS, "bool", "float16", "float32", "float64", "complex64", "complex128", ml_dtypes.bfloat16]
+
+
+def _mirrored() -> Replicas:
+    ops = tf.distribute.HierarchicalCopyAllReduce()
+    return Replicas(tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"], cross_device_ops=ops))
+
+
+def _used(leaf: object, rows: tf.Tensor) -> tf.Tensor:
+    return tf.cast(residence.gather(leaf, rows), tf.complex128)
+
+
+def _numbers(dtype: object, shape: tuple[int, ...]) -> np.ndarray:
+    wanted = np.dtype(dtype)
+    if wanted == np.bool_:
+        return np.random.default_rng(0).integers(0, 2, shape).astype(bool)
+    raw = np.random.default_rng(0).integers(0, 256, (*shape, wanted.itemsize), np.uint8)
+    found = raw.view(wanted)[..., 0]
+    return found if wanted.kind in "iu" else np.arange(found.size).astype(wanted).reshape(shape)
+
+
+@settings(max_examples=40, deadline=None)
+@given(dtype=st.sampled_from(INTEGERS), shape=st.lists(st.integers(1, 5), min_size=1, max_size=4))
+def test_packed_rows_have_the_bits_that_they_had(dtype: str, shape: list[int]) -> None:
+    array = _numbers(dtype, tuple(shape))
+    packed, none = residence.pack(array)
+    rows = np.random.default_rng(1).integers(0, len(array), 7)
+    found = Packed(tf.constant(packed), tf.constant(none)).rows(tf.constant(rows))
+    assert found.dtype == dtype
+    assert found.numpy().tobytes() == array[rows].tobytes()
+    assert found.shape == (7, *shape[1:])
+
+
+def test_rows_without_elements_and_of_the_other_byte_order() -> None:
+    for array in (np.zeros((3, 0), np.uint8), np.arange(6, dtype=">i4").reshape(3, 2)):
+        packed, none = residence.pack(array)
+        np.testing.assert_array_equal(
+            Packed(tf.constant(packed), tf.constant(none)).rows(tf.constant([2, 0])), array[[2, 0]]
+        )
+
+
+def test_images_are_packed_without_a_copy() -> None:
+    images = np.zeros((4, 32, 32, 3), np.uint8)
+    assert np.shares_memory(residence.pack(images)[0], images)
+
+
+def test_a_graph_of_packed_rows_takes_those_of_other_lengths() -> None:
+    def of(length: int) -> Packed:
+        return Packed(*map(tf.constant, residence.pack(np.arange(3 * length, dtype=np.int32).reshape(3, length))))
+
+    lengths: list[object] = []
+
+    @tf.function(reduce_retracing=True)
+    def gather(packed: Packed) -> tf.Tensor:
+        lengths.append(packed.none.shape)
+        return residence.gather(packed, tf.constant([1]))
+
+    spec = of(4)._type_spec.most_specific_common_supertype([of(7)._type_spec])
+    gather.get_concrete_function(spec)
+    for length in (4, 7):
+        np.testing.assert_array_equal(gather(of(length)), [range(length, 2 * length)])
+    assert len(lengths) == 1
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_what_a_gpu_holds_is_gathered_by_the_gpu(dtype: object) -> None:
+    """By the kernels of the installed wheel: with one for GPUs, whose data lie in the GPU's memory."""
+    array = _numbers(dtype, (40, 3))
+    placed = residence.put(array, _mirrored())
+    leaf = placed.values[0]
+    assert isinstance(leaf, Packed) == residence.packs(np.dtype(dtype))
+
+    np.testing.assert_array_equal(residence.gather(leaf, tf.constant([3, 0])), array[[3, 0]])
+    traced = tf.function(_used).get_concrete_function(leaf, tf.TensorSpec([None], tf.int64))
+    assert kernels.on_host(traced.graph) == []
+
+
+@pytest.mark.parametrize(
+    ("dtype", "found"),
+    [("uint8", "GatherV2 of uint8/int64: no kernel"), ("int32", "Placeholder of int32: in the host's memory")],
+)
+def test_without_packing_the_host_would_gather(dtype: str, found: str) -> None:
+    traced = tf.function(_used).get_concrete_function(tf.TensorSpec([None, 3], dtype), tf.TensorSpec([None], tf.int64))
+    assert kernels.on_host(traced.graph) == [found]
+
+
+def test_one_cpu_device_holds_arrays_as_they_are() -> None:
+    held = residence.put(np.zeros((64, 16), np.uint8), ONE)
+    assert tf.is_tensor(held)
+    assert held.dtype == tf.uint8

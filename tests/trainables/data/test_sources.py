@@ -11,7 +11,7 @@ from keras import layers
 from small import assignment, metrics, train
 from zoo_sources import WORDS, OnTexts, texts
 
-from trainables.data import fingerprint, text
+from trainables.data import chunks, sources
 from trainables.data.chunks import split
 from trainables.devices.replicas import Replicas
 
@@ -38,11 +38,13 @@ def test_texts_come_in_any_form(x: Any) -> None:
     (chunk,) = data.chunks(4, None, 0)
     assert chunk.tensors[0].numpy().tolist() == [one.encode() for one in WANTED]
     assert data.example()[0].dtype == tf.string
-    assert fingerprint.of(data) is not None
+    assert chunks.fingerprint(data) is not None
 
 
 def test_other_texts_have_another_fingerprint() -> None:
-    one, other = (fingerprint.of(split((np.array(x), Y), ONE, "data")) for x in (["ab", "c", "d"], ["a", "bc", "d"]))
+    one, other = (
+        chunks.fingerprint(split((np.array(x), Y), ONE, "data")) for x in (["ab", "c", "d"], ["a", "bc", "d"])
+    )
     assert one != other
 
 
@@ -53,8 +55,8 @@ def test_large_texts_are_gathered() -> None:
 
 
 def test_arrays_of_numbers_are_no_texts() -> None:
-    assert not text.is_text(np.zeros(3))
-    assert not text.is_text(np.array([], object))
+    assert not sources.is_text(np.zeros(3))
+    assert not sources.is_text(np.array([], object))
 
 
 @pytest.mark.keras

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 from sweep.hyperparameters import Hyperparameters
-from trainables.data import ahead, files, folds, sequences
-from trainables.data.chunks import ArraySplit, DataError, Split, StreamSplit, split
+from trainables.data import files, passes, sequences, trial_parts
+from trainables.data.chunks import ArraySplit, DataError, StreamSplit, split
+from trainables.data.passes import Examples, HeldOut, Walk, take
 from trainables.data.sources import Stream
-from trainables.data.walk import HeldOut, Walk
 from trainables.devices.replicas import Replicas
 
 pytestmark = pytest.mark.keras
@@ -51,14 +51,14 @@ def records(folder: Path) -> Stream:
     )
 
 
-def source(kind: str, folder: Path) -> Split:
+def source(kind: str, folder: Path) -> Examples:
     match kind:
         case "resident":
             return ArraySplit((X, Y), ONE)
         case "gathered":
             return ArraySplit((X, Y), ONE, resident_bytes=0)
         case "fold":
-            return ArraySplit((X, Y), ONE).part(folds.cut(Y % 2, 20, 0, 4, 3)[0])
+            return ArraySplit((X, Y), ONE).part(trial_parts.fold_rows(Y % 2, 20, 0, 4, 3)[0])
         case "stream":
             return split(tf.data.Dataset.from_tensor_slices((X, Y)).map(lambda x, y: (x + 1, y)), ONE, "training data")
         case "records":
@@ -89,15 +89,15 @@ def seen(chunks: Iterator[Any]) -> list[list[int]]:
 def test_epochs_of_any_length_are_the_passes_one_after_the_other(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "CHUNK_BYTES", 70)
+    monkeypatch.setattr(passes, "CHUNK_BYTES", 70)
     data = source(kind, tmp_path)
-    passes = [batch for number in range(1, 8) for batch in seen(data.chunks(BATCH, 5, number))]
-    assert len(passes) == 7 * data.updates(BATCH)
+    whole = [batch for number in range(1, 8) for batch in seen(data.chunks(BATCH, 5, number))]
+    assert len(whole) == 7 * data.updates(BATCH)
     for steps in (2, 11):
         walk = Walk(data, BATCH, 5, steps)
-        epochs = [seen(walk.epoch(number)) for number in range(1, len(passes) // steps + 1)]
+        epochs = [seen(walk.epoch(number)) for number in range(1, len(whole) // steps + 1)]
         assert [len(epoch) for epoch in epochs] == [steps] * len(epochs)
-        assert [batch for epoch in epochs for batch in epoch] == passes[: steps * len(epochs)]
+        assert [batch for epoch in epochs for batch in epoch] == whole[: steps * len(epochs)]
         for number in (3, len(epochs)):  # resumed, gone back, and beside
             fresh = Walk(source(kind, tmp_path), BATCH, 5, steps)
             assert seen(fresh.epoch(number)) == seen(walk.anew(number)) == epochs[number - 1]
@@ -105,7 +105,7 @@ def test_epochs_of_any_length_are_the_passes_one_after_the_other(
 
 @pytest.mark.parametrize("kind", ["stream", "threads", "gathered", "batches"])
 def test_another_reader_does_not_disturb_the_walk(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "CHUNK_BYTES", 30)
+    monkeypatch.setattr(passes, "CHUNK_BYTES", 30)
     data = source(kind, tmp_path)
     alone, beside = Walk(data, BATCH, 5, 4), Walk(data, BATCH, 5, 4)
     expected = [seen(alone.epoch(number)) for number in range(1, 8)]
@@ -194,3 +194,18 @@ def test_wrong_numbers_are_refused(params: Any, message: str) -> None:
     hp, data = Hyperparameters(params), source("resident", Path())
     with pytest.raises((TypeError, ValueError), match=message):
         Walk.of(hp, data, BATCH, 0), HeldOut.of(hp, data, BATCH, 1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_read_the_same_rows(threads: int, tmp_path: Path) -> None:
+    whole = np.random.default_rng(0).integers(0, 256, (300, 128, 128, 3), np.uint8)
+    np.save(tmp_path / "x.npy", whole)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = np.random.default_rng(1).permutation(300)[:271].astype(np.int32)
+    np.testing.assert_array_equal(take(mapped, rows, threads), whole[rows])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_cannot_be_read_is_told(threads: int) -> None:
+    with pytest.raises(IndexError, match="out of bounds"):
+        take(np.zeros((300, 128, 128, 3), np.uint8), np.arange(100, 400, dtype=np.int32), threads)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from small import Small, assignment, train
 
-from trainables.devices import determinism
+from trainables.devices import precision
 
 pytestmark = pytest.mark.keras
 
@@ -17,30 +17,30 @@ ASKED = {"deterministic": True}
 @pytest.fixture(autouse=True)
 def as_by_default() -> Iterator[None]:
     yield
-    determinism.choose(deterministic=False)
+    precision.choose_bits(deterministic=False)
 
 
 def test_a_process_can_do_both() -> None:
-    determinism.choose(deterministic=True)
+    precision.choose_bits(deterministic=True)
     assert not tf.config.experimental.tensor_float_32_execution_enabled()
-    determinism.choose(deterministic=False)
+    precision.choose_bits(deterministic=False)
     assert tf.config.experimental.tensor_float_32_execution_enabled()
 
 
 @pytest.mark.parametrize(
     ("capability", "deterministic", "timed", "found"),
     [
-        ((9, 0), False, True, {"tf32": "on", "cudnn": "fastest when tried", "may_differ": determinism.MAY_DIFFER}),
-        ((8, 0), False, False, {"tf32": "on", "cudnn": "heuristic", "may_differ": determinism.MAY_DIFFER}),
-        ((7, 5), False, True, {"tf32": "off", "cudnn": "fastest when tried", "may_differ": determinism.MAY_DIFFER}),
+        ((9, 0), False, True, {"tf32": "on", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER}),
+        ((8, 0), False, False, {"tf32": "on", "cudnn": "heuristic", "may_differ": precision.MAY_DIFFER}),
+        ((7, 5), False, True, {"tf32": "off", "cudnn": "fastest when tried", "may_differ": precision.MAY_DIFFER}),
         ((9, 0), True, True, {"tf32": "off", "cudnn": "deterministic"}),
     ],
 )
 def test_a_trial_says_how_its_numbers_came_about(
     capability: tuple[int, int], deterministic: bool, timed: bool, found: dict[str, str]
 ) -> None:
-    determinism.choose(deterministic=deterministic)
-    assert determinism.of_gpu(capability, deterministic=deterministic, timed=timed) == found
+    precision.choose_bits(deterministic=deterministic)
+    assert precision.numerics_of_gpu(capability, deterministic=deterministic, timed=timed) == found
 
 
 def test_a_trial_that_asks_for_it_gets_the_same_bits_warm_and_cold_and_a_program_of_its_own() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from trainables.devices.meters import Meters
+from trainables.devices.gauges import Meters
 
 pytestmark = pytest.mark.keras
 
