@@ -39,8 +39,9 @@ from sweep.errors import (
 from sweep.events import Event
 from sweep.export import followers
 from sweep.render.progress import Frame
-from sweep.runner import Options, Outcome, planning, resuming, session
-from sweep.runner.resuming import Reopened, Wanted
+from sweep.runner import Options, Outcome, planning, resuming, retraining, session
+from sweep.runner.resuming import Reopened
+from sweep.runner.retraining import Wanted
 from sweep.runner.session import Training
 from sweep.spec import Spec
 from sweep.spec.yaml_reader import VARIABLE
@@ -322,7 +323,7 @@ def retrain(
         if wrong:
             raise InputError(wrong)
         folder = ResultsFolder.open(local(results, "results"), str(name))
-        made = resuming.prepare_retraining(
+        made = retraining.prepare(
             folder,
             Wanted(
                 trial=trial, epochs=epochs, seeds=seeds, all_data=all_data, name=into, assignments=_assignments(set)
@@ -332,7 +333,7 @@ def retrain(
         spec, folders = replace(made.spec, trainable=given.target), _folders(made.sweep.import_folders, given)
         source = trainables.source_of(given, spec, "retrain", folders)
         if all_data:
-            resuming.check_joins(list(source.files), spec.trainable)
+            retraining.check_joins(list(source.files), spec.trainable)
         options = replace(options, simulated_gpus=made.sweep.simulated_gpus)
         notes = [*(f"note: {note}" for note in made.notes), *_rehearsal(options.simulated_gpus)]
         training = Training(spec=spec, source=source, import_folders=folders, given=given.itself)

@@ -124,14 +124,14 @@ def retrain(sweep: str, results: Path, how: Options, **wanted: Any) -> None:
     """Train the winner at full length, as a sweep of its own."""
     require_locks()
     from sweep.cli import running
-    from sweep.runner import planning, resuming, session
+    from sweep.runner import planning, retraining, session
 
     folder = ResultsFolder.open(results, sweep)
-    made = resuming.prepare_retraining(folder, resuming.Wanted(**wanted))
+    made = retraining.prepare(folder, retraining.Wanted(**wanted))
     folders = made.sweep.import_folders
     source = planning.check(made.spec, "retrain", folders, here=how.address is None)
     if wanted["all_data"]:
-        resuming.check_joins(list(source.files), made.spec.trainable)
+        retraining.check_joins(list(source.files), made.spec.trainable)
     for note in made.notes:
         click.echo(f"note: {printable(note)}", err=True)
     how = dataclasses.replace(how, simulated_gpus=made.sweep.simulated_gpus)

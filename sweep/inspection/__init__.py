@@ -15,10 +15,9 @@ from functools import cached_property
 from pathlib import Path
 
 from sweep.errors import InputError, did_you_mean
-from sweep.inspection import definitions, hyperparameter_reads, unconditional
-from sweep.inspection.definitions import Definitions, importable
+from sweep.inspection import dependencies, hyperparameter_reads, unconditional
+from sweep.inspection.dependencies import Definitions, Distribution, Distributions, Search, importable, imports, obscure
 from sweep.inspection.hyperparameter_reads import Reading
-from sweep.inspection.packages import Distribution, Distributions, Search, imports, obscure
 from sweep.inspection.unconditional import Place
 
 __all__ = ["HERE", "KERAS_TRAINABLE", "Source", "importable", "inspect", "inspect_given"]
@@ -166,7 +165,7 @@ def inspect(trainable: str, folders: Iterable[Path], optimizers: Sequence[str] =
 
 def inspect_given(trainable: str, given: object, folders: Iterable[Path], optimizers: Sequence[str] = ()) -> Source:
     """Return what a class or function is made of that no module has: its text, and that of all it uses."""
-    search, pieces = Search(tuple(folders)), definitions.of(given)
+    search, pieces = Search(tuple(folders)), dependencies.of(given)
     closure = _Closure(search)
     return _with(optimizers, closure, search, closure.of_text(trainable, pieces))
 

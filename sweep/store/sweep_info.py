@@ -45,7 +45,7 @@ class Fields(TypedDict, total=False):
     simulated_gpus: int | None
     memo: bool  # whether trials of earlier sweeps may answer its own
     source: Mapping[str, object]  # the trainable's code: `describe_source`
-    provenance: Mapping[str, object]  # versions, commit, hardware: `provenance.collect`
+    provenance: Mapping[str, object]  # versions, commit, hardware: the function `provenance`
     warm_start: list[EarlierSweep]
     origin: Mapping[str, object]  # the sweep and trial that it was made of
 
@@ -148,7 +148,7 @@ class SweepInfo:
 
     @property
     def provenance(self) -> Mapping[str, object]:
-        """Versions, commit and hardware as `provenance.collect` gave them; empty where they are not known."""
+        """Versions, commit and hardware as the function `provenance` gave them; empty where they are not known."""
         return _mapping(self.content.get("provenance"))
 
     @property

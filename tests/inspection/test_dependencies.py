@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.inspection.packages import Distributions, Search, imports, obscure
+from sweep.inspection.dependencies import Distributions, Search, imports, obscure
 
 
 def write(path: Path) -> Path:
@@ -52,7 +52,7 @@ def test_the_standard_library_is_what_nothing_hides(tmp_path: Path) -> None:
 
 
 def test_a_package_that_an_editable_installation_knows() -> None:
-    path = Search([]).find("sweep.inspection.packages")
+    path = Search([]).find("sweep.inspection.dependencies")
     assert path is not None
     assert path.name == "packages.py"
 

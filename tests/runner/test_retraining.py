@@ -9,8 +9,8 @@ import pytest
 
 from sweep.errors import InputError
 from sweep.inspection import inspect
-from sweep.runner import resuming, session
-from sweep.runner.resuming import Retraining, Wanted, prepare_retraining
+from sweep.runner import resuming, retraining, session
+from sweep.runner.retraining import Retraining, Wanted
 from sweep.store.folder import ResultsFolder
 
 FILE = curves.FILE.replace("goal: minimize", "goal: minimize, target: 0.2") + "early_terminate: {type: asha}\n"
@@ -23,7 +23,7 @@ def folder(project: Path) -> ResultsFolder:
 
 def refused(folder: ResultsFolder, **options: object) -> str:
     with pytest.raises(InputError) as caught:
-        prepare_retraining(folder, Wanted(**options))
+        retraining.prepare(folder, Wanted(**options))
     return str(caught.value)
 
 
@@ -35,7 +35,7 @@ def train(made: Retraining, folder: ResultsFolder) -> session.Outcome:
 
 
 def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFolder) -> None:
-    made = prepare_retraining(folder, Wanted(epochs=9, seeds=3))
+    made = retraining.prepare(folder, Wanted(epochs=9, seeds=3))
     spec = made.spec
     assert (made.trial, spec.epochs, spec.repeats, spec.seed, spec.trials()) == (1, 9, 3, 0, 1)
     assert (spec.metrics[0].target, type(spec.early_terminate).__name__) == (None, "NoTermination")
@@ -52,7 +52,7 @@ def test_the_best_trial_at_its_full_length_with_several_seeds(folder: ResultsFol
 
 
 def test_it_can_be_stopped_and_gone_on_with(folder: ResultsFolder, project: Path) -> None:
-    again = train(prepare_retraining(folder, Wanted(trial=0, epochs=6, seeds=2)), folder).folder
+    again = train(retraining.prepare(folder, Wanted(trial=0, epochs=6, seeds=2)), folder).folder
     lines = again.log.read_bytes().splitlines(keepends=True)
     again.log.write_bytes(b"".join(lines[:5]))
     assert curves.resume(project, name="curves-retrain").completed == 2
@@ -62,21 +62,21 @@ def test_it_can_be_stopped_and_gone_on_with(folder: ResultsFolder, project: Path
 def test_names_that_are_taken_are_not_taken_again(folder: ResultsFolder) -> None:
     names = []
     for _ in range(2):
-        made = prepare_retraining(folder, Wanted())
+        made = retraining.prepare(folder, Wanted())
         names.append(made.spec.name)
         train(made, folder)
     assert names == ["curves-retrain", "curves-retrain-2"]
-    assert prepare_retraining(folder, Wanted(trial=2, name="mine")).spec.name == "mine"
+    assert retraining.prepare(folder, Wanted(trial=2, name="mine")).spec.name == "mine"
     assert (
-        prepare_retraining(folder, Wanted(trial=2, assignments=["checkpoint.every_s=0"])).spec.checkpoint.every_s == 0
+        retraining.prepare(folder, Wanted(trial=2, assignments=["checkpoint.every_s=0"])).spec.checkpoint.every_s == 0
     )
 
 
 def test_epochs_that_are_a_parameter(project: Path) -> None:
     text = curves.FILE.replace("{a: {values: [3, 1, 2]}}", "{a: {value: 1}, epochs: {values: [2, 3]}}")
     folder = curves.run(project, text).folder
-    assert prepare_retraining(folder, Wanted()).spec.trial_epochs({"epochs": 3}) == 3
-    made = prepare_retraining(folder, Wanted(trial=0, epochs=20))
+    assert retraining.prepare(folder, Wanted()).spec.trial_epochs({"epochs": 3}) == 3
+    made = retraining.prepare(folder, Wanted(trial=0, epochs=20))
     assert [p.domain.value for p in made.spec.space.parameters] == [1, 20]
 
 
@@ -84,13 +84,13 @@ def test_all_data_holds_nothing_out_and_says_so(project: Path) -> None:
     code = project / "curve.py"
     code.write_text(code.read_text().replace('"score"', '"val_score"'))
     folder = curves.run(project, FILE.replace("name: score", "name: val_score")).folder
-    made = prepare_retraining(folder, Wanted(all_data=True))
+    made = retraining.prepare(folder, Wanted(all_data=True))
     assert (made.spec.objectives[0].name, made.spec.training["all_data"]) == ("score", True)
     assert made.notes == ("nothing is held out: score is of the examples trained on, and says nothing about new ones",)
     assert "nothing is held out" in made.text
     with pytest.raises(InputError, match="curve:Curve is no KerasTrainable"):
-        resuming.check_joins(["curve"], "curve:Curve")
-    resuming.check_joins(["mine", "trainables.keras_trainable"], "mine:M")
+        retraining.check_joins(["curve"], "curve:Curve")
+    retraining.check_joins(["mine", "trainables.keras_trainable"], "mine:M")
 
 
 def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> None:
@@ -98,9 +98,9 @@ def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> 
     assert "has training.patience: it watches score, and with --all-data nothing is held out" in refused(
         folder, all_data=True
     )
-    lifted = prepare_retraining(folder, Wanted(all_data=True, assignments=["training.patience=null"]))
+    lifted = retraining.prepare(folder, Wanted(all_data=True, assignments=["training.patience=null"]))
     assert lifted.spec.training["patience"] is None
-    assert "training.patience 3 of the sweep still ends a trial" in prepare_retraining(folder, Wanted()).notes[0]
+    assert "training.patience 3 of the sweep still ends a trial" in retraining.prepare(folder, Wanted()).notes[0]
     text = curves.FILE.replace("name: curves", "name: others").replace("{a:", "{lr_schedule: {value: plateau}, a:")
     assert "lr_schedule plateau: it watches" in refused(curves.run(project, text).folder, all_data=True)
 
@@ -108,7 +108,7 @@ def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> 
 def test_a_sweep_without_a_winner(project: Path) -> None:
     folder = curves.run(project, curves.FILE.replace("[3, 1, 2]", "[-1]")).folder
     assert "no trial has completed" in refused(folder)
-    assert prepare_retraining(folder, Wanted(trial=0)).trial == 0
+    assert retraining.prepare(folder, Wanted(trial=0)).trial == 0
 
 
 def test_seeds_that_count_up_too_far_are_refused(project: Path) -> None:
@@ -117,4 +117,4 @@ def test_seeds_that_count_up_too_far_are_refused(project: Path) -> None:
     assert f"{expected} 4294967296" in refused(folder, seeds=2)
     with pytest.raises(InputError, match=f"{expected} 4294967303"):
         resuming.reopen_to_confirm(folder.path.parent, "curves")
-    assert prepare_retraining(folder, Wanted(seeds=1)).spec.seed == 4294967295
+    assert retraining.prepare(folder, Wanted(seeds=1)).spec.seed == 4294967295
