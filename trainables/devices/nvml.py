@@ -38,7 +38,7 @@ def known() -> dict[str, bool] | None:
 
 
 class Gpu:
-    """Reads one GPU, as `meters.Reader` says."""
+    """Reads one GPU, as `gauges.Reader` says."""
 
     def __init__(self, library: ModuleType, handle: Any) -> None:
         self._library, self._handle = library, handle

@@ -37,11 +37,11 @@ def test_a_trial_on_tpus_is_refused_with_it() -> None:
 
 
 def test_where_nothing_is_missing_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement, "missing", tuple)
+    monkeypatch.setattr(placement, "missing_for_tpu", tuple)
     monkeypatch.setattr(placement, "_placements", {})
     with pytest.raises(DeviceError, match=r"strategy is tpu, but no TPU answers: .*TPU"):
         place(Devices(), "tpu")  # TensorFlow's own words: this machine has none
-    monkeypatch.setattr(placement, "joined", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
+    monkeypatch.setattr(placement, "joined_tpu", lambda: tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"]))
     found = place(Devices(), "tpu")
     assert (found.name, found.devices, resolve("auto", found)) == ("tpu", ("tpu:0", "tpu:1"), "mixed_bfloat16")
     assert place(Devices(cpus=2), "tpu") is found
