@@ -8,6 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+SLOW = """
+from pathlib import Path
+import walk
+READS = walk.READS
+class Slow(walk.Walk):
+    @property
+    def PAUSE_S(self):
+        return 0.0 if Path(__file__).with_name("hurry").exists() else SECONDS
+"""
+"""The text of a slow.py: walks that take their time until there is a file ``hurry`` beside it."""
 
 
 def run(folder: Path, files: Mapping[str, str], script: str, timeout: float) -> str:

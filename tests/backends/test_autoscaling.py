@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import clusters
 import pytest
 
 import sweep
@@ -23,12 +24,7 @@ metric: {name: loss, goal: minimize}
 parameters: {rate: {values: [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]}, drag: {value: 0.5}}
 epochs: 12
 """
-SLOW = """
-import walk
-READS = walk.READS
-class Slow(walk.Walk):
-    PAUSE_S = 0.2
-"""
+SLOW = clusters.SLOW.replace("SECONDS", "0.2")
 SCRIPT = """
 import json, os, subprocess, sys, time
 from pathlib import Path
@@ -48,7 +44,7 @@ lists = ("initialization", "setup", "head_setup", "worker_setup", "head_start_ra
 config = {
     "cluster_name": "made-up", "max_workers": 2, "provider": provider, "available_node_types": kinds, "auth": {},
     "head_node_type": "ray.head.default",
-    "upscaling_speed": 1.0, "idle_timeout_minutes": 0.2, "docker": {}, "file_mounts": {},
+    "upscaling_speed": 1.0, "idle_timeout_minutes": 0.1, "docker": {}, "file_mounts": {},
     "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [], "rsync_filter": [],
     **{f"{name}_commands": [] for name in lists},
 }
@@ -78,12 +74,13 @@ look()
 sweep = subprocess.Popen([sys.executable, "-m", "sweep", "run", "grown.yaml", "--address", "127.0.0.1:26379"])
 deadline = time.monotonic() + 400
 while sweep.poll() is None and time.monotonic() < deadline:
-    look()
-    time.sleep(0.5)
+    if look() == 2:
+        Path("hurry").touch()
+    time.sleep(0.2)
 code = sweep.wait(1)
 deadline = time.monotonic() + 120
 while look() and time.monotonic() < deadline:
-    time.sleep(1)
+    time.sleep(0.2)
 Path("seen.json").write_text(json.dumps(seen))
 os._exit(code)
 """

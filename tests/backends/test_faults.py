@@ -86,12 +86,24 @@ def run(folder: Path, text: str) -> pd.DataFrame:
     return trials.set_index("param.fault")
 
 
+RARE = ("aborts", "segfaults", "is terminated", "is killed")  # as workers die in test_worker_exits.py, but twice
+
+
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    return run(tmp_path_factory.mktemp("faults"), FILE.format(faults=json.dumps([*FATES]), more=""))
+def trials(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """Of a sweep with the faults that tests of this run ask for."""
+    asked = {
+        item.callspec.params["fault"]
+        for item in request.session.items
+        if item.path == request.path and "trials" in item.fixturenames
+    }
+    faults = [fault for fault in FATES if fault in asked]
+    return run(tmp_path_factory.mktemp("faults"), FILE.format(faults=json.dumps(faults), more=""))
 
 
-@pytest.mark.parametrize("fault", FATES)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=pytest.mark.exhaustive if fault in RARE else ()) for fault in FATES]
+)
 def test_a_fault_ends_as_what_it_is(trials: pd.DataFrame, fault: str) -> None:
     status, reason = FATES[fault]
     found = trials.loc[fault]

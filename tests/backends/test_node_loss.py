@@ -25,14 +25,7 @@ checkpoint: {every_s: 0.3}
 max_restarts: 0
 """
 ALONE = ("--name", "alone", "--inline", "--no-memo", "-q")
-SLOW = """
-import walk
-READS = walk.READS
-class Slow(walk.Walk):
-    def begin(self, assignment):
-        super().begin(assignment)
-        self.PAUSE_S = 0.3 / (1 + 3 * (assignment.trial % 3))
-"""
+SLOW = clusters.SLOW.replace("SECONDS", "0.3 / (1 + 3 * (self.given.trial % 3))")
 SCRIPT = """
 import os, sys, subprocess, time
 from pathlib import Path
@@ -49,6 +42,11 @@ while not (log.exists() and all(log.read_text().count(f'"epoch_reported","trial"
     assert sweep.poll() is None, "the sweep ended"
     time.sleep(0.2)
 cluster.remove_node(nodes[1], allow_graceful=False)
+while Path("journal.txt").read_text().count(" begin ") < 3:  # until it goes on: the process outlives its node a while
+    assert time.monotonic() < deadline, "the trial does not go on"
+    assert sweep.poll() is None, "the sweep ended"
+    time.sleep(0.1)
+Path("hurry").touch()
 code = sweep.wait(1500)
 cluster.shutdown()
 sys.exit(code)

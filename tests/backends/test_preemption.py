@@ -23,12 +23,7 @@ epochs: 24
 checkpoint: {every_s: 1000}
 max_restarts: 0
 """
-SLOW = """
-import walk
-READS = walk.READS
-class Slow(walk.Walk):
-    PAUSE_S = 0.2
-"""
+SLOW = clusters.SLOW.replace("SECONDS", "0.2")
 SCRIPT = """
 import os, sys, subprocess, time
 from pathlib import Path
@@ -62,9 +57,12 @@ wait_for(lambda text: any(text.count(f'"epoch_reported","trial":{n}') == 24 for 
 cluster.remove_node(drained, allow_graceful=False)  # as the cloud does
 cluster.add_node(num_cpus=1)
 wait_for(lambda text: text.count('"epoch_reported","trial":2') >= 3 and text.count('"epoch_reported","trial":3') >= 3)
+begun = Path("journal.txt").read_text().count(" begin ")
 drain(first, 0.1)
 cluster.remove_node(first)  # before an epoch is over
 cluster.add_node(num_cpus=1)
+wait_for(lambda text: Path("journal.txt").read_text().count(" begin ") > begun)
+Path("hurry").touch()
 code = sweep.wait(600)
 os._exit(code)
 """

@@ -28,7 +28,7 @@ class Saves:
         self.given, self.done, self.was = assignment, 0, []
     def train(self, report):
         for epoch in range(self.done + 1, self.given.epochs + 1):
-            time.sleep(0.2)
+            time.sleep(float(os.environ.get("PAUSE_S", "0.2")))
             self.done, self.was = epoch, [*self.was, os.environ.get("WHERE", "0")]
             loss = self.given.params["rate"] / epoch
             if not report(EpochReported(trial=0, epoch=epoch, metrics={"loss": loss}, time=1.0, time_s=0.2)):
@@ -88,9 +88,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def start(folder: Path, *arguments: str, machine: str = "cache") -> subprocess.Popen[bytes]:
+def start(folder: Path, *arguments: str, machine: str = "cache", pause_s: float = 0.2) -> subprocess.Popen[bytes]:
     (folder / "saves.py").write_text(SAVES)
     environment = {**os.environ, "SWEEP_CACHE": str(folder / machine), "PYTHONPATH": str(clusters.ROOT)}
+    environment["PAUSE_S"] = str(pause_s)
     with (folder / "said.txt").open("ab") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "sweep", *arguments], cwd=folder, env=environment, stdout=said, stderr=said
@@ -129,7 +130,7 @@ def test_it_is_stopped_from_elsewhere_and_goes_on_there(server: Server, tmp_path
     assert stop.wait(120) == 0
     assert driver.wait(60) == 130
     before = sweep.load(f"{place}/stored").metrics
-    again = start(tmp_path, "resume", "stored", "--results", place, machine="laptop")
+    again = start(tmp_path, "resume", "stored", "--results", place, machine="laptop", pause_s=0.0)
     assert again.wait(600) == 0, (tmp_path / "said.txt").read_text()[-2000:]
     found = sweep.load(f"{place}/stored")
     assert found.trials["status"].tolist() == ["completed"] * 4

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import clusters
 import pytest
 import slurm_hosts
 import slurms
@@ -32,12 +33,7 @@ parameters: {rate: {values: [0.1, 0.2]}, drag: {value: 0.5}}
 epochs: 60
 checkpoint: {every_s: 1000}
 """
-SLOW = """
-import walk
-READS = walk.READS
-class Slow(walk.Walk):
-    PAUSE_S = 0.08
-"""
+SLOW = clusters.SLOW.replace("SECONDS", "0.08")
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +94,7 @@ def test_a_job_that_is_ended_by_its_shell_saves_all_trials_and_the_same_command_
     wait_for(lambda: not slurms.call(slurm, f"squeue -h -j {first}"), 60, lambda: said(project, first))
     assert "saving all trials" in said(project, first)
     assert sweep.load(project / "results" / "s").trials["status"].tolist() == ["interrupted"] * 2
+    (project / "hurry").touch()
     second = submitted(project, slurm)
     wait_for(lambda: not slurms.call(slurm, f"squeue -h -j {second}"), 120, lambda: said(project, second))
     check(project)

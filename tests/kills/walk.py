@@ -24,6 +24,9 @@ class Together:
     def member(self) -> Walk:
         return Walk()
 
+    def leave(self, member: Walk) -> None:
+        """There is nothing of it to forget."""
+
     def train(self, reports: Mapping[Any, Report]) -> Mapping[Any, Exception]:
         goes_on, raised = True, {}
 

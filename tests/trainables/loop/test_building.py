@@ -92,6 +92,7 @@ def test_several_inputs_and_outputs_with_weights_that_need_no_new_graph() -> Non
     assert programs[0] is programs[1]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_several_outputs_on_replicas() -> None:
     one, two = TwoHeads(), TwoHeads()

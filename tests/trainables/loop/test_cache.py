@@ -92,15 +92,15 @@ def test_another_seed_needs_no_other_program(kind: type[Small]) -> None:
 
 
 DRAWS: dict[str, Callable[[], float]] = {
+    "numpy": np.random.rand,
     "random": random.random,
     "randint": lambda: random.randint(*keras_corrections.SEEDS) / 1e9,  # as Keras draws its seeds
-    "numpy": np.random.rand,
     "tensorflow": lambda: float(tf.random.uniform([])),
     "keras": lambda: float(keras.random.uniform([])),
 }
 
 
-@pytest.mark.parametrize("way", sampled(DRAWS, 2))
+@pytest.mark.parametrize("way", sampled(DRAWS, 1))
 def test_a_number_that_is_drawn_while_the_model_is_made_is_that_of_its_seed(way: str) -> None:
     class Drawn(Small):
         def model(self, hp: Any) -> keras.Model:
@@ -189,7 +189,7 @@ class Classes(Small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sampled([Adapted, Rescaled, WeighedLoss, Augmented, Example, Classes], 3))
+@pytest.mark.parametrize("kind", sampled([Adapted, Rescaled, WeighedLoss, Example, Augmented, Classes], 2))
 def test_a_program_is_keyed_by_what_its_making_saw_of_the_data(kind: type[Small]) -> None:
     used = kind()
     fresh = {fold: metrics(train(kind(), assignment(fold=fold))) for fold in (0, 1)}

@@ -67,7 +67,7 @@ def batches(kind: type[Points]) -> Iterator[tuple[Any, Any]]:
             yield from ((x[order[at : at + 16]], y[order[at : at + 16]]) for at in range(0, 70, 16))
 
 
-@pytest.mark.parametrize("kind", [Points, Streamed])
+@pytest.mark.parametrize("kind", [pytest.param(Points, marks=pytest.mark.exhaustive), Streamed])
 def test_one_long_epoch_is_four_short_ones_and_a_plain_loop(kind: type[Points]) -> None:
     trainable = kind()
     train(trainable, given(epochs=1, steps_per_epoch=12))

@@ -168,7 +168,7 @@ def contrastive(plain: Plain) -> list[keras.Model]:
             (zoo_steps.Physics, physics),
             (zoo_steps.Contrastive, contrastive),
         ],
-        3,
+        1,
         several=True,
     ),
     ids=lambda given: given.__name__,

@@ -66,7 +66,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+RARE = ("clipvalue", "xla")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in RARE else ()) for name in CASES]
+)
 def test_nothing_moves_in_a_skipped_update(name: str) -> None:
     kind, params, training = CASES[name]
     trainable = kind()

@@ -59,7 +59,7 @@ def in_batches_of(trainable: Small, size: int) -> float:
     return float(plain.evaluate(x, y, size, verbose=0))
 
 
-@pytest.mark.parametrize("kind", [Towers, Masked])
+@pytest.mark.parametrize("kind", [pytest.param(Towers, marks=pytest.mark.exhaustive), Masked])
 def test_a_loss_that_depends_on_the_batch_is_validated_in_those_of_the_training_as_by_fit(kind: type[Small]) -> None:
     trainable = kind()
     (epoch,) = train(trainable, assignment(epochs=1, batch_size=7))

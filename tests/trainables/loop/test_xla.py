@@ -150,6 +150,7 @@ def test_asked_for_it_is_refused() -> None:
         train(Texts(), assignment(training=ON))
 
 
+@pytest.mark.exhaustive
 def test_augmentation_without_a_kernel_is_computed_outside() -> None:
     without, through = TextsBefore(), TextsBefore()
     train(without, assignment())
