@@ -27,10 +27,8 @@ def in_a_library() -> object:
 def test_the_author_s_line_comes_first() -> None:
     found = errors.reason_of(raised(in_a_library))
     line = in_a_library.__code__.co_firstlineno + 1
-    assert (
-        found
-        == f"JSONDecodeError: test_errors_tracebacks.py:{line} in in_a_library: Expecting value: line 1 column 4 (char 3)"
-    )
+    where = f"test_errors_tracebacks.py:{line} in in_a_library"
+    assert found == f"JSONDecodeError: {where}: Expecting value: line 1 column 4 (char 3)"
 
 
 def test_frames_of_others_are_one_line() -> None:
