@@ -27,10 +27,8 @@ def in_a_library() -> object:
 def test_the_author_s_line_comes_first() -> None:
     found = errors.reason_of(raised(in_a_library))
     line = in_a_library.__code__.co_firstlineno + 1
-    assert (
-        found
-        == f"JSONDecodeError: test_tracebacks.py:{line} in in_a_library: Expecting value: line 1 column 4 (char 3)"
-    )
+    where = f"test_errors_tracebacks.py:{line} in in_a_library"
+    assert found == f"JSONDecodeError: {where}: Expecting value: line 1 column 4 (char 3)"
 
 
 def test_frames_of_others_are_one_line() -> None:
@@ -159,7 +157,7 @@ def test_the_stack_in_a_graph_s_message_is_folded() -> None:
     assert "  ... 3 frames\n" in told
     assert "  ... 1 frame\n" in told
     assert "label value of 2.\n" in told
-    assert errors.reason_of(error) == "ValueError: test_tracebacks.py:7 in model: Received a label value of 2."
+    assert errors.reason_of(error) == "ValueError: test_errors_tracebacks.py:7 in model: Received a label value of 2."
 
 
 def test_a_message_that_ends_in_frames_says_so_and_what_was_raised_from_it_is_whole() -> None:

@@ -54,7 +54,7 @@ def test_the_standard_library_is_what_nothing_hides(tmp_path: Path) -> None:
 def test_a_package_that_an_editable_installation_knows() -> None:
     path = Search([]).find("sweep.inspection.dependencies")
     assert path is not None
-    assert path.name == "packages.py"
+    assert path.name == "dependencies.py"
 
 
 @pytest.mark.parametrize(

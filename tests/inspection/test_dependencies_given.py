@@ -48,7 +48,7 @@ def test_a_class_comes_with_its_bases_helpers_imports_and_values() -> None:
     defined = [node.name for node in ast.parse(found.text).body if isinstance(node, ast.ClassDef | ast.FunctionDef)]
     assert defined == ["Given", "Base"]
     lines = found.text.splitlines()
-    assert "from test_definitions import helper" in lines
+    assert "from test_dependencies_given import helper" in lines
     assert "from sweep.contract import Diverged" in lines
     assert {"import json", "import posixpath", "import os"} & set(lines)
     values = json.loads(found.values)
@@ -110,7 +110,7 @@ def test_the_first_argument_of_a_function_is_what_it_reads() -> None:
 
 
 def test_what_a_module_has_is_importable() -> None:
-    assert importable(helper) == "test_definitions:helper"
+    assert importable(helper) == "test_dependencies_given:helper"
     assert importable(sweep.errors.InputError) == "sweep.errors:InputError"
     assert importable(make(1)) is None
     assert importable(5) is None
