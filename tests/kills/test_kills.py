@@ -9,9 +9,18 @@ import random
 from pathlib import Path
 
 import pytest
-from killing import Tally, alone, compare, disturbed
+from killing import PATIENCE_S, Project, Tally, compare, disturbed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+def alone(path: Path, name: str) -> Project:
+    """A run that nobody disturbs, in one process, whose walks do not pause."""
+    project = Project.make(path, name)
+    walk = path / "walk.py"
+    walk.write_text(walk.read_text().replace("PAUSE_S = 0.02", "PAUSE_S = 0.0"))
+    assert project.start("run", f"{name}.yaml", "--no-memo", "-q", "--inline").wait(PATIENCE_S) == 0
+    return project
 
 
 def test_nothing_is_lost_and_nothing_counted_twice(tmp_path: Path) -> None:

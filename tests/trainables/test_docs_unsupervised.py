@@ -46,7 +46,10 @@ def of(name: str) -> Any:
     return assignment(batch_size=100, learning_rate=3e-3) if name == "Gan" else trial()
 
 
-@pytest.mark.parametrize("name", examples())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.exhaustive if name == "TwoTowers" else ()) for name in examples()],
+)
 def test_an_example_trains_in_a_fresh_worker_and_in_a_used_one(name: str) -> None:
     trainable = example(name)()
     first, last = metrics(train(trainable, of(name)))
