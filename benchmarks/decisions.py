@@ -17,7 +17,7 @@ import warnings
 import optuna
 
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
-from sweep.runner.methods import build_searcher as build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform

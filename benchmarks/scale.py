@@ -28,7 +28,7 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices
 from sweep.events import EpochReported, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.methods import build_searcher as build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import NoScheduler
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder

@@ -26,7 +26,7 @@ from sweep.backends.ray_tune import backend, cluster
 from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
 from sweep.events import Event
 from sweep.runner.coordinator import Coordinator, Hooks
-from sweep.runner.methods import build_searcher as build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Reported

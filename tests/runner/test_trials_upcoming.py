@@ -11,7 +11,7 @@ from sweep.contract import Devices
 from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded, TrialStarted
 from sweep.hyperparameters import Mark, to_json
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.methods import build_searcher as build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.runner.trials import LOOK_AHEAD, Upcoming
 from sweep.schedulers.early_termination import NoScheduler
 from sweep.spec import Spec, parse

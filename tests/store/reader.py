@@ -15,7 +15,7 @@ from sweep.contract import Devices
 from sweep.render.progress import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
-from sweep.runner.methods import build_searcher as build_searcher
+from sweep.runner.methods import build_searcher
 from sweep.runner.resuming import reopen
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space.stopping_rules import Asha
