@@ -109,7 +109,7 @@ def build(hp: Hyperparameters) -> Schedule:
 
     Reads, where the schedule has use for it: ``lr_final`` (share of the peak at the end), ``lr_power``,
     ``lr_drops``, ``lr_drop_factor``, ``lr_drop_epochs``, ``lr_restarts``, ``lr_lengthening``, ``lr_rise``,
-    ``lr_initial``. What ``plateau`` reads is with `trainables.recipe.plateau`.
+    ``lr_initial``. What ``plateau`` reads is with `Plateau`.
     """
     name = hp.text("lr_schedule", "constant", standard=True)
     match name:
