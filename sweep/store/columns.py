@@ -131,6 +131,7 @@ class TrialRows:
         self.numerics: dict[str, Objects[str]] = {}
         self.added_up: dict[str, Numbers] = {}  # over all epochs that were trained here
         self._trained = Numbers("d")  # sum of the epochs' time_s
+        self._together = Numbers("d")  # the most trials that an epoch was trained with
         self._timed = Numbers("d")  # the part of it in which examples were counted
         self._paused = Numbers("d")  # `pauses_s` when the trial began
         self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
@@ -160,6 +161,7 @@ class TrialRows:
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add(self._trained, row, event.time_s)
+            self._together.set(row, max(self._together.get(row) or 1.0, event.measures.get("together", 1.0)))
             for name in ADDED_UP:
                 if name in event.measures:
                     _add(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
@@ -234,6 +236,11 @@ class TrialRows:
         """Return seconds in the epochs of a trial: as its worker measured it, else by the sum of its epochs."""
         measured = self.floats["train_s"].get(row)
         return (self._trained.get(row) or 0.0) if measured is None else measured
+
+    def overhead_s(self, row: int) -> float | None:
+        """Return a trial's part of the seconds of its worker beside its epochs; None of one that has not ended."""
+        duration_s = self.floats["duration_s"].get(row)
+        return None if duration_s is None else duration_s / (self._together.get(row) or 1.0) - self.train_s(row)
 
     def examples_per_s(self, row: int) -> float | None:
         """Mean over the time in which examples were counted."""

@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import csv
 
 from sweep.events import (
     Event,
@@ -148,10 +146,7 @@ class TableBuilder:
         tested = {f"test.{name}": _numbers(column, count) for name, column in rows.tested.items()}
         first = self._objectives[0][0] if self._objectives else ""
         train_s = of_list([rows.train_s(row) for row in range(count)], pa.float64())
-        overhead_s = [
-            None if (total := rows.floats["duration_s"].get(row)) is None else total - rows.train_s(row)
-            for row in range(count)
-        ]
+        overhead_s = [rows.overhead_s(row) for row in range(count)]
         columns = {
             "sweep": pa.repeat(_strings([self._name.encode()])[0], count),
             "trial": whole["trial"],
@@ -199,7 +194,7 @@ class TableBuilder:
     def _added_up(self, count: int) -> dict[str, pa.Array]:
         columns = {name: _numbers(column, count) for name, column in self._trials.added_up.items()}
         if ENERGY in columns and self._co2_g_per_kwh is not None:
-            import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
+            import pyarrow.compute as pc  # see `_guarded`
 
             columns["co2_g"] = pc.multiply(columns[ENERGY], self._co2_g_per_kwh / J_PER_KWH)
         return columns
@@ -403,11 +398,15 @@ _FORMULA = "^[=+@\t\r-]"
 
 def write_csv(table: pa.Table, path: Path) -> None:
     """Write a table; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+    from pyarrow import csv
+
     columns = [_guarded(column) if pa.types.is_string(column.type) else column for column in table.columns]
     names = _guarded(pa.array(table.column_names, pa.string())).to_pylist()
     csv.write_csv(pa.table(columns, names=names), path, csv.WriteOptions(eol="\r\n"))
 
 
 def _guarded(texts: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray | pa.Array:
+    import pyarrow.compute as pc  # takes as long to import as the rest of Arrow
+
     formulas = pc.match_substring_regex(texts, _FORMULA)
     return pc.if_else(formulas, pc.binary_join_element_wise("'", texts, ""), texts)

@@ -101,7 +101,7 @@ wait_for("killed", 5)
 for process in Path("/proc").iterdir():
     if process.name.isdigit():
         line = (process / "cmdline").read_bytes().split(b"\\0")
-        if line[1:4] == [b"-m", b"sweep", b"run"] and b"name=killed" in line:
+        if line[1:4] == [b"-m", b"sweep", b"run"] and b'name="killed"' in line:
             os.kill(int(process.name), signal.SIGKILL)
 hurry.touch()
 call("goes on", "logs", "killed", "--follow")

@@ -51,9 +51,9 @@ epochs: 4
 """
 
 NONE = {  # nothing is left
-    "reading the file": "spec/parser.py:load_with_text",
+    "reading the file": "spec/__init__.py:load_with_text",
     "checking": "runner/planning.py:check",
-    "what it runs on": "store/provenance.py:collect",
+    "what it runs on": "store/sweep_info.py:provenance",
     "before the folder": "store/folder.py:ResultsFolder.create",
     "making the folder": "store/folder.py:ResultsFolder.write_info",
     "making the view": "cli/running.py:_Viewer.__call__",

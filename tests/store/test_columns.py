@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from msgspec import structs
 
 from sweep.errors import StoreError
 from sweep.events import (
@@ -53,6 +54,13 @@ def test_a_running_trial_has_no_end():
     assert running["status"] == "running"
     assert running["ended_at"] is running["duration_s"] is running["overhead_s"] is None
     assert (running["train_s"], running["objective"]) == (0.5, 0.5)
+
+
+def test_trials_that_were_trained_together_share_what_their_worker_took():
+    both = {"together": 4.0}
+    events = [started(0), structs.replace(reported(0, 1, loss=1.0), measures=both), ended(0, time=120.0)]
+    trained = told(events)[0]
+    assert (trained["duration_s"], trained["train_s"], trained["overhead_s"]) == (20.0, 0.5, 4.5)
 
 
 def test_a_resumed_trial_counts_its_time_without_the_pause():
