@@ -69,7 +69,7 @@ metric: {name: loss, goal: minimize}
 parameters: {rate: {values: [RATES]}, drag: {value: 0.5}}
 epochs: 12
 """
-SLOW = clusters.SLOW.replace("SECONDS", '0.05 if Path(__file__).with_name("both").exists() else 0.25')
+SLOW = clusters.SLOW.replace("SECONDS", '0.05 if Path(__file__).with_name("both").exists() else 1.5')
 SCRIPT = """
 import json, os, subprocess, sys, time
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_a_second_sweep_gets_its_part_while_the_first_holds_the_cluster(tmp_path
     assert Counter(trial for _, trial in epochs["second"]) == dict.fromkeys(range(3), 12)
     begun, ended = epochs["second"][0][0], epochs["second"][-1][0]
     before, after = ({trial for at, trial in epochs["first"] if (at < begun) == early} for early in (True, False))
-    assert len(before) <= 10, "of 18: some end while the second starts, then it has room"
+    assert len(before) <= 4, "a trial or two of the first sweep end, then the second has room"
     left = {trial for at, trial in epochs["first"] if at > ended}
     assert len(left) >= 3, "the first did not go on alone"
     assert after - before - left, "nor did it wait for the second"

@@ -49,15 +49,10 @@ RARE = [pytest.param(given, marks=pytest.mark.exhaustive) for given in ({"micro_
 
 @pytest.mark.parametrize("params", [{}, *RARE], ids=str)
 def test_bits_are_those_of_whole_chunks(params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once in three: a wrong row is wrong each time; a busy CPU rounds otherwise once in some hundred trials."""
-    differ: list[str] = []
-    for _ in range(3):
-        with monkeypatch.context() as whole_chunks:
-            own, weights = trained(**params)
-            whole_chunks.setattr(GraphProgram, "shares", lambda program, rank: (None, None))
-            whole, theirs = trained(**params)
-        pairs = [(path, pair) for path, ours in weights.items() for pair in zip(ours, theirs[path], strict=True)]
-        differ = [path for path, (mine, other) in pairs if not np.array_equal(mine, other)]
-        if own == whole and not differ:
-            return
-    raise AssertionError((own, whole, differ))
+    own, weights = trained(**params)
+    monkeypatch.setattr(GraphProgram, "shares", lambda program, rank: (None, None))
+    whole, theirs = trained(**params)
+    assert own == whole
+    for path, arrays in weights.items():
+        for mine, other in zip(arrays, theirs[path], strict=True):
+            np.testing.assert_array_equal(mine, other)
