@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from sweep.analysis import Outline
-from sweep.analysis.progress import Standing
+from sweep.analysis.live_status import Standing
 from sweep.backends import Order, Progress
 from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.contract import Devices

@@ -21,8 +21,8 @@ from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
 
 LOSS = Objective("loss", "minimize")
 EPOCHS, AT_ONCE = 100, 8

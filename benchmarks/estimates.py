@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "analysis"))
 from passing import simulate
 
 import sweep
+from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.space.objectives import objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
 
 RULES: tuple[EarlyTermination, ...] = (NoTermination(), Asha(1, None, 3), Hyperband(min_iter=1), Median(3))
 SWEEPS, AT_ONCE = 10, 4

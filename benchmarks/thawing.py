@@ -31,8 +31,8 @@ from sweep.events import Status
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build
 from sweep.schedulers.promotion import PausingScheduler, _Pause
+from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import Objective, objective
-from sweep.space.stopping_rules import Asha, AshaPromotion, FreezeThaw, Pasha
 from sweep.store import log
 from sweep.store.folder import ResultsFolder
 

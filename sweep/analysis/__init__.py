@@ -17,9 +17,9 @@ from msgspec import Struct, field
 from sweep.errors import InputError, Problem
 from sweep.events import Params, Role, Status, Value
 from sweep.prices import COST
-from sweep.space import stopping_rules
+from sweep.space import early_terminate
+from sweep.space.early_terminate import EarlyTermination, NoTermination
 from sweep.space.objectives import Objective, objective
-from sweep.space.stopping_rules import EarlyTermination, NoTermination
 from sweep.store.folder import ResultsFolder
 from sweep.store.sweep_info import Objectives
 
@@ -75,7 +75,7 @@ class Outline:
             total=None if configurations is None else configurations * spec.trials_each,
             repeats=spec.trials_each,
             epochs=spec.epochs,
-            decisions=stopping_rules.decision_epochs(spec.early_terminate, spec.epochs),
+            decisions=early_terminate.decision_epochs(spec.early_terminate, spec.epochs),
             rule=spec.early_terminate,
             limits=Limits(
                 hours=budget.hours,

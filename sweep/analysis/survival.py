@@ -19,8 +19,8 @@ from dataclasses import dataclass
 
 from sweep.events import EpochReported, Facts, Status, TrialEnded, TrialStarted
 from sweep.schedulers import Scheduler
+from sweep.space.early_terminate import EarlyTermination, decision_epochs
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import EarlyTermination, decision_epochs
 
 
 @dataclass(frozen=True, slots=True)

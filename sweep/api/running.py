@@ -38,7 +38,7 @@ from sweep.errors import (
 )
 from sweep.events import Event
 from sweep.export import followers
-from sweep.render.progress import Frame
+from sweep.render.status import Frame
 from sweep.runner import Options, Outcome, planning, resuming, retraining, session
 from sweep.runner.resuming import Reopened
 from sweep.runner.retraining import Wanted

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from sweep.backends import checkpoint_copies as copies
-from sweep.backends.checkpoint_copies import MANIFEST as MANIFEST
-from sweep.backends.checkpoint_copies import Sender
+from sweep.backends import stored_checkpoints as copies
+from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
+from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
 from sweep.events import EpochReported, Status, decode, encode

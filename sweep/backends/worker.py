@@ -20,8 +20,8 @@ from msgspec import structs
 
 from sweep import backends, errors, prices
 from sweep.backends import Job, Order, Progress, checkpoints, memory, wanted_elsewhere
-from sweep.backends.checkpoint_copies import Sender
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
+from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
 from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, printable
 from sweep.events import Params, Status, TrialEnded, encode

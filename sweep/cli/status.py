@@ -16,7 +16,7 @@ from sweep.errors import InputError, plural, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from sweep.analysis.progress import Follower
+    from sweep.analysis.live_status import Follower
     from sweep.render.live import LiveView
     from sweep.runner.resuming import Reopened
     from sweep.spec import Spec
@@ -88,9 +88,9 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
         return
     if address is not None:
         results, sweep = submitting.results_of(sweep, address, as_json=True)
-    from sweep.runner import stopping
+    from sweep.runner import stop_requests
 
-    click.echo(stopping.stop(results, sweep, trial, now=now))
+    click.echo(stop_requests.stop(results, sweep, trial, now=now))
 
 
 def _rule(spec: Spec) -> str:
@@ -123,7 +123,7 @@ def show_until_its_end(sweep: Reopened, interval_s: float) -> None:
     """
     from sweep import render
     from sweep.analysis import Outline
-    from sweep.analysis.progress import Follower
+    from sweep.analysis.live_status import Follower
     from sweep.render.live import LiveView
     from sweep.store.ledger import naming
 
@@ -179,7 +179,7 @@ def _read_on(view: LiveView, follower: Follower) -> None:
 
 def _show(view: LiveView, console: Console, sweep: Reopened) -> None:
     """The picture as it is now, to stay."""
-    from sweep.render.progress import Frame
+    from sweep.render.status import Frame
 
     width = PLAIN_WIDTH if view.plain else console.size.width
     height = 23 if view.plain else console.size.height - 1

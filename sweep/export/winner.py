@@ -21,7 +21,7 @@ from sweep.events import Value
 from sweep.inspection import Source
 from sweep.runner import restoring
 from sweep.runner.restoring import Kept, Restored, Which
-from sweep.spec import models
+from sweep.spec import resolved
 from sweep.store import process
 from sweep.store.folder import ResultsFolder
 
@@ -374,8 +374,8 @@ def _sweep_file(restored: Restored) -> str:
     if fold is not None:
         comments.append(f"It is one of {spec.folds} folds, which are trained together: trial {fold} is this one.")
     name = f"{spec.name[:LONGEST]}-trial-{kept.trial}"
-    keys = models.trial_file(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
-    return models.file_text(keys, [*comments, *restored.notes])
+    keys = resolved.trial_file(spec, kept.started.params, kept.started.seed, name, None if fold is None else spec.folds)
+    return resolved.file_text(keys, [*comments, *restored.notes])
 
 
 def _root(file: Path | None, module: str) -> str:

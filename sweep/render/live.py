@@ -20,11 +20,11 @@ from rich.console import Console
 from rich.text import Text
 
 from sweep.analysis import Outline
-from sweep.analysis.progress import Ended, Standing
+from sweep.analysis.live_status import Ended, Standing
 from sweep.errors import plural, printable
 from sweep.events import Event, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.render import STYLES, duration, score, settings
-from sweep.render.progress import Frame, picture
+from sweep.render.status import Frame, picture
 
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _CLEAR_LINE, _CLEAR_BELOW = "\x1b[K", "\x1b[J"

@@ -20,7 +20,7 @@ from sweep.runner.power_analysis import Detectable
 from sweep.runner.pricing import Offer, Rung
 from sweep.runner.throughput import Measured, Throughput, Way
 from sweep.space import DRAWS
-from sweep.space.stopping_rules import FreezeThaw, Pasha, PausingRule
+from sweep.space.early_terminate import FreezeThaw, Pasha, PausingRule
 from sweep.spec import Spec
 from sweep.statistics import FIRST_SEEDS
 

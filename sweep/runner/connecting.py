@@ -17,7 +17,7 @@ from importlib import import_module
 
 from sweep import backends, interruption
 from sweep.analysis import Outline
-from sweep.analysis.progress import Standing
+from sweep.analysis.live_status import Standing
 from sweep.backends import Backend, Driver, Job, Order, SweepStatus, orders
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker

@@ -25,8 +25,8 @@ from sweep.searchers.grid_random_sobol import grid_search, random_search, sobol_
 from sweep.searchers.novelty import first_new, uniform_draws, uniform_numbers
 from sweep.searchers.population import Population
 from sweep.space import Space, completed, on_grid
+from sweep.space.early_terminate import Own
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Own
 from sweep.spec import Spec
 from sweep.store import ledger
 from sweep.store import log as store_log

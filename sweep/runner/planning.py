@@ -40,7 +40,7 @@ from sweep.space.domains import (
     choices,
     key,
 )
-from sweep.space.stopping_rules import Own
+from sweep.space.early_terminate import Own
 from sweep.spec import Spec
 from sweep.spec.validation import show
 

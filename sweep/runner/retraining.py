@@ -10,7 +10,7 @@ from sweep.errors import InputError
 from sweep.events import Params, Value
 from sweep.runner import restoring
 from sweep.runner.resuming import Reopened, reopen
-from sweep.spec import Spec, models, parse
+from sweep.spec import Spec, parse, resolved
 from sweep.spec.sweep_file import MAX_EPOCHS
 from sweep.store.folder import ResultsFolder
 
@@ -58,7 +58,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     length = sweep.spec.trial_epochs(started.params) if epochs is None else epochs
     if length > MAX_EPOCHS:
         raise InputError.one("--epochs", f"{length:,}, expected at most {MAX_EPOCHS:,}")
-    keys = models.trial_file(sweep.spec, started.params, started.seed, wanted.name or _free_name(folder))
+    keys = resolved.trial_file(sweep.spec, started.params, started.seed, wanted.name or _free_name(folder))
     keys |= _lengthened(started.params, length, keys)
     keys |= {"repeats": seeds} if seeds > 1 else {}
     keys["description"] = f"Trial {trial} of {folder.name}, trained again for {length} epochs"
@@ -69,7 +69,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
     comments += ["Trained on all data: nothing is held out."] if all_data else []
-    text = models.file_text(keys, comments)
+    text = resolved.file_text(keys, comments)
     spec = parse(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
         "command": "retrain",

@@ -22,12 +22,12 @@ from sweep.backends.checkpoints import CheckpointKeeper
 from sweep.errors import InputError, Interrupted, StoppedAtOnce, StoreError
 from sweep.events import EpochReported, Event
 from sweep.inspection import Source
-from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stopping
+from sweep.runner import Options, Outcome, View, connecting, methods, planning, restoring, stop_requests
 from sweep.runner.connecting import StatusReporter
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.memo import Memo, inherit
 from sweep.runner.resuming import Reopened
-from sweep.runner.stopping import Ending
+from sweep.runner.stop_requests import Ending
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import sweep_info, tables
@@ -146,7 +146,7 @@ class Session:
     def _drive(self) -> Outcome:
         job, folder, ending = self._job(), self.folder, self.ending
         with folder.lock(self.spec.checkpoint.sync_s) as copy, runner.redirected(folder.debug_log) as terminal:
-            stopping.clear_requests(folder)
+            stop_requests.clear_requests(folder)
             _clean(folder.path)  # what a killed session has left
             view = self.view(folder, terminal)
             try:
@@ -227,7 +227,7 @@ class Session:
         with Log(folder.log, copy=copy, durable=spec.checkpoint.durable) as log:
             hooks = Hooks(
                 listen=listen,
-                stop=partial(stopping.touch, job.stop_file),
+                stop=partial(stop_requests.touch, job.stop_file),
                 look=ending.look,
                 tick=ending.obey,
                 say=view.say,

@@ -1,6 +1,6 @@
 """The schedulers of `early_terminate`: ASHA, W&B's hyperband, the median stopping rule, and none.
 
-The epochs at which each rule acts are in `sweep.space.stopping_rules`; the rules that let trials pause in `promotion`.
+The epochs at which each rule acts are in `sweep.space.early_terminate`; the rules that let trials pause in `promotion`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ import numpy as np
 from sweep.events import EpochReported, Event
 from sweep.schedulers import Factory, Scheduler, reason
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
-from sweep.space import stopping_rules
-from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import (
+from sweep.space import early_terminate
+from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
     EarlyTermination,
@@ -29,6 +28,7 @@ from sweep.space.stopping_rules import (
     Own,
     Pasha,
 )
+from sweep.space.objectives import Objective
 
 
 class Ranks:
@@ -90,12 +90,12 @@ class AshaScheduler:
     def __init__(self, rule: Asha, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in stopping_rules.brackets(rule, epochs)]
+        self._rungs = [{epoch: _Rung(rule.eta) for epoch in rungs} for rungs in early_terminate.brackets(rule, epochs)]
         self._shares = _shares(rule, epochs)
         self._stopped: set[int] = set()
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return stopping_rules.decision_epochs(self._rule, epochs)
+        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:
@@ -162,12 +162,12 @@ class HyperbandScheduler:
         self._rule = rule
         self._objective = objective
         self._reached = {
-            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in stopping_rules.decision_epochs(rule, epochs)
+            epoch: Ranks(lambda count: int(count / rule.eta)) for epoch in early_terminate.decision_epochs(rule, epochs)
         }
         self._best: dict[int, float] = {}
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return stopping_rules.decision_epochs(self._rule, epochs)
+        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported):
@@ -208,13 +208,13 @@ class MedianScheduler:
     def __init__(self, rule: Median, objective: Objective, epochs: int) -> None:
         self._rule = rule
         self._objective = objective
-        judged = stopping_rules.decision_epochs(rule, epochs)
+        judged = early_terminate.decision_epochs(rule, epochs)
         self._means = {epoch: Ranks(lambda count: count // 2) for epoch in judged}
         self._runs: dict[int, _Run] = {}
         self._stopped: set[int] = set()
 
     def decision_epochs(self, epochs: int) -> tuple[int, ...]:
-        return stopping_rules.decision_epochs(self._rule, epochs)
+        return early_terminate.decision_epochs(self._rule, epochs)
 
     def observe(self, event: Event) -> str | None:
         if not isinstance(event, EpochReported) or event.trial in self._stopped:

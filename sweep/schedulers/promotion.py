@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from sweep.events import EpochReported, Event, Status, TrialEnded
 from sweep.schedulers import reason, standing
-from sweep.space import stopping_rules
+from sweep.space import early_terminate
+from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import INFEASIBLE, Objective
-from sweep.space.stopping_rules import AshaPromotion, FreezeThaw, Pasha
 
 OPTIMISM = 0.5  # standard deviations of a gain
 COMPARED = 100  # trials of a rung, the best ones, with which a new one's curve is compared
@@ -104,7 +104,7 @@ class PromotionScheduler(PausingScheduler):
 
     def __init__(self, rule: AshaPromotion | Pasha, objective: Objective, epochs: int) -> None:
         kind = "pasha" if isinstance(rule, Pasha) else "asha_promotion"
-        super().__init__(kind, objective, stopping_rules.decision_epochs(rule, epochs))
+        super().__init__(kind, objective, early_terminate.decision_epochs(rule, epochs))
         self._eta = rule.eta
         self._scores: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # best first
 
@@ -213,7 +213,7 @@ class FreezeThawScheduler(PausingScheduler):
     """
 
     def __init__(self, rule: FreezeThaw, objective: Objective, epochs: int) -> None:
-        super().__init__("freeze_thaw", objective, stopping_rules.decision_epochs(rule, epochs))
+        super().__init__("freeze_thaw", objective, early_terminate.decision_epochs(rule, epochs))
         self._share = rule.share
         self._next = dict(zip(self._rungs, (*self._rungs[1:], epochs), strict=False))
         self._waiting: dict[int, list[tuple[float, int]]] = {rung: [] for rung in self._rungs}  # heaps

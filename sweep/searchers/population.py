@@ -21,8 +21,8 @@ from sweep.searchers.novelty import first_new, independent_draws, uniform_number
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
+from sweep.space.early_terminate import PopulationRules
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import PopulationRules
 from sweep.store.ledger import TrialState
 
 FACTORS = (0.8, 1.2)

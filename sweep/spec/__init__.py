@@ -12,12 +12,12 @@ from sweep.errors import InputError, did_you_mean
 from sweep.events import Params
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Range, Tied, choices
-from sweep.space.stopping_rules import EarlyTermination, PausingRule, PopulationRules
+from sweep.space.early_terminate import EarlyTermination, PausingRule, PopulationRules
 from sweep.spec import configurations, parameters, sweep_file, yaml_reader
 from sweep.spec.blocks import Metric
-from sweep.spec.models import Spec
+from sweep.spec.json_schema import json_schema
 from sweep.spec.parameters import Entry
-from sweep.spec.schema import json_schema
+from sweep.spec.resolved import Spec
 from sweep.spec.sweep_file import (
     BELIEVING,
     HINTS,

@@ -13,9 +13,9 @@ from pydantic import Field, JsonValue
 
 from sweep.errors import plural
 from sweep.events import Value
-from sweep.space import stopping_rules
+from sweep.space import early_terminate
 from sweep.space.domains import choices
-from sweep.space.stopping_rules import EarlyTermination
+from sweep.space.early_terminate import EarlyTermination
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Count, Metric, Resources, StopWhen, Text, Training
 from sweep.spec.parameters import Entry
 from sweep.spec.validation import Document, KeyPath
@@ -104,36 +104,36 @@ def build_rule(block: EarlyTerminate | str | None, path: KeyPath, document: Docu
         ):
             document.mistake((*path, "max_iter"), f"number {last}, expected at least min_iter, which is {first}")
         case Asha():
-            return stopping_rules.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
+            return early_terminate.Asha(block.min_iter, block.max_iter, block.eta, block.brackets)
         case AshaPromotion():
-            return stopping_rules.AshaPromotion(block.min_iter, block.max_iter, block.eta)
+            return early_terminate.AshaPromotion(block.min_iter, block.max_iter, block.eta)
         case Pasha():
-            return stopping_rules.Pasha(block.min_iter, block.eta, block.epsilon)
+            return early_terminate.Pasha(block.min_iter, block.eta, block.epsilon)
         case FreezeThaw():
-            return stopping_rules.FreezeThaw(block.min_iter, block.eta, block.share)
+            return early_terminate.FreezeThaw(block.min_iter, block.eta, block.share)
         case Hyperband(max_iter=int(most), s=int(s)):  # as in W&B, they win over min_iter
-            return stopping_rules.Hyperband(None, most, s, block.eta, block.strict)
+            return early_terminate.Hyperband(None, most, s, block.eta, block.strict)
         case Hyperband(min_iter=int(first), max_iter=None):  # as in W&B, s alone has no effect
-            return stopping_rules.Hyperband(first, None, None, block.eta, block.strict)
+            return early_terminate.Hyperband(first, None, None, block.eta, block.strict)
         case Hyperband():
             given = [key for key in ("min_iter", "max_iter", "s") if getattr(block, key) is not None]
             there = " and ".join(given) or "neither"
             document.mistake(path, f"{there} given, expected min_iter alone, or max_iter and s")
         case Median():
-            return stopping_rules.Median(block.min_iter, block.min_trials)
+            return early_terminate.Median(block.min_iter, block.min_trials)
         case str():
-            return stopping_rules.Own(block)
+            return early_terminate.Own(block)
         case NoTermination() | None:
             pass
-    return stopping_rules.NoTermination()
+    return early_terminate.NoTermination()
 
 
 def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Document) -> None:
     """Note a rule that stops no trial of ``epochs`` epochs, or of which a bracket never does."""
-    acting = stopping_rules.brackets(rule, epochs)
-    key = "max_iter" if isinstance(rule, stopping_rules.Hyperband) and rule.max_iter else "min_iter"
+    acting = early_terminate.brackets(rule, epochs)
+    key = "max_iter" if isinstance(rule, early_terminate.Hyperband) and rule.max_iter else "min_iter"
     if acting and not any(acting):
-        does = "pause" if isinstance(rule, stopping_rules.PausingRule) else "stop"
+        does = "pause" if isinstance(rule, early_terminate.PausingRule) else "stop"
         what = f"can never {does} a trial of {epochs} {plural('epoch', epochs)}"
         document.mistake((*path, key), what, "lower it, train more epochs, or remove early_terminate")
     elif not all(acting):
@@ -144,17 +144,17 @@ def check_acts(rule: EarlyTermination, epochs: int, path: KeyPath, document: Doc
 
 def rule_to_dict(rule: EarlyTermination) -> Value:
     """Return a rule as it is written in a file."""
-    if isinstance(rule, stopping_rules.Own):
+    if isinstance(rule, early_terminate.Own):
         return rule.target
     names = {field.name: getattr(rule, field.name) for field in fields(rule)}
     kind = {
-        stopping_rules.Asha: "asha",
-        stopping_rules.AshaPromotion: "asha_promotion",
-        stopping_rules.Pasha: "pasha",
-        stopping_rules.FreezeThaw: "freeze_thaw",
-        stopping_rules.Hyperband: "hyperband",
-        stopping_rules.Median: "median",
-        stopping_rules.NoTermination: "none",
+        early_terminate.Asha: "asha",
+        early_terminate.AshaPromotion: "asha_promotion",
+        early_terminate.Pasha: "pasha",
+        early_terminate.FreezeThaw: "freeze_thaw",
+        early_terminate.Hyperband: "hyperband",
+        early_terminate.Median: "median",
+        early_terminate.NoTermination: "none",
     }[type(rule)]
     keys = {"min_iter" if name == "grace" else name: value for name, value in names.items()}
     return {"type": kind, **{key: value for key, value in keys.items() if value is not None}}

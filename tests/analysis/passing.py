@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sweep.analysis import Outline
-from sweep.analysis.progress import Standing
+from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Event, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.schedulers.early_termination import build
+from sweep.space.early_terminate import EarlyTermination, decision_epochs
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import EarlyTermination, decision_epochs
 
 EPOCH_S, START_S = 10.0, 3.0
 

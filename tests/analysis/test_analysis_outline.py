@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from sweep.analysis import Outline
+from sweep.space.early_terminate import Asha
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha
 from sweep.spec import parse
 
 FILE = """

@@ -6,8 +6,8 @@ import pytest
 
 from sweep.analysis.survival import Foresight, reported
 from sweep.schedulers.early_termination import build
+from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median
 
 LOSS = Objective("loss", "minimize")
 SCORE = Objective("score", "maximize")

@@ -144,7 +144,7 @@ def test_a_results_folder_that_is_not_shared_is_found_before_the_first_trial(tmp
 
 def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_interrupted() -> None:
     from sweep.backends import Job
-    from sweep.backends.ray_tune.worker import TrialWorker
+    from sweep.backends.ray_tune.trial_actor import TrialWorker
 
     worker = TrialWorker.__new__(TrialWorker)
     worker._job = Job("s", "m:M", (), Path("/nowhere/at/all"), "loss", maximize=False)

@@ -17,7 +17,7 @@ from rich.text import Text
 from sweep.analysis import Outline
 from sweep.events import EpochReported, Facts, SessionStarted, Status, TrialEnded, TrialStarted
 from sweep.render.live import Above, LiveView, Screen, is_plain
-from sweep.render.progress import Frame
+from sweep.render.status import Frame
 
 
 class Watched:

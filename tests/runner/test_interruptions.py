@@ -69,7 +69,7 @@ BEGUN = {  # the sweep goes on with resume
     "the first ask": "runner/coordinator.py:Coordinator.next",
     "the first draw": "runner/trials.py:Upcoming.choose",
     "mid-epoch": "walk.py:Walk.epoch 2",
-    "while an event is shown": "analysis/progress.py:Standing.observe 5",
+    "while an event is shown": "analysis/live_status.py:Standing.observe 5",
     "while an event is logged": "store/log.py:Log.append 4",
     "while a checkpoint is saved": "walk.py:Walk.save",
     "between trials": "runner/coordinator.py:Coordinator.next 2",
@@ -176,7 +176,7 @@ def test_while_the_program_is_imported_nothing_is_left(run: Run, tmp_path: Path,
 
 @pytest.mark.parametrize("signals", ["first", "second"])
 def test_a_view_that_holds_its_lock_does_not_hang(run: Run, tmp_path: Path, signals: str) -> None:
-    point = "analysis/progress.py:Standing.observe 5"
+    point = "analysis/live_status.py:Standing.observe 5"
     ended = run("run", "it.yaml", "--inline", point=point, signals=SIGNALS[signals], terminal=True)
     check(run, tmp_path, ended, may_be_gone=False, may_be_left=True)
 

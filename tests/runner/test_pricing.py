@@ -16,8 +16,7 @@ from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded
 from sweep.runner import pricing
 from sweep.runner.pricing import Course, Price, Rung, Timing
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import (
+from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
     EarlyTermination,
@@ -27,6 +26,7 @@ from sweep.space.stopping_rules import (
     NoTermination,
     Pasha,
 )
+from sweep.space.objectives import Objective
 from sweep.spec import Spec, parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log

@@ -14,8 +14,8 @@ from ray.tune.schedulers import AsyncHyperBandScheduler, MedianStoppingRule, Tri
 
 from sweep.events import EpochReported
 from sweep.schedulers.early_termination import AshaScheduler, HyperbandScheduler, MedianScheduler, Ranks
+from sweep.space.early_terminate import Asha, Hyperband, Median, decision_epochs
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import Asha, Hyperband, Median, decision_epochs
 
 
 @given(st.lists(st.floats(-9, 9) | st.integers(0, 3).map(float), max_size=40), st.sampled_from([1.2, 2.0, 3.0, 50.0]))

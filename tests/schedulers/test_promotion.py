@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sweep.conformance.schedulers import EPOCHS, report, search
 from sweep.events import EpochReported, Status, TrialEnded, TrialStarted
 from sweep.schedulers.promotion import FreezeThawScheduler, PashaScheduler, PromotionScheduler
+from sweep.space.early_terminate import AshaPromotion, FreezeThaw, Pasha
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import AshaPromotion, FreezeThaw, Pasha
 
 LOSS = Objective("m", "minimize")
 

@@ -12,9 +12,8 @@ import pytest
 from sweep.conformance.schedulers import EPOCHS, PausingConformance, SchedulerConformance, pruned, report, run, search
 from sweep.schedulers import Scheduler
 from sweep.schedulers.early_termination import build
-from sweep.space import stopping_rules
-from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import (
+from sweep.space import early_terminate
+from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
     EarlyTermination,
@@ -24,6 +23,7 @@ from sweep.space.stopping_rules import (
     NoTermination,
     Pasha,
 )
+from sweep.space.objectives import Objective
 
 RULES: dict[str, EarlyTermination] = {
     "none": NoTermination(),
@@ -57,7 +57,7 @@ def build_one(rule: EarlyTermination, goal: str = "minimize", epochs: int = EPOC
 @every_rule
 def test_decision_epochs_are_those_of_the_rule_and_before_the_last(rule: EarlyTermination) -> None:
     epochs = build_one(rule).decision_epochs(EPOCHS)
-    assert epochs == stopping_rules.decision_epochs(rule, EPOCHS)
+    assert epochs == early_terminate.decision_epochs(rule, EPOCHS)
     assert all(0 < epoch < EPOCHS for epoch in epochs)
     assert bool(epochs) == (rule != NoTermination())
 
@@ -81,7 +81,7 @@ def test_the_worst_is_pruned_at_the_first_rung_and_the_best_never(rule: EarlyTer
     values = {trial: sign * trial for trial in range(20)}  # from best to worst
     scheduler = build_one(rule, goal)
     verdicts = run(scheduler, values)
-    first = {bracket[0] for bracket in stopping_rules.brackets(rule, EPOCHS)}
+    first = {bracket[0] for bracket in early_terminate.brackets(rule, EPOCHS)}
     assert pruned(verdicts)[19] in first
     assert 0 not in pruned(verdicts)
     assert all(verdicts[0, epoch] is None for epoch in range(1, EPOCHS + 1))

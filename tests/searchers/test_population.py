@@ -14,9 +14,9 @@ from sweep.events import EpochReported, Event, Facts, Params, Status, TrialEnded
 from sweep.searchers.population import Parent, Population
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, LogUniform, Uniform
+from sweep.space.early_terminate import PopulationRules
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import PopulationRules
 
 SPACE = Space(
     (

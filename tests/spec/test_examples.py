@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from sweep.cli import main
 from sweep.runner.methods import METHODS
-from sweep.space.stopping_rules import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
+from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
 from sweep.spec.sweep_file import SERVER_KEYS, SweepFile

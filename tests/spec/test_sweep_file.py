@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from sweep.errors import InputError
 from sweep.events import Value
-from sweep.space.stopping_rules import (
+from sweep.space.early_terminate import (
     Asha,
     AshaPromotion,
     EarlyTermination,

@@ -9,16 +9,16 @@ from typing import Any
 
 from sweep import analysis
 from sweep.analysis import Outline, ranking
-from sweep.analysis.progress import Standing
+from sweep.analysis.live_status import Standing
 from sweep.analysis.replay import replay
 from sweep.contract import Devices
-from sweep.render.progress import Frame, picture
+from sweep.render.status import Frame, picture
 from sweep.runner import restoring
 from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.runner.resuming import reopen
 from sweep.schedulers.early_termination import build as build_scheduler
-from sweep.space.stopping_rules import Asha
+from sweep.space.early_terminate import Asha
 from sweep.spec import Spec
 from sweep.store import log as store_log
 from sweep.store import reading

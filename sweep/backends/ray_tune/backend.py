@@ -30,7 +30,7 @@ from sweep.backends.ray_tune.adapters import (
 )
 from sweep.backends.ray_tune.cluster import Bounds, Cluster, Sharing, WaitsForRoom, anybody_waits, share
 from sweep.backends.ray_tune.dashboard import Drivers
-from sweep.backends.ray_tune.worker import TrialWorker
+from sweep.backends.ray_tune.trial_actor import TrialWorker
 from sweep.contract import Devices
 from sweep.errors import InputError, first_line
 

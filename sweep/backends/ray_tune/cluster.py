@@ -247,7 +247,7 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
         raise InputError.one("--address", f"{address!r}: {first}", "expected a running cluster's host:port") from error
     try:
         if context.dashboard_url:
-            say(local_ray.dashboard(context.dashboard_url))
+            say(dashboard.address_line(context.dashboard_url))
         yield
     finally:
         ray.shutdown()
@@ -256,7 +256,7 @@ def _joined(address: str, say: Callable[[str], None], about: Mapping[str, str] |
 @contextmanager
 def _started(simulated_gpus: int | None, say: Callable[[str], None], start: Start) -> Iterator[None]:
     over = threading.Event()
-    local_ray.protect()
+    dashboard.protect_token()
     with local_ray.own_machine(say), local_ray.hastened(say, start.meanwhile) as end_starting, local_ray.patient(say):
         try:
             with start.ahead or nullcontext(), _told():

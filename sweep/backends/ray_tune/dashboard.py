@@ -1,4 +1,4 @@
-"""This sweep in Ray's dashboard and metrics: its page among the jobs, and its numbers.
+"""This sweep in Ray's dashboard and metrics: its page among the jobs, its numbers, and the token that lets people in.
 
 The dashboard shows words of their own only of jobs that were submitted: metadata and a status message, out of a record
 in Ray's key-value store. A sweep that drives itself writes such a record and points to it in its job's metadata. One
@@ -12,12 +12,14 @@ import getpass
 import json
 import os
 import re
+import secrets
 import shlex
+import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -278,3 +280,37 @@ class Gauges:
 def plain(text: str) -> str:
     """Return a tag's value: Ray takes nothing but ASCII, and raises at the rest."""
     return text.encode("ascii", "backslashreplace").decode()
+
+
+_MODE, _OTHERS = 0o600, 0o077
+
+
+def protect_token(folder: Path | None = None) -> None:
+    """Let Ray find a token that nobody else may read; by itself it writes one that all may.
+
+    Where the home folder cannot be written to, Ray finds its own way or says what is wrong.
+    """
+    path = (folder or Path.home() / ".ray") / "auth_token"
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            if path.stat().st_mode & _OTHERS:
+                path.chmod(_MODE)
+            return
+        aside = path.with_name(f".auth_token.{secrets.token_hex(8)}")
+        try:
+            with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:
+                file.write(secrets.token_hex(32))
+            with suppress(FileExistsError):  # another Ray was faster: its token stands
+                path.hardlink_to(aside)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+def address_line(url: str) -> str:
+    """Return the line that tells where the dashboard is, and how to come in."""
+    line = f"Ray dashboard: http://{url}"
+    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+        return line
+    program = "ray" if shutil.which("ray") else str(Path(sys.executable).with_name("ray"))
+    return f"{line} (it asks for a token: {program} get-auth-token)"

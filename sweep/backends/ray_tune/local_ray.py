@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from queue import Queue
 from typing import Any
 
-from sweep.backends.ray_tune import ray_private_api
+from sweep.backends.ray_tune import dashboard, ray_private_api
 from sweep.contract import Devices
 
 START_S = 120.0
@@ -107,7 +104,7 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
     def start_api_server(node: Any, **how: Any) -> None:
         def start() -> None:
             here["start_api_server"](node, **how)
-            say(dashboard(node.webui_url))
+            say(dashboard.address_line(node.webui_url))
 
         aside.put(start)
 
@@ -150,37 +147,3 @@ def hastened(say: Callable[[str], None], meanwhile: Callable[[], None]) -> Itera
             setattr(node_class, name, method)
         ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S = patience
         aside.put(None)  # not before the end: what it has started dies with the thread
-
-
-_MODE, _OTHERS = 0o600, 0o077
-
-
-def protect(folder: Path | None = None) -> None:
-    """Let Ray find a token that nobody else may read; by itself it writes one that all may.
-
-    Where the home folder cannot be written to, Ray finds its own way or says what is wrong.
-    """
-    path = (folder or Path.home() / ".ray") / "auth_token"
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            if path.stat().st_mode & _OTHERS:
-                path.chmod(_MODE)
-            return
-        aside = path.with_name(f".auth_token.{secrets.token_hex(8)}")
-        try:
-            with os.fdopen(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w") as file:
-                file.write(secrets.token_hex(32))
-            with suppress(FileExistsError):  # another Ray was faster: its token stands
-                path.hardlink_to(aside)
-        finally:
-            aside.unlink(missing_ok=True)
-
-
-def dashboard(url: str) -> str:
-    """Return the line that tells where the dashboard is, and how to come in."""
-    line = f"Ray dashboard: http://{url}"
-    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
-        return line
-    program = "ray" if shutil.which("ray") else str(Path(sys.executable).with_name("ray"))
-    return f"{line} (it asks for a token: {program} get-auth-token)"

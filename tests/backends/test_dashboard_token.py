@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from sweep.backends.ray_tune import local_ray
+from sweep.backends.ray_tune import dashboard
 
 
 def test_one_that_is_missing_is_made_for_this_user_alone(tmp_path: Path) -> None:
-    local_ray.protect(tmp_path / ".ray")
+    dashboard.protect_token(tmp_path / ".ray")
     (made,) = (tmp_path / ".ray").iterdir()
     assert made.name == "auth_token"
     assert made.stat().st_mode & 0o777 == 0o600
     assert len(text := made.read_text()) == 64
-    local_ray.protect(tmp_path / ".ray")
+    dashboard.protect_token(tmp_path / ".ray")
     assert made.read_text() == text
 
 
@@ -23,14 +23,14 @@ def test_one_that_others_can_read_is_closed_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "auth_token"
     path.write_text("mine")
     path.chmod(0o644)
-    local_ray.protect(tmp_path)
+    dashboard.protect_token(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() == "mine"
 
 
 def test_a_home_that_cannot_be_written_to_is_left_to_ray(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    local_ray.protect(tmp_path / "file" / ".ray")
+    dashboard.protect_token(tmp_path / "file" / ".ray")
 
 
 @pytest.mark.parametrize(("mode", "told"), [("token", True), ("disabled", False), (None, False)])
@@ -38,6 +38,6 @@ def test_the_line_about_the_dashboard_says_how_to_come_in(
     monkeypatch: pytest.MonkeyPatch, mode: str | None, told: bool
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", mode) if mode else monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
-    line = local_ray.dashboard("127.0.0.1:8265")
+    line = dashboard.address_line("127.0.0.1:8265")
     assert line.startswith("Ray dashboard: http://127.0.0.1:8265")
     assert line.endswith("ray get-auth-token)") == told

@@ -19,7 +19,7 @@ from sweep.errors import StoreError, shortened
 from sweep.events import EpochReported, Event, Params, SessionEnded, SessionStarted, Status, TrialEnded
 from sweep.prices import COST
 from sweep.space.domains import configuration
-from sweep.space.stopping_rules import NoTermination, Own, PausingRule
+from sweep.space.early_terminate import NoTermination, Own, PausingRule
 from sweep.store import ledger, log
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Ledger, TrialState

@@ -14,7 +14,7 @@ from waiting import until
 import sweep
 from sweep.errors import InputError
 from sweep.events import EpochReported, Event
-from sweep.runner import stopping
+from sweep.runner import stop_requests
 from sweep.store.folder import ResultsFolder
 
 RULE = "early_terminate: {type: median, min_iter: 1, min_trials: 99}\n"  # decides after each epoch, prunes nothing
@@ -44,7 +44,7 @@ class Asks(Watcher):
 
 def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
     results = project / "results"
-    watcher = Asks(project, lambda: stopping.stop(results, "curves", None, now=False))
+    watcher = Asks(project, lambda: stop_requests.stop(results, "curves", None, now=False))
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert (outcome.interrupted, outcome.stopped) == (True, "stopped on request")
@@ -55,7 +55,7 @@ def test_a_sweep_is_stopped_and_goes_on(project: Path) -> None:
 
 
 def test_one_trial_is_stopped_for_good(project: Path) -> None:
-    watcher = Asks(project, lambda: stopping.stop(project / "results", "curves", 1, now=False))
+    watcher = Asks(project, lambda: stop_requests.stop(project / "results", "curves", 1, now=False))
     outcome = run(project, LONG, watcher)
     watcher.thread.join(300)
     assert watcher.answers == ["trial 1 is pruned: stopped on request"]
@@ -89,14 +89,14 @@ def test_there_must_be_something_to_stop(project: Path) -> None:
     with pytest.raises(
         InputError, match="curves: is not running, there is nothing to stop; see python -m sweep status"
     ):
-        stopping.stop(project / "results", "curves", None, now=False)
+        stop_requests.stop(project / "results", "curves", None, now=False)
     with outcome.folder.lock():
         for trial, words in (
             (9, "there is no trial 9 yet; trials so far: 3, from 0"),
             (1, "trial 1 has ended already"),
         ):
             with pytest.raises(InputError, match=words):
-                stopping.stop(project / "results", "curves", trial, now=False)
+                stop_requests.stop(project / "results", "curves", trial, now=False)
 
 
 def test_what_was_asked_of_an_earlier_session_is_forgotten(project: Path) -> None:

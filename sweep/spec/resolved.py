@@ -9,9 +9,9 @@ from functools import cached_property
 from sweep.errors import printable
 from sweep.events import Params, Value
 from sweep.space import Space, beside_grid, on_grid
+from sweep.space.early_terminate import EarlyTermination, PopulationRules
 from sweep.space.expressions import Expression
 from sweep.space.objectives import Objective
-from sweep.space.stopping_rules import EarlyTermination, PopulationRules
 from sweep.spec import parameters, sweep_file
 from sweep.spec.blocks import Block, Budget, Checkpoint, Confirm, Metric, Resources, StopWhen, Training
 from sweep.spec.validation import flow

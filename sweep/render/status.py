@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 from rich.text import Text
 
-from sweep.analysis.progress import Ended, Failure, Open, Standing
+from sweep.analysis.live_status import Ended, Failure, Open, Standing
 from sweep.errors import plural, printable
 from sweep.events import Status
 from sweep.render import STYLES, duration, figure, money, score, settings

@@ -10,9 +10,9 @@ import pytest
 from rich.cells import cell_len
 
 from sweep.analysis import Outline
-from sweep.analysis.progress import Standing
+from sweep.analysis.live_status import Standing
 from sweep.events import EpochReported, Facts, SessionEnded, SessionStarted, Status, TrialEnded, TrialStarted
-from sweep.render.progress import Frame, bar, picture, sparkline
+from sweep.render.status import Frame, bar, picture, sparkline
 
 
 def test_a_curve_goes_from_its_least_to_its_greatest() -> None:

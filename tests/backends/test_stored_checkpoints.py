@@ -9,7 +9,7 @@ import pytest
 from counting import Counting
 from object_stores import Server
 
-from sweep.backends import Job, Order, checkpoint_copies, checkpoints
+from sweep.backends import Job, Order, checkpoints, stored_checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status
@@ -41,7 +41,7 @@ def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) ->
 
 
 def there(store: ObjectStore) -> list[str]:
-    return [*checkpoint_copies.listed(store, 3)]
+    return [*stored_checkpoints.listed(store, 3)]
 
 
 def test_the_last_one_is_there_when_the_end_is_told_and_nothing_stays_here(tmp_path: Path, store: ObjectStore) -> None:
@@ -81,7 +81,7 @@ def test_the_best_and_the_newest_stay_though_workers_change(tmp_path: Path, stor
         place = tmp_path / f"machine{epoch}"
         manifest = checkpoints.Manifest(epoch, loss=loss)
         checkpoints.begin(place, manifest, lambda aside: (aside / "state").write_bytes(b"x" * 100) and None, 9)()
-        sender = checkpoint_copies.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
+        sender = stored_checkpoints.Sender(store, place, 3, lambda: checkpoints.trim_in_store(store, 3, 2))
         sender.send()
         sender.settle()
         sender.close()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.runner import stopping
-from sweep.runner.stopping import StopRequest
+from sweep.runner import stop_requests
+from sweep.runner.stop_requests import StopRequest
 from sweep.store.folder import ResultsFolder
 
 
@@ -15,17 +15,17 @@ from sweep.store.folder import ResultsFolder
 @pytest.mark.parametrize("now", [False, True])
 def test_a_request_is_taken_once(tmp_path: Path, trial: int | None, now: bool) -> None:
     folder = ResultsFolder(tmp_path)
-    assert stopping.take_requests(folder) == []
+    assert stop_requests.take_requests(folder) == []
     for _ in range(2):
-        stopping.leave_request(folder, StopRequest(trial, now))
-    assert stopping.take_requests(folder) == [StopRequest(trial, now)]
-    assert stopping.take_requests(folder) == []
+        stop_requests.leave_request(folder, StopRequest(trial, now))
+    assert stop_requests.take_requests(folder) == [StopRequest(trial, now)]
+    assert stop_requests.take_requests(folder) == []
 
 
 def test_what_is_withdrawn_or_no_request_is_not_taken(tmp_path: Path) -> None:
     folder = ResultsFolder(tmp_path)
-    stopping.withdraw_request(folder, StopRequest(3))
-    stopping.leave_request(folder, StopRequest(3))
+    stop_requests.withdraw_request(folder, StopRequest(3))
+    stop_requests.leave_request(folder, StopRequest(3))
     (folder.requests / "stop-trial-x").touch()
-    stopping.withdraw_request(folder, StopRequest(3))
-    assert stopping.take_requests(folder) == []
+    stop_requests.withdraw_request(folder, StopRequest(3))
+    assert stop_requests.take_requests(folder) == []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.space.stopping_rules import (
+from sweep.space.early_terminate import (
     Asha,
     EarlyTermination,
     Hyperband,

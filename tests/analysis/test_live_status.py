@@ -14,7 +14,7 @@ import pytest
 from passing import simulate
 
 from sweep.analysis import Limits, Outline
-from sweep.analysis.progress import (
+from sweep.analysis.live_status import (
     KINDS,
     LATEST,
     MOST,
@@ -37,7 +37,7 @@ from sweep.events import (
     TrialEnded,
     TrialStarted,
 )
-from sweep.space.stopping_rules import Asha, EarlyTermination, Hyperband, Median, NoTermination
+from sweep.space.early_terminate import Asha, EarlyTermination, Hyperband, Median, NoTermination
 from sweep.store.folder import ResultsFolder
 from sweep.store.log import Log
 
