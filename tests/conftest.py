@@ -23,6 +23,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("TF_XLA_FLAGS", "--tf_xla_persistent_cache_directory=")  # tests keep nothing for others
 
+# A full collection takes seconds in a process that has trained many models, and by default there are hundreds of them:
+# an eighth of the time of all tests that train. Those that ask what is collected call `gc.collect` themselves.
+gc.set_threshold(50_000, 20, 100)
+
 
 @pytest.fixture(autouse=True)
 def modules_end_with_their_test() -> Iterator[None]:

@@ -22,5 +22,16 @@ def sampled(rows: Iterable[Any], count: int, *, several: bool = False) -> list[A
     ]
 
 
+def chosen(rows: Iterable[Any], *names: Any) -> list[Any]:
+    """The rows of a table, all but these marked as exhaustive: the same every day, in whichever order files came."""
+    given = [row if hasattr(row, "marks") else pytest.param(row) for row in rows]
+    return [
+        row
+        if row.values[0] in names or _is_exhaustive(row)
+        else pytest.param(*row.values, marks=(*row.marks, pytest.mark.exhaustive), id=row.id)
+        for row in given
+    ]
+
+
 def _is_exhaustive(row: Any) -> bool:
     return any(mark.name == "exhaustive" for mark in row.marks)

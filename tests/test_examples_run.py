@@ -37,6 +37,8 @@ SMALL = {
 }
 """What makes a file small, beside one epoch and two configurations where nothing else is said."""
 
+ALIKE = ("folds", "log_uniform_tpe", "regularization")  # no more of ours runs in them than in the others
+
 pytestmark = [pytest.mark.keras, pytest.mark.slow]
 
 
@@ -60,7 +62,13 @@ def train(name: str, results: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("name", sampled(NAMES, 6))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(*name.values, marks=pytest.mark.exhaustive) if name.values[0] in ALIKE else name
+        for name in sampled(NAMES, 6)
+    ],
+)
 def test_an_example_trains(name: str, results: Path) -> None:
     if name == "gp" and find_spec("torch") is None:
         pytest.skip('gp needs torch: pip install "sweep-keras[gp]"')

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from sampling import sampled
+from sampling import chosen, sampled
 
 
 def test_rows_are_taken_evenly_and_the_others_kept_for_an_exhaustive_run() -> None:
@@ -14,3 +14,8 @@ def test_rows_are_taken_evenly_and_the_others_kept_for_an_exhaustive_run() -> No
 
 def test_a_short_table_is_taken_whole() -> None:
     assert not any(row.marks for row in sampled(["a", "b"], 5))
+
+
+def test_chosen_rows_are_those_of_every_day_and_no_other() -> None:
+    found = chosen(["a", pytest.param("b", marks=pytest.mark.exhaustive), "c"], "b", "c")
+    assert [[mark.name for mark in getattr(row, "marks", ())] for row in found] == [["exhaustive"], ["exhaustive"], []]

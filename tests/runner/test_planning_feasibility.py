@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,14 +73,19 @@ class Torch:
 """
 
 
+seen: dict[str, Any] = {}  # each is inspected once, which takes a second
+
+
 def refused(folder: Path, name: str, *parameters: str, more: str = "") -> list[str]:
-    (folder / "bounded.py").write_text(BOUNDED)
-    (folder / "others.py").write_text(OTHERS)
     trainable = f"{'bounded' if name in BOUNDED else 'others'}:{name}"
     text = f"trainable: {trainable}\nmethod: random\nrun_cap: 2\n{more}parameters:\n"
+    if trainable not in seen:
+        (folder / "bounded.py").write_text(BOUNDED)
+        (folder / "others.py").write_text(OTHERS)
+        seen[trainable] = inspect(trainable, [folder])
     spec = parse(text + "".join(f"  {one}\n" for one in parameters), "s.yaml")
     try:
-        planning.check_feasible(spec, "s.yaml", inspect(trainable, [folder]))
+        planning.check_feasible(spec, "s.yaml", seen[trainable])
     except InputError as error:
         return str(error).splitlines()
     return []

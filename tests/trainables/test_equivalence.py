@@ -144,12 +144,13 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("row", sampled(EACH, 2))
+@pytest.mark.parametrize("row", sampled(EACH, 1))
 def test_two_replicas(row: Row, trainables: dict[int, Small]) -> None:
     for schedule in SCHEDULES_OF[row]:
         compare(trainables, parameters(row, schedule), 2)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("gpus", "row"), sampled([(4, ROWS[1]), (4, ROWS[-2]), (8, ROWS[0]), (8, ROWS[-1])], 1, several=True)
 )

@@ -139,6 +139,7 @@ def test_it_is_resumed_exactly_in_each_phase_and_between_them(at: int, more: Any
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 @pytest.mark.parametrize("gpus", [2, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_replicas_are_one(gpus: int) -> None:

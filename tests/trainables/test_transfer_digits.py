@@ -46,6 +46,7 @@ def test_pretraining_repeats_itself_and_leaves_the_trials_random_state() -> None
             np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.exhaustive
 def test_used_worker_gives_the_numbers_of_a_fresh_one() -> None:
     used = TransferDigits()
     train(used, assignment(seed=5, epochs=1, **GIVEN, frozen_layers=1))
@@ -68,6 +69,7 @@ def test_frozen_layers_stay_as_they_are(gpus: int) -> None:
     assert not np.allclose(found[second.shape], second)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_replicas_change_nothing() -> None:
     given = {**GIVEN, "frozen_layers": 1, "optimizer": "sgd"}

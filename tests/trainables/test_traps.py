@@ -1,4 +1,7 @@
-"""The silent mistakes of the obvious code under a strategy, in the order of ARCHITECTURE.md: none of them is made."""
+"""The silent mistakes of the obvious code under a strategy, in the order of ARCHITECTURE.md: none of them is made.
+
+What the matrix of test_equivalence.py, the zoo and test_optimizer_table.py show every day as well is ``exhaustive``.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ def test_2_an_optimizer_from_outside_is_an_error() -> None:
         train(Stray(), assignment(2))
 
 
+@pytest.mark.exhaustive
 def test_3_clipping_sees_the_global_gradient() -> None:
     one, two = Small(), Small()
     params = {"optimizer": "sgd", "learning_rate": 0.1, "global_clipnorm": 0.05}
@@ -92,6 +96,7 @@ def test_4_all_replicas_agree_that_a_gradient_overflowed() -> None:
             np.testing.assert_array_equal(value, old)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_5_accumulation_and_averaging_work_under_a_strategy() -> None:
     one, two = Small(), Small()
@@ -102,6 +107,7 @@ def test_5_accumulation_and_averaging_work_under_a_strategy() -> None:
     assert metrics(alone)[-1] == pytest.approx(metrics(together)[-1], abs=1e-6)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_6_and_7_batch_statistics_are_global_also_where_replicas_get_nothing() -> None:
     one, eight = Small(), Small()
@@ -240,6 +246,7 @@ def test_15_a_trial_without_gpus_sees_none() -> None:
     assert tf.config.get_visible_devices("GPU") == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_16_the_optimizer_is_built_before_the_first_trace() -> None:
     class Free(Small):

@@ -76,6 +76,7 @@ def test_raw_inputs_that_are_others_at_each_call_are_noticed(tmp_path: Path) -> 
         trainable.export(tmp_path, ["keras"])
 
 
+@pytest.mark.exhaustive
 def test_the_file_loads_without_this_package(tmp_path: Path) -> None:
     trainable = Kept()
     train(trainable, assignment(epochs=1))

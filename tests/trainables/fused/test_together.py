@@ -12,6 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 import pytest
+from sampling import chosen
 from small import Small, assignment, go_on, metrics
 from zoo_together import Trained, assert_same
 
@@ -279,7 +280,7 @@ def fuzz(seed: int) -> None:
         assert all(math.isfinite(value) for epoch in heard[member] for value in epoch.values())
 
 
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.exhaustive) for n in range(3, 100))])
+@pytest.mark.parametrize("seed", chosen(range(100), 2))
 @pytest.mark.slow
 def test_groups_of_any_kind(seed: int) -> None:
     fuzz(seed)
