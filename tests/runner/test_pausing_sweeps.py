@@ -169,9 +169,10 @@ def test_replay_of_a_recorded_sweep_under_rules_that_pause(walking: Path, monkey
 
 def test_a_function_that_saves_nothing_trains_its_first_epochs_again(walking: Path) -> None:
     (walking / "steps.py").write_text(
+        "from pathlib import Path\n"
         "def train(hp, report):\n"
         "    for epoch in range(1, 10):\n"
-        "        with open('steps.txt', 'a') as file:\n"
+        "        with Path(__file__).with_suffix('.txt').open('a') as file:\n"
         "            print(report.trial, epoch, file=file)\n"
         "        report(loss=hp.number('rate') / epoch)\n"
     )
@@ -181,6 +182,8 @@ def test_a_function_that_saves_nothing_trains_its_first_epochs_again(walking: Pa
     events = list(store_log.read(walking / "results" / "pausing" / "log.jsonl"))
     reported = [(event.trial, event.epoch) for event in events if isinstance(event, EpochReported)]
     assert len(reported) == len(set(reported))
+    trained = (walking / "steps.txt").read_text().splitlines()
+    assert len(trained) > len(set(trained)) >= len(reported)
 
 
 @pytest.mark.keras
