@@ -153,13 +153,15 @@ def explore(build: Build, where: str) -> tuple[Space, list[str]]:
     for name, one in builds.space.items():
         inferred = _when(name, builds)
         if inferred is None:
-            notes.append(f"{name} matters for some choices only, which `when` cannot tell apart; all trials have it")
+            notes.append(f"{name} is used only for some choices, but `when` cannot express which; all trials have it")
         when = dict(one.when)
         for choice, having in (inferred or {}).items():
             when[choice] = tuple(value for value in having if value in when.get(choice, having))
         space[name] = replace(one, when=when)
     if skipped:
-        notes.append(f"{skipped} pairs of choices were not tried together: what matters for these alone is not found")
+        notes.append(
+            f"{skipped} pairs of choices were not tried together; parameters used only for such a pair are missing"
+        )
     return {name: one for name, one in space.items() if all(one.when.values())}, notes  # others never matter
 
 

@@ -194,20 +194,22 @@ PROVIDERS = ("gke", "eks", "aks")
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--image", required=True, help="Of all pods: with Python, Ray, TensorFlow and this package.")
+@click.option("--image", required=True, help="Image of all pods; needs Python, Ray, TensorFlow and this package.")
 @click.option("--results", required=True, metavar="URL", help="A place in an object store such as s3://bucket/prefix.")
 @click.option("--name", help="Name of the sweep, instead of the file's.")
 @options.assignments
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")
 @click.option("--include", multiple=True, metavar="PATH", help="Send this too, though .gitignore names it; repeatable.")
-@click.option("--workdir", metavar="PATH", help="Where the image has the code: none is sent.")
-@click.option("--most", type=click.IntRange(min=1), default=8, show_default=True, help="Pods of trials at a time.")
-@click.option("--memory", default="16Gi", show_default=True, help="Of each of them.")
+@click.option("--workdir", metavar="PATH", help="Folder of the code in the image; no code is sent.")
+@click.option(
+    "--most", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of trial pods at a time."
+)
+@click.option("--memory", default="16Gi", show_default=True, help="Memory of each trial pod.")
 @click.option("--spot", type=click.Choice(PROVIDERS), help="Run trials on this provider's spot nodes.")
 @click.option("--secret", metavar="NAME", help="A secret whose values are environment variables of all pods.")
 @click.option("--token", metavar="NAME", help="The secret that holds Ray's token.")
 @click.option("--redis", metavar="HOST:PORT", help="Where the head keeps its state, to survive a restart.")
-@click.option("--retries", type=click.IntRange(min=0), default=3, show_default=True, help="Of the whole job.")
+@click.option("--retries", type=click.IntRange(min=0), default=3, show_default=True, help="Restarts of the whole job.")
 @options.changes
 def kube(
     file: Path, results: str, changes: Sequence[str], include: tuple[str, ...], workdir: str | None, **pods: Any

@@ -35,7 +35,7 @@ results = click.option(
 dashboard = click.option(
     "--address",
     metavar="http://HEAD:8265",
-    help="Of a cluster to which it was submitted: ask that, by the sweep's name.",
+    help="Address of the cluster that the sweep was submitted to; give the sweep by name.",
 )
 assignments = click.option(
     "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Change a key of the sweep file; repeatable."

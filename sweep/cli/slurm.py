@@ -55,7 +55,7 @@ def seconds(time: str) -> int:
 def script(batch: Batch) -> str:
     """Return the batch script. Raises `InputError` for a time limit that leaves no time to train."""
     if seconds(batch.time) <= batch.save_s + 2 * LATE_S:
-        what = f"{batch.time} leaves no time to train, for {batch.save_s} s before its end all trials are saved"
+        what = f"{batch.time} leaves no time to train: saving starts {batch.save_s} s before the limit"
         raise InputError.one("--time", what, "ask for more, or lower --save-before")
     asked = [
         f"--job-name={_plain(batch.name)}",
@@ -171,7 +171,9 @@ def _plain(name: str) -> str:
     help="Save all trials so many seconds before the time limit, and requeue.",
 )
 @click.option("--sbatch", "more", multiple=True, metavar="OPTION", help="Another option of sbatch; repeatable.")
-@click.option("--setup", multiple=True, metavar="LINE", help='A line of the shell before, as "module load cuda".')
+@click.option(
+    "--setup", multiple=True, metavar="LINE", help='A shell command to run first, such as "module load cuda".'
+)
 @click.option("--name", help="Name of the sweep, instead of the file's.")
 @options.assignments
 @click.option("--run-cap", type=click.IntRange(min=1), metavar="N", help="At most N configurations.")

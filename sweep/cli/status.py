@@ -106,7 +106,7 @@ def _open(trials: object) -> bool:
 
 def _refuse_together(*, as_json: bool, watch: bool, interval: float | None) -> None:
     if watch and as_json:
-        raise InputError.one("--watch", "is given with --json", "ask for --json again and again instead")
+        raise InputError.one("--watch", "is given with --json", "run it with --json repeatedly instead")
     if interval is not None and not watch:
         raise InputError.one("--interval", "is given without --watch", "add --watch")
 

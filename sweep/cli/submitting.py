@@ -71,7 +71,7 @@ class CodePackage:
         root = root.resolve()
         if root in (Path.home().resolve(), Path(root.anchor)):
             hint = "make a folder for the project, and type the command there"
-            raise InputError.one(str(root), "is no project: all that is in it would be sent", hint)
+            raise InputError.one(str(root), "is not a project folder: everything in it would be sent", hint)
         files, left_out = set[Path](), list[str]()
         for path, taken in _walk(root, root, _rules_above(root)):
             if taken:
@@ -108,9 +108,10 @@ class CodePackage:
         sizes = sorted(((self.root / path).stat().st_size, path.as_posix()) for path in self.files)[::-1]
         largest = ", ".join(f"{name} ({size / 2**20:.0f} MiB)" for size, name in sizes[:_SHOWN])
         what = (
-            f"has {self.size / 2**20:.0f} MiB of files, a cluster takes {MOST_BYTES >> 20} MiB; the largest: {largest}"
+            f"has {self.size / 2**20:.0f} MiB of files, a cluster accepts at most {MOST_BYTES >> 20} MiB; "
+            f"the largest: {largest}"
         )
-        raise InputError.one(str(self.root), what, "name what need not go along in .gitignore")
+        raise InputError.one(str(self.root), what, "list files that are not needed in .gitignore")
 
 
 def _walk(root: Path, folder: Path, rules: list[tuple[Path, GitIgnoreSpec]]) -> Iterator[tuple[Path, bool]]:
@@ -218,7 +219,7 @@ def _sending(command: Callable[..., None]) -> Callable[..., None]:
             type=click.IntRange(min=0),
             default=0,
             metavar="N",
-            help="Go on up to N times after a kill.",
+            help="Restart the driver up to N times if it is killed.",
         ),
         click.option(
             "--requirements",

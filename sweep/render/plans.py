@@ -133,7 +133,7 @@ def _advice(file: Way, fastest: Way, times: float, params: Params) -> Iterator[s
         rate = " and lr_scaling says how it follows" if "lr_scaling" in params else ""
         yield f"         Another batch size trains another model: search the learning rate with it{rate}."
     if fastest.replicas != file.replicas:
-        yield "         A trial ends sooner on several replicas; a sweep trains more on as many trials of one each."
+        yield "         Several replicas end each trial sooner, but a sweep trains more if each GPU has its own trial."
 
 
 def show_plan(plan: Plan, target: Console) -> None:
@@ -229,7 +229,7 @@ def _histogram_dict(one: Histogram) -> Value:
 def _at_once(plan: Plan) -> str:
     if not plan.concurrent:
         return "none: this machine has too little for a trial"
-    more = ", or more where they fit on a GPU together and gain by it" if plan.spec.resources.gpus == "auto" else ""
+    more = ", or more if several fit on a GPU and run faster together" if plan.spec.resources.gpus == "auto" else ""
     if plan.spec.together > 1:
         auto = " where that is faster" if plan.spec.training.get("fuse") == "auto" else ""
         more = f" workers, each with up to {plan.spec.together} trials of one structure{auto}"
@@ -379,10 +379,11 @@ def _tells(one: Detectable) -> str:
     if one.seeds < one.needed:
         number = "two" if one.configurations is None else str(one.configurations)
         times = "one seed" if one.seeds == 1 else f"{one.seeds} seeds"
-        return f"no difference from luck: {number} configurations need {one.needed} seeds each, and get {times}"
+        need = f"{number} configurations need {one.needed} seeds each, and have {times}"
+        return f"no difference: to tell one from luck, {need}"
     seeds = f"up to {one.seeds} fresh seeds of each finalist" if one.confirmed else f"{one.seeds} seeds each"
     if one.by_seeds is None or one.known is None:
-        return f"differences by {seeds}, of a spread that no earlier sweep shows"
+        return f"differences of unknown size, by {seeds}: no earlier sweep shows the spread over seeds"
     spread = f"a spread of {score(one.known.spread or 0.0)} (sweep {one.known.sweep})"
     return f"differences from {one.by_seeds:.2g} on, by {seeds} and {spread}"
 
@@ -393,11 +394,11 @@ def _held_out(one: Detectable) -> str:
         return ""
     found = one.examples
     text = (
-        f"{found.examples} examples: at {found.metric} {score(found.level)} (sweep {one.known.sweep}) differences "
-        f"below {found.difference:.2g} may be theirs alone"
+        f"{found.examples} validation examples: at {found.metric} {score(found.level)} (sweep {one.known.sweep}), "
+        f"differences below {found.difference:.2g} may be due to the choice of examples"
     )
     more = one.examples_needed
-    return text + ("" if more is None else f"; about {more:,} would tell what the seeds can")
+    return text + ("" if more is None else f"; about {more:,} examples would match what the seeds can detect")
 
 
 def _histogram_lines(found: tuple[Histogram, ...], *, counts: bool) -> Iterator[str]:

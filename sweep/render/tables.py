@@ -278,7 +278,7 @@ def efficiency_lines(worths: Sequence[SearchEfficiency]) -> Iterator[str]:
             behind = f"{control.behind:.2g} behind" if control.behind else "with the same score"
             which = "the best" if control.rank == 1 else f"rank {control.rank}, {behind}"
             yield (
-                f"{one.sweep}: the first after epoch 1 came out as {which}, for {control.epochs} of "
+                f"{one.sweep}: the leader after epoch 1 ended as {which}; training only it takes {control.epochs} of "
                 f"{control.of_epochs} epochs"
             )
         told = [_rung_line(rung) for rung in one.rungs if rung.of_best is not None]
@@ -292,7 +292,7 @@ def held_out_lines(one: HeldOut | None) -> Iterator[str]:
         yield (
             f"held out: {one.metric} {score(one.level)} on {one.examples} examples is {score(one.low)} .. "
             f"{score(one.high)} on others (95 %, {one.method}); "
-            f"differences below {one.difference:.2g} may be these examples'"
+            f"differences below {one.difference:.2g} may be due to the choice of these examples"
         )
 
 
@@ -337,12 +337,12 @@ def replay_lines(found: Replay, metric: str) -> list[str]:
     over = f"over {found.orderings} orderings, {found.at_once} trials at a time"
     if found.if_worse == found.if_better:
         return [*told, f"{over}: {_extreme(found.if_better, found, metric)}"]
-    went_on = f"{_spread(found.went_on)} of the {found.cut} trials that were cut short would have gone on"
+    went_on = f"{_spread(found.went_on)} of the {found.cut} trials that were cut short would have continued"
     return [
         *told,
-        f"{over}: {went_on}; nobody knows how",
-        f"  were they as bad as the worst   {_extreme(found.if_worse, found, metric)}",
-        f"  were they as good as the best   {_extreme(found.if_better, found, metric)}",
+        f"{over}: {went_on}, with unknown results",
+        f"  if as bad as the worst   {_extreme(found.if_worse, found, metric)}",
+        f"  if as good as the best   {_extreme(found.if_better, found, metric)}",
     ]
 
 

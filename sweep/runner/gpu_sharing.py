@@ -344,7 +344,7 @@ def described(decision: Decision, peak_bytes: float, memory_bytes: float) -> str
     if decision.compared is None:
         return f"{_trials(decision.trials)} from now on: {peak}"
     before, after = decision.compared
-    told = f"{after.trials} trials a GPU computed {decision.gain:.2f} times as much as {before.trials}"
+    told = f"{after.trials} trials per GPU were {decision.gain:.2f} times as fast as {before.trials}"
     if not decision.settled:
         return f"{told}; {_trials(decision.trials)} from now on, {peak}"
     return f"{told}; it stays at {_trials(decision.trials)}, {peak}"

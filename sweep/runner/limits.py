@@ -133,7 +133,7 @@ class Limits:
     def _at_fault(self) -> str | None:
         if self._alike >= ALIKE:
             return (
-                f"{self._alike} trials failed alike, before they had read any parameter in which trials differ: "
+                f"{self._alike} trials failed in the same way, before reading any searched parameter: "
                 f"{self._last_failure}"
             )
         if len(self._failures) < self._max_failures:

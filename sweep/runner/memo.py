@@ -135,14 +135,14 @@ class Memo:
                 if about.identity != (info.identity or ()):
                     continue
                 if doubt := info.doubt:
-                    self._tell("", doubt, f"earlier sweeps answer no trials: {doubt}")
+                    self._tell("", doubt, f"no results of earlier sweeps are reused: {doubt}")
                     continue
                 if doubt := about.doubt:
-                    self._tell(other.name, doubt, f"{other.name} answers no trials: {doubt}")
+                    self._tell(other.name, doubt, f"no results of {other.name} are reused: {doubt}")
                     continue
                 self._index(other, about, comparable=about.objectives[:1] == info.objectives[:1])
             except StoreError as error:
-                notice(f"{other.path} answers no trials: {error}")
+                notice(f"no results of {other.path} are reused: {error}")
 
     def recall(self, started: TrialStarted, epochs: int, done: int = 0) -> Answer | None:
         """Return the epochs of a trial like this one, which has ``done`` some, or the first ones and a checkpoint."""
@@ -154,23 +154,25 @@ class Memo:
             try:
                 end = entry.read_end()
                 if end.facts.data is None:
-                    says = "a trainable says it with Facts(data=...), a function train with train.data = ..."
-                    text = f"nothing tells on what data they were trained; {says}"
-                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} answer none: {text}")
+                    says = "set Facts(data=...) in a trainable, or train.data = ... for a function train"
+                    text = f"their training data is unknown; {says}"
+                    self._tell(entry.sweep, "data", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 if not end.facts.reproducible:
-                    text = "its workers do not train the same twice"
-                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} answer none: {text}")
+                    text = "its workers train asynchronously, so its results are not reproducible"
+                    self._tell(entry.sweep, "again", f"trials of {entry.sweep} are not reused: {text}")
                     continue
                 hindrance = self._hindrance(entry, end, started.params, epochs)
                 if hindrance is None:
                     return self._answer(started.trial, entry, end, whole=entry.length == epochs)
                 hindrances.append((entry, hindrance))
             except StoreError as error:  # the sweep was deleted meanwhile
-                self._tell(entry.sweep, str(error), f"{entry.sweep} answers no more trials: {error}")
+                self._tell(entry.sweep, str(error), f"no more results of {entry.sweep} are reused: {error}")
         for entry, hindrance in hindrances[:1]:
-            but = f"trials of {entry.sweep} that differ in nothing but their {entry.length} epochs"
-            self._tell(entry.sweep, hindrance, f"{but} are trained anew for {epochs}: {hindrance}")
+            but = f"trials of {entry.sweep} that differ only in their number of epochs ({entry.length})"
+            self._tell(
+                entry.sweep, hindrance, f"{but} cannot be continued to {epochs} and are trained again: {hindrance}"
+            )
         return None
 
     def hand_over(self, answer: Answer, trial: int) -> str | None:
@@ -207,7 +209,7 @@ class Memo:
                 f" (lr_schedule is {schedule})" if schedule else ""
             )
         if entry.checkpoint(end) in {None, *self._unusable}:
-            return "they have no checkpoint any more; a sweep keeps those of checkpoint.trials, its best ones"
+            return "their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)"
         return None
 
     def _answer(self, trial: int, entry: _Entry, end: TrialEnded, *, whole: bool) -> Answer:

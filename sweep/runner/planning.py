@@ -142,11 +142,11 @@ def check_inline(spec: Spec, where: str) -> None:
     workers, servers = spec.resources.workers, spec.resources.servers
     if servers:
         what = (
-            f"trains in this process alone, and a trial has {servers} servers and {workers} workers (resources.servers)"
+            f"trains in a single process, but a trial has {servers} servers and {workers} workers (resources.servers)"
         )
         raise InputError.one(where, what, "leave it out, or the servers and strategy: parameter_server")
     if workers > 1:
-        what = f"trains in this process alone, and a trial has {workers} workers (resources.workers)"
+        what = f"trains in a single process, but a trial has {workers} workers (resources.workers)"
         raise InputError.one(where, what, "leave it out, or set resources.workers to 1")
 
 

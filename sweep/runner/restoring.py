@@ -179,7 +179,7 @@ def begin(kept: Kept, given: object = None, trainable: Trainable | None = None) 
             raise ValueError(f"restored epoch {done}, expected {kept.epoch}")
         data = trainable.facts().data
     except Exception as error:  # the border to the user's code
-        what = f"{sweep.spec.trainable} cannot take up {kept.checkpoint.name} again: {_told(error)}"
+        what = f"{sweep.spec.trainable} cannot be restored from {kept.checkpoint.name}: {_told(error)}"
         raise InputError.one(kept.where, what, change) from error
     if kept.facts.data not in (None, data):
         notes.append("the data has changed since the trial was trained")
@@ -196,7 +196,7 @@ def history(folder: ResultsFolder, trial: int) -> tuple[TrialState, dict[int, Ep
     ledger = Ledger(keep_epochs=False)
     reports: dict[int, EpochReported] = {}
     if not folder.log.exists():
-        raise StoreError(f"{folder.log}: is not there, and tells what the trials were")
+        raise StoreError(f"{folder.log}: is missing; without it the trials are unknown")
     for change, _ in ledger.follow(folder.log):
         if isinstance(change, Reported) and change.event.trial == trial:
             reports[change.event.epoch] = change.event

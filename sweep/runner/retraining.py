@@ -16,7 +16,7 @@ from sweep.store.folder import ResultsFolder
 
 LONGEST = 80  # characters that the name of the sweep before has in that of this one
 KERAS = "trainables.keras_trainable"
-UNTOLD = "nothing is held out: {} is of the examples trained on, and says nothing about new ones"
+UNTOLD = "no data is held out: {} is measured on training examples and says nothing about new ones"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def prepare(folder: ResultsFolder, wanted: Wanted) -> Retraining:
         _hold_nothing_out(keys)
     times = "once" if seeds == 1 else f"with {seeds} seeds"
     comments = [f"Trial {trial} of the sweep {folder.name}, trained again for {length} epochs, {times}."]
-    comments += ["Trained on all data: nothing is held out."] if all_data else []
+    comments += ["Trained on all data: no data is held out."] if all_data else []
     text = resolved.file_text(keys, comments)
     spec = parse(text, "retrain", wanted.assignments)
     origin: dict[str, object] = {
@@ -114,7 +114,7 @@ def _judged_at_the_end(keys: dict[str, Value]) -> None:
 def _check_all_data(sweep: Reopened, params: Params, assignments: Sequence[str]) -> None:
     """Raise `InputError` where something waits for a validation that there will not be."""
     name = sweep.spec.objectives[0].name
-    reason = f"it watches {name}, and with --all-data nothing is held out"
+    reason = f"it watches {name}, and with --all-data no data is held out"
     if sweep.spec.training.get("patience") is not None and not _is_lifted(assignments):
         hint = "retrain without --all-data, or give --epochs and --set training.patience=null"
         raise InputError.one("--all-data", f"the sweep has training.patience: {reason}", hint)
@@ -129,8 +129,8 @@ def _is_lifted(assignments: Sequence[str]) -> bool:
 def check_joins(modules: Sequence[str], trainable: str) -> None:
     """Raise `InputError` for a trainable that no loop of ours trains: it would leave its validation data out."""
     if KERAS not in modules:
-        what = f"{trainable} is no KerasTrainable, and joins its data itself or not at all"
-        raise InputError.one("--all-data", what, "let it read a parameter that says so")
+        what = f"{trainable} is not a KerasTrainable, so sweep cannot join its training and validation data"
+        raise InputError.one("--all-data", what, "add a parameter that makes it train on all data")
 
 
 def _hold_nothing_out(keys: dict[str, Value]) -> None:

@@ -202,7 +202,7 @@ class _Resolution:
         file, document = self.file, self.document
         if file.prior and file.method is not None and file.method not in BELIEVING:
             hint = f"write method: {' or '.join(BELIEVING[:2])}, or remove it"
-            document.mistake(("prior",), f"method {file.method} makes nothing of it", hint, at_key=True)
+            document.mistake(("prior",), f"method {file.method} does not use it", hint, at_key=True)
         beliefs = configurations.read_prior(file.prior, found, ("prior",), document)
         return tuple(replace(one, belief=beliefs.get(one.name)) for one in found)
 
@@ -284,7 +284,7 @@ class _Resolution:
             what = "auto lets several trials share a GPU, and one runs at a time"
             self.document.mistake(("resources", "gpus"), what, "write gpus: 1, or leave max_concurrent out")
         if training.jit_compile is True and training.deterministic:
-            what = "true, and TensorFlow does not promise the same bits of what XLA compiles"
+            what = "true, but TensorFlow does not guarantee bit-identical results with XLA"
             self.document.mistake(("training", "jit_compile"), what, "leave out jit_compile or deterministic")
         if training.run_eagerly and training.jit_compile is True:
             what = "true, and run_eagerly runs each operation by itself"
@@ -304,7 +304,7 @@ class _Resolution:
             what = f"true compiles the updates of one process, {several}"
             self.document.mistake(("training", "jit_compile"), what, "leave jit_compile out, or workers")
         if resources.gpus == "auto" or 0 < resources.gpus < 1:
-            what = f"a share of a GPU, {several}, which would share it with themselves"
+            what = f"a share of a GPU, {several}; workers of one trial cannot share a GPU"
             self.document.mistake(("resources", "gpus"), what, "give each a whole one, or leave workers out")
         if training.strategy in ("none", "one_device"):
             what = f"{training.strategy} is for one device, {several}"
@@ -347,18 +347,20 @@ class _Resolution:
             return
         named = [metric.name for metric in metrics if metric.name.startswith("val_")]
         if named:
-            what = f"nothing is held out, and {named[0]} is of what is"
+            what = f"no data is held out, but {named[0]} needs validation data"
             self.document.mistake(
                 ("training", "all_data"), what, f"write metric: {{name: {named[0][4:]}}}", at_key=True
             )
         if self.file.training.patience is not None:
-            what = "with all_data there is no validation to be patient with"
-            self.document.mistake(("training", "patience"), what, "give the number of epochs", at_key=True)
+            what = "patience needs validation data, and with all_data there is none"
+            self.document.mistake(("training", "patience"), what, "remove patience and set epochs", at_key=True)
 
     def check_single_objective(self) -> None:
         file, document = self.file, self.document
         if file.method == "cmaes":
-            document.mistake(("method",), "cmaes has one objective, and metrics are several", "use nsga2 or tpe")
+            document.mistake(
+                ("method",), "cmaes optimizes a single metric, but metrics lists several", "use nsga2 or tpe"
+            )
         for key, present in (
             (("early_terminate",), not isinstance(file.early_terminate, sweep_file.NoTermination | None)),
             (("stop_when",), file.stop_when is not None),
@@ -366,7 +368,7 @@ class _Resolution:
             (("confirm",), file.confirm is not None),
         ):
             if present:
-                document.mistake(key, "needs a single metric, and metrics are several", at_key=True)
+                document.mistake(key, "needs a single metric, but metrics lists several", at_key=True)
 
     def check_space(self, space: Space, entries: list[Entry]) -> None:
         file, document = self.file, self.document
@@ -381,7 +383,7 @@ class _Resolution:
                 places.setdefault(entry.domain.expression.text, (*entry.path, "value"))
         before = document.found
         if file.method == "cmaes" and not any(map(_moves, space.parameters)):
-            what = "cmaes moves numbers that are always present, and no parameter is one"
+            what = "cmaes needs an unconditional numeric parameter, and there is none"
             document.mistake(("method",), what, "use tpe")
         configurations.check_satisfiable(space, places, ("constraints",), document, grid=grid)
         if document.found == before:
@@ -404,7 +406,7 @@ class _Resolution:
             return
         for name, bound in (("gpu_hours", budget.gpu_hours), ("money", budget.money)):
             if bound and not resources.gpus:
-                self.document.mistake(("budget", name), "never used up, for trials have no GPUs")
+                self.document.mistake(("budget", name), "never reached, because trials use no GPUs")
         if budget.money and resources.gpus and resources.price is None:
             self.document.mistake(("budget", "money"), "nothing has a price", "add resources.price_per_gpu_hour")
 

@@ -57,8 +57,8 @@ def _one_for_all(amount: object) -> object:
 class Markets(Block):
     """Prices of one kind of node."""
 
-    on_demand: Annotated[float, Field(ge=0)] | None = Field(None, description="Of a node that nobody takes back.")
-    spot: Annotated[float, Field(ge=0)] | None = Field(None, description="Of one that can be taken back.")
+    on_demand: Annotated[float, Field(ge=0)] | None = Field(None, description="Price on an on-demand node.")
+    spot: Annotated[float, Field(ge=0)] | None = Field(None, description="Price on a spot node.")
 
     @property
     def prices(self) -> Mapping[Market, float]:

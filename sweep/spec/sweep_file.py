@@ -51,7 +51,8 @@ class Pasha(Block):
     min_iter: Count = Field(1, description="First rung, in epochs; later ones by factors of eta.")
     eta: Factor = Field(3.0, description="Factor between rungs; the best 1/eta of the trials go on.")
     epsilon: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="Differences of the metric that change no rank; as much as curves differ that cross twice."
+        None,
+        description="Largest difference of the metric that counts as a tie; estimated from curves by default.",
     )
 
 
@@ -62,7 +63,7 @@ class FreezeThaw(Block):
     min_iter: Count = Field(1, description="First pause, in epochs; later ones by factors of eta.")
     eta: Factor = Field(3.0, description="Factor between pauses.")
     share: Annotated[float, Field(ge=0, le=100)] = Field(
-        0.5, description="Epochs for trials that go on, for each that new ones train up to their first pause."
+        0.5, description="Epochs for resumed trials, per epoch that new trials train before their first pause."
     )
 
 
@@ -375,9 +376,9 @@ HINTS = {
 SERVED_OPTIMIZERS = ("sgd", "adam", "adamw")
 NOT_SERVED = {
     "micro_batches": "each update is one batch of one worker",
-    "ema_momentum": "averages of weights that several workers change are not taken",
-    "swa_from": "averages of weights that several workers change are not taken",
-    "sam_rho": "an update of two passes would see other weights in the second",
+    "ema_momentum": "averaging weights that several workers change is not supported",
+    "swa_from": "averaging weights that several workers change is not supported",
+    "sam_rho": "the weights may change between the two passes of an update",
     "frozen_epochs": "weights are not handed on between the phases of a trial",
     "layer_decay": "all weights have one rate",
     "gradient_checkpointing": "weights may change before they are read again",

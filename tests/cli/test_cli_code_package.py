@@ -102,7 +102,7 @@ def test_secrets_stay_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert names(package) == ["m.py"]
     assert package.left_out == (".aws/", ".env", ".env.local", "only.txt", "private.txt")
     monkeypatch.setenv("HOME", str(tmp_path / "exp"))
-    with pytest.raises(InputError, match="is no project: all that is in it would be sent"):
+    with pytest.raises(InputError, match="is not a project folder: everything in it would be sent"):
         CodePackage.of(tmp_path / "exp")
 
 
@@ -112,6 +112,6 @@ def test_too_much_is_refused_with_the_largest(tmp_path: Path, monkeypatch: pytes
     for number in (1, 2, 3):
         (root / f"{number}.bin").write_bytes(b"x" * (number << 20))
     with pytest.raises(
-        InputError, match=r"has 6 MiB of files, a cluster takes 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin"
+        InputError, match=r"has 6 MiB of files, a cluster accepts at most 3 MiB; the largest: 3.bin \(3 MiB\), 2.bin"
     ):
         CodePackage.of(root)

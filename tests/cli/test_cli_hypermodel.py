@@ -199,7 +199,7 @@ def test_what_declares_no_space_is_one_line(folder: Path, target: str, told: str
 @pytest.mark.parametrize(
     ("name", "expected", "note"),
     [
-        ("shared", ["rate: {min: 0.1, max: 0.5}"], "rate matters for some choices only"),
+        ("shared", ["rate: {min: 0.1, max: 0.5}"], "rate is used only for some choices"),
         ("both", ["b: {values: [false, true], when: {a: true}}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
         ("eager_both", ["b: {values: [false, true]}", "c: {min: 1, max: 4, when: {a: true, b: true}}"], ""),
         ("asked_again", ["units: {values: [8, 16, 24, 32]}"], ""),

@@ -75,7 +75,7 @@ def test_a_folder_that_no_script_can_name_is_refused() -> None:
 
 
 def test_a_time_limit_in_which_nothing_could_be_trained_is_refused() -> None:
-    with pytest.raises(InputError, match="leaves no time to train, for 300 s before its end all trials are saved"):
+    with pytest.raises(InputError, match="leaves no time to train: saving starts 300 s before the limit"):
         script(replace(BATCH, time="0:06:00"))
 
 

@@ -203,7 +203,7 @@ def test_a_sweep_of_which_nothing_is_known_yet(project: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--watch", "--json"], "error: --watch: is given with --json; ask for --json again and again instead\n"),
+        (["--watch", "--json"], "error: --watch: is given with --json; run it with --json repeatedly instead\n"),
         (["--interval", "3"], "error: --interval: is given without --watch; add --watch\n"),
         (["--watch", "--interval", "0"], "0.0 is not in the range x>=0.1"),
     ],

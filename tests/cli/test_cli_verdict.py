@@ -76,9 +76,10 @@ def test_a_sweep_with_repeats_ends_with_a_verdict(project: Path) -> None:
 
 def test_a_plan_says_what_can_be_told(project: Path) -> None:
     Path("few.yaml").write_text(FILE % 1, encoding="utf-8")
-    assert "no difference from luck: 3 configurations need 7 seeds each, and get one seed" in call("plan", "few.yaml")
+    said = call("plan", "few.yaml")
+    assert "no difference: to tell one from luck, 3 configurations need 7 seeds each, and have one seed" in said
     Path("told.yaml").write_text(FILE % 8, encoding="utf-8")
-    assert "of a spread that no earlier sweep shows" in call("plan", "told.yaml")
+    assert "no earlier sweep shows the spread over seeds" in call("plan", "told.yaml")
     call("run", "told.yaml", "--inline", "-q")
     assert "by 8 seeds each and a spread of 0.0" in call("plan", "told.yaml")
     assert json.loads(call("plan", "told.yaml", "--json"))["telling"]["by_seeds"] > 0

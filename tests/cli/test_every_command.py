@@ -169,7 +169,7 @@ OTHERS = (
     Row("retrain two --inline --trial 1 -v --max-concurrent 1 --no-reuse", out="results  results/two-retrain"),
     Row("retrain two --inline", 2, err="no single best trial; .*choose one with --trial N"),
     Row("retrain one --inline --name one", 2, err="holds a sweep already"),
-    Row("retrain one --inline --all-data", 2, err="scored:Scored is no KerasTrainable"),
+    Row("retrain one --inline --all-data", 2, err="scored:Scored is not a KerasTrainable"),
     Row("retrain one --inline --epochs 2000000", 2, err="--epochs: 2,000,000, expected at most 1,000,000"),
     Row("retrain failed --inline", 2, err="no trial has completed"),
     Row("retrain one --trial 9", 2, err="one: has no trial 9"),
@@ -229,9 +229,7 @@ OTHERS = (
     Row("plan one.yaml --simulate-gpus 2", out="trials +3"),
     Row("plan one.yaml --set resources.workers=2", out="2 workers of 1 CPU a trial"),
     Row("plan one.yaml --set resources.workers=2 --json", out='"workers": 2'),
-    Row(
-        "plan one.yaml --set resources.workers=2 --time", 2, err="--time: trains in this process alone, and a trial has"
-    ),
+    Row("plan one.yaml --set resources.workers=2 --time", 2, err="--time: trains in a single process, but a trial has"),
     Row(
         "plan one.yaml --set resources.workers=2 --set trainable=scored:function",
         2,
@@ -257,7 +255,7 @@ OTHERS = (
     Row("plan one.yaml --set resources.gpus=1 --set resources.price_per_gpu_hour=2.5", out="costs +.*2.50 a GPU hour"),
     Row("plan one.yaml --compare-prices A100=1:1.29:30 --compare-prices B=2:1", out="A100 +1 +1 +30.00"),
     Row("plan one.yaml --compare-prices A100", 2, err="'A100' is no machine, expected NAME=GPUS:PRICE"),
-    Row("plan one.yaml --set budget.money=5", 2, err="budget.money: never used up, for trials have no GPUs"),
+    Row("plan one.yaml --set budget.money=5", 2, err="budget.money: never reached, because trials use no GPUs"),
     Row("plan one.yaml --set budget.money=5 --set resources.gpus=1", 2, err="money: nothing has a price; add"),
     Row("plan one.yaml --find-lr", 2, err=r"scored:Scored has no try_rates\(\), which --find-lr needs"),
     Row("plan one.yaml --tune-throughput", 2, err="reports no examples_per_s, as trainables of KerasTrainable do"),

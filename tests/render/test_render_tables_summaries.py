@@ -23,7 +23,7 @@ def test_a_sweep_in_three_lines() -> None:
     )
     assert list(told) == [
         "one: 20 of 40 epochs found acc 0.5000, 0.6000 in random order (0.5000 .. 0.9000); all of them 0.9000",
-        "one: the first after epoch 1 came out as rank 2, 0.1 behind, for 9 of 40 epochs",
+        "one: the leader after epoch 1 ended as rank 2, 0.1 behind; training only it takes 9 of 40 epochs",
         "one: the best was 3rd of 21 after epoch 1 (rank correlation with the end 0.37), 11th of 12 after epoch 2",
     ]
 

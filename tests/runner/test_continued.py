@@ -119,8 +119,8 @@ def test_without_a_checkpoint_it_is_trained_anew(project: Path) -> None:
     long = run(project, LONG, watcher, memo=True)
     assert [epoch for trial, epoch in trained() if trial == 1] == [4, 5, 6]
     assert watcher.said == [
-        "trials of short that differ in nothing but their 3 epochs are trained anew for 6: they have no checkpoint "
-        "any more; a sweep keeps those of checkpoint.trials, its best ones",
+        "trials of short that differ only in their number of epochs (3) cannot be continued to 6 and are trained "
+        "again: their checkpoints were deleted; a sweep keeps only those of its best trials (checkpoint.trials)",
         "1 trial continued from short",
     ]
     assert numbers(long) == numbers(run(project, LONG.replace("long", "plain")))
@@ -197,7 +197,7 @@ def test_what_is_not_gone_on_with_is_told(project: Path, change: str, reason: st
     watcher = Watcher()
     outcome = run(project, LONG.replace("parameters: {", f"parameters: {{{change}, "), watcher, memo=True)
     (said,) = watcher.said
-    assert said.endswith(f"3 epochs are trained anew for 6: {reason}")
+    assert said.endswith(f"(3) cannot be continued to 6 and are trained again: {reason}")
     assert taken(outcome) == {}
 
 

@@ -151,7 +151,7 @@ def test_it_finds_what_is_fastest(tmp_path: Path, gpus: int, speeds: dict[int, f
     assert set(fleet.done.values()) == {6}, "each epoch was trained once, wherever its trial went on"
     late = fleet.shares[len(fleet.shares) // 2 :]
     assert set(late) == {1 / level}
-    assert fleet.said[-1].startswith(f"{2 * level} trials a GPU computed")
+    assert fleet.said[-1].startswith(f"{2 * level} trials per GPU were")
     assert f"it stays at {'one trial' if level == 1 else f'{level} trials'} a GPU" in fleet.said[-1]
     log.close()
 

@@ -123,7 +123,7 @@ def test_what_no_parameter_can_change_ends_a_sweep_after_two_trials(
     for trial, reason in enumerate(reasons):
         for event in _failed(trial, reason, regardless=regardless):
             limits.observe(ledger.observe(event))
-    what = "2 trials failed alike, before they had read any parameter in which trials differ: no such file"
+    what = "2 trials failed in the same way, before reading any searched parameter: no such file"
     assert limits.reached == (what if ends else None)
     limits.observe(Session(SessionStarted(time=3.0, resumed=True, version="1")))
     assert limits.reached is None

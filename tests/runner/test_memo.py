@@ -82,8 +82,8 @@ def test_more_epochs_are_said_to_be_trained_anew(project: Path) -> None:
     watcher = Watcher()
     run(project, SECOND.replace("epochs: 4", "epochs: 5"), watcher, memo=True)
     assert watcher.said == [
-        "trials of curves that differ in nothing but their 4 epochs are trained anew for 5: what they did may depend "
-        "on the number of epochs"
+        "trials of curves that differ only in their number of epochs (4) cannot be continued to 5 and "
+        "are trained again: what they did may depend on the number of epochs"
     ]
 
 
@@ -127,7 +127,7 @@ def test_a_sweep_that_went_on_with_other_code_answers_nothing(project: Path) -> 
     again = Watcher()
     run(project, SECOND, again, memo=True)
     assert set(answered(again).values()) == {None}
-    assert again.said == ["curves answers no trials: it went on with other code than it began with"]
+    assert again.said == ["no results of curves are reused: it went on with other code than it began with"]
 
 
 def test_unsuccessful_trials_are_trained_again(project: Path) -> None:
@@ -256,8 +256,8 @@ def test_without_a_fingerprint_of_the_data_nothing_is_answered_and_that_is_said_
     run(project, text.replace("curves", "second"), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
     assert watcher.said == [
-        "trials of curves answer none: nothing tells on what data they were trained; "
-        "a trainable says it with Facts(data=...), a function train with train.data = ..."
+        "trials of curves are not reused: their training data is unknown; "
+        "set Facts(data=...) in a trainable, or train.data = ... for a function train"
     ]
 
 
@@ -271,7 +271,9 @@ def test_what_does_not_train_the_same_twice_answers_nothing_and_is_marked(projec
     watcher = Watcher()
     run(project, text.replace("curves", "second"), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
-    assert watcher.said == ["trials of curves answer none: its workers do not train the same twice"]
+    assert watcher.said == [
+        "trials of curves are not reused: its workers train asynchronously, so its results are not reproducible"
+    ]
 
 
 def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(project: Path) -> None:
@@ -284,7 +286,7 @@ def test_code_that_is_not_all_known_answers_nothing_and_that_is_said_once(projec
     run(project, text.replace("curves", "second"), watcher, memo=True)
     assert set(answered(watcher).values()) == {None}
     where = f"{project / 'obscure.py'}:2: imports a module whose name is computed"
-    assert watcher.said == [f"earlier sweeps answer no trials: not all of the code is known ({where})"]
+    assert watcher.said == [f"no results of earlier sweeps are reused: not all of the code is known ({where})"]
 
 
 def test_the_best_checkpoint_is_taken_over_beside_the_last(project: Path) -> None:

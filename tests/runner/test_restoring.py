@@ -63,7 +63,7 @@ def test_changed_code_is_noted_and_named_where_it_does_not_fit(folder: ResultsFo
     assert restoring.restore(folder, 1).notes == ("the code has changed since the trial was trained",)
     code.write_text(code.read_text().replace('json.loads((folder / "done.json")', 'json.loads((folder / "x")'))
     sys.modules.pop("curve", None)
-    assert "cannot take up epoch-000004 again: FileNotFoundError" in refused(folder, 1)
+    assert "cannot be restored from epoch-000004: FileNotFoundError" in refused(folder, 1)
     assert refused(folder, 1).endswith("; the code has changed since the trial was trained")
 
 

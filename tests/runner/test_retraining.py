@@ -86,16 +86,18 @@ def test_all_data_holds_nothing_out_and_says_so(project: Path) -> None:
     folder = curves.run(project, FILE.replace("name: score", "name: val_score")).folder
     made = retraining.prepare(folder, Wanted(all_data=True))
     assert (made.spec.objectives[0].name, made.spec.training["all_data"]) == ("score", True)
-    assert made.notes == ("nothing is held out: score is of the examples trained on, and says nothing about new ones",)
-    assert "nothing is held out" in made.text
-    with pytest.raises(InputError, match="curve:Curve is no KerasTrainable"):
+    assert made.notes == (
+        "no data is held out: score is measured on training examples and says nothing about new ones",
+    )
+    assert "no data is held out" in made.text
+    with pytest.raises(InputError, match="curve:Curve is not a KerasTrainable"):
         retraining.check_joins(["curve"], "curve:Curve")
     retraining.check_joins(["mine", "trainables.keras_trainable"], "mine:M")
 
 
 def test_what_watches_the_validation_is_refused_with_all_data(project: Path) -> None:
     folder = curves.run(project, curves.FILE + "training: {patience: 3}\n").folder
-    assert "has training.patience: it watches score, and with --all-data nothing is held out" in refused(
+    assert "has training.patience: it watches score, and with --all-data no data is held out" in refused(
         folder, all_data=True
     )
     lifted = retraining.prepare(folder, Wanted(all_data=True, assignments=["training.patience=null"]))
