@@ -137,7 +137,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def said_by(error: BaseException) -> str:
-    """Return `reason` without the type."""
+    """Return `reason_of` without the type."""
     cause = _cause(printable(str(error)).strip(), type(error).__name__)
     place = None if _explains_itself(error) else where_raised(error)
     return shortened(": ".join(part for part in (place, cause) if part))

@@ -332,7 +332,7 @@ def lacking(found: type) -> list[str]:
 
 
 def offers(method: str, trainable: str, folders: Iterable[Path], given: object = None) -> bool:
-    """Return whether trainables have a method beyond the contract's, and make none; arguments as of `load`.
+    """Return whether trainables have a method beyond the contract's, and make none; arguments as of `load_trainable`.
 
     True as well where only an object could tell.
     """

@@ -346,11 +346,6 @@ def shared_data_prefix(results_folder: Path) -> str:
     return f"sweep-data-{digest[:16]}-"
 
 
-def clean_shared_data(results_folder: Path) -> None:
-    """Remove the folders of all sessions of a sweep from this machine; only its running session may call it."""
-    remove_shared_data(shared_data_prefix(results_folder))
-
-
 def remove_shared_data(prefix: str) -> None:
     """Remove this machine's folders with names that begin so."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sweep.backends import stored_checkpoints as copies
 from sweep.backends.stored_checkpoints import MANIFEST as MANIFEST
@@ -28,10 +29,12 @@ from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Trainable
 from sweep.errors import StoreError, first_line
 from sweep.events import EpochReported, Status, decode, encode
-from sweep.spec import Spec
 from sweep.store import process
 from sweep.store.ledger import Change, Ended, Reopened
 from sweep.store.object_store import Entry, ObjectStore, StoreAway, store_of
+
+if TYPE_CHECKING:
+    from sweep.spec import Spec  # workers read no sweep file
 
 _DELETED = ".deleted-"
 

@@ -61,7 +61,8 @@ def changes(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def with_changes(assignments: tuple[str, ...], **given: Any) -> None:
         short = {key: given.pop(option, None) for option, key in _KEYS.items()}
-        made = [f"{key}={json.dumps(value)}" for key, value in short.items() if value]  # --name 12 is no number
+        # Quoted, for --name 12 is no number.
+        made = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in short.items() if value]
         command(**given, changes=[*assignments, *made])
 
     return with_changes

@@ -390,7 +390,6 @@ def show_all(address: str, *, as_json: bool) -> None:
 
 
 def _send(jobs: Jobs, command: Sequence[str], root: Path, about: dict[str, str], sending: Sending = Sending()) -> None:
-
     package = CodePackage.of(root, sending.include)
     click.echo(f"sends    {len(package.files)} files, {package.size / 2**20:.1f} MiB, of {root}")
     if package.left_out:

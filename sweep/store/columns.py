@@ -131,7 +131,10 @@ class TrialRows:
         self.numerics: dict[str, Objects[str]] = {}
         self.added_up: dict[str, Numbers] = {}  # over all epochs that were trained here
         self._trained = Numbers("d")  # sum of the epochs' time_s
-        self._together = Numbers("d")  # the most trials that an epoch was trained with
+        self._heard = Numbers("d")  # when the trial was last heard of, without the time in which the sweep lay still
+        self._others = Numbers("d")  # the others' part of the trial's group, as of its last epoch
+        self._first_others = Numbers("d")  # the same of its first epoch
+        self._others_s = Numbers("d")  # the seconds of its duration that belong to them
         self._timed = Numbers("d")  # the part of it in which examples were counted
         self._paused = Numbers("d")  # `pauses_s` when the trial began
         self.pauses_s = 0.0  # how long the sweep has lain still between sessions so far
@@ -152,6 +155,7 @@ class TrialRows:
         self.integers["epochs"].set(row, 0)
         self.floats["started_at"].set(row, event.time)
         self._paused.set(row, self.pauses_s)
+        self._heard.set(row, event.time - self.pauses_s)
         for name, param in event.params.items():
             self.params.setdefault(name, Objects()).set(row, param)
 
@@ -161,7 +165,7 @@ class TrialRows:
         self.integers["epochs"].set(row, trial.reported)
         if event.memo is None:
             _add(self._trained, row, event.time_s)
-            self._together.set(row, max(self._together.get(row) or 1.0, event.measures.get("together", 1.0)))
+            self._share(row, event.time, event.measures.get("together", 1.0), event.time_s)
             for name in ADDED_UP:
                 if name in event.measures:
                     _add(self.added_up.setdefault(name, Numbers("d")), row, event.measures[name])
@@ -183,6 +187,7 @@ class TrialRows:
     def end(self, event: TrialEnded) -> None:
         """Take in an end or an interruption."""
         row = self.row[event.trial]
+        self._share(row, event.time)
         self.texts["error"].set(row, event.error)
         facts = event.facts
         for name, text in (
@@ -213,11 +218,30 @@ class TrialRows:
         one_session = paused_s == 0
         started = self.floats["started_at"]
         if one_session and event.facts.started is not None:
+            before_s = event.facts.started - (started.get(row) or 0.0)
+            _add(self._others_s, row, -before_s * (self._first_others.get(row) or 0.0))
             started.set(row, event.facts.started)
         self.floats["ended_at"].set(row, event.time)
         self.floats["duration_s"].set(row, event.time - (started.get(row) or 0.0) - paused_s)
         # A worker knows only its own session; the log knows all epochs.
         self.floats["train_s"].set(row, event.facts.train_s if one_session else None)
+
+    def _share(self, row: int, time: float, together: float | None = None, time_s: float = 0.0) -> None:
+        """Charge the others of a group with their part of the time since the trial was last heard of.
+
+        An epoch says with how many it was trained; until the end they are as many as in the last one. Of a trial that
+        had paused, the epoch alone was shared.
+        """
+        others = (self._others.get(row) or 0.0) if together is None else 1 - 1 / together
+        clock = time - self.pauses_s
+        since_s = clock - (self._heard.get(row) or 0.0)
+        if self.texts["status"].get(row) != Status.RUNNING:
+            since_s = min(since_s, time_s * (together or 0.0))
+        _add(self._others_s, row, max(since_s, 0.0) * others)
+        if self._first_others.get(row) is None:
+            self._first_others.set(row, others)
+        self._others.set(row, others)
+        self._heard.set(row, clock)
 
     def _measure(self, row: int, name: str, value: float) -> None:
         last = self.last.setdefault(name, Numbers("d"))
@@ -240,7 +264,7 @@ class TrialRows:
     def overhead_s(self, row: int) -> float | None:
         """Return a trial's part of the seconds of its worker beside its epochs; None of one that has not ended."""
         duration_s = self.floats["duration_s"].get(row)
-        return None if duration_s is None else duration_s / (self._together.get(row) or 1.0) - self.train_s(row)
+        return None if duration_s is None else duration_s - (self._others_s.get(row) or 0.0) - self.train_s(row)
 
     def examples_per_s(self, row: int) -> float | None:
         """Mean over the time in which examples were counted."""

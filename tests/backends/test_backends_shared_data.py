@@ -14,7 +14,7 @@ def test_a_session_cleans_up_after_all_sessions_of_its_sweep_and_no_other(tmp_pa
     for folder in folders:
         folder.mkdir()
         (folder / "data.npy").write_bytes(b"x")
-    backends.clean_shared_data(mine)
+    backends.remove_shared_data(backends.shared_data_prefix(mine))
     assert [folder.exists() for folder in folders] == [False, False, True]
-    backends.clean_shared_data(other)
+    backends.remove_shared_data(backends.shared_data_prefix(other))
     assert not folders[2].exists()

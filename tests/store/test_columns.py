@@ -63,6 +63,22 @@ def test_trials_that_were_trained_together_share_what_their_worker_took():
     assert (trained["duration_s"], trained["train_s"], trained["overhead_s"]) == (20.0, 0.5, 4.5)
 
 
+def test_of_a_group_that_shrinks_each_interval_is_shared_by_those_that_were_there():
+    def epoch(number, time, time_s, together):
+        measures = {"together": together}
+        return structs.replace(reported(0, number, loss=1.0), time=time, time_s=time_s, measures=measures)
+
+    events = [started(0), epoch(1, 108.0, 1.5, 4.0), epoch(2, 111.0, 0.5, 4.0), epoch(3, 115.0, 3.0, 1.0)]
+    # With four: 8 s to the first epoch, 3 s to the next; alone: 4 s and 1 s more. In epochs: 1.5 + 0.5 + 3.
+    assert told([*events, ended(0, time=116.0)])[0]["overhead_s"] == 8 / 4 + 3 / 4 + 5 - 5
+    late = ended(0, time=116.0, facts=Facts(started=104.0, train_s=5.0))  # the worker began 4 s after the driver
+    assert told([*events, late])[0]["overhead_s"] == 4 / 4 + 3 / 4 + 5 - 5
+    paused = ended(0, Status.INTERRUPTED, 112.0)
+    waited = [*events[:3], paused, epoch(3, 150.0, 1.0, 2.0), ended(0, time=150.0)]
+    # Waiting is its own, as of a trial trained alone; of the last epoch's 2 s one is another's.
+    assert told(waited)[0]["overhead_s"] == 8 / 4 + 3 / 4 + 1 / 4 + 36 + 2 / 2 - 3
+
+
 def test_a_resumed_trial_counts_its_time_without_the_pause():
     interrupted = ended(0, Status.INTERRUPTED, 105.0, facts=Facts(started=101.0, train_s=2.0))
     events = [started(0), reported(0, 1, loss=1.0), interrupted]

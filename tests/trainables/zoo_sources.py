@@ -125,7 +125,7 @@ class OnTexts(Animal):
         return layers.TextVectorization(vocabulary=WORDS, output_sequence_length=6)
 
 
-@entry(fast=True, fit="fit takes no array of texts; tests/trainables/data/test_text.py compares it with numbers")
+@entry(fast=True, fit="fit takes no array of texts; tests/trainables/data/test_sources.py compares it with numbers")
 class OfTexts(OnTexts):
     pass
 

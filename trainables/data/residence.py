@@ -367,10 +367,5 @@ def gather(leaf: Any, rows: tf.Tensor) -> tf.Tensor:
     return leaf.rows(rows) if isinstance(leaf, Packed) else tf.gather(leaf, rows)
 
 
-def unpacked_words(leaf: Any) -> tf.Tensor:
-    """All of an array on a device."""
-    return leaf.rows(tf.range(tf.shape(leaf.words)[0])) if isinstance(leaf, Packed) else leaf
-
-
 def _unsigned(dtype: tf.DType) -> tf.DType:
     return {1: tf.uint8, 2: tf.uint16, 4: tf.uint32, 8: tf.uint64}[dtype.size]

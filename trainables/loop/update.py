@@ -33,6 +33,7 @@ from trainables.replicas.additivity import Mode
 from trainables.replicas.random_layers import generators_of
 from trainables.replicas.slices import Slice
 from trainables.state import owned
+from trainables.state.origins import is_seed
 
 CALLS = 2**10
 """Where the draws of each further turn of a batch are counted from."""
@@ -400,13 +401,16 @@ class Graph:
         optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        ours = counters | {id(v) for seed in self.seed_states for v in (seed, seed.value)}
+        ours = counters | {id(v) for seed in self.seed_states for v in (seed, getattr(seed, "value", seed))}
         return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in ours]
 
     @property
-    def seed_states(self) -> list[keras.Variable]:
-        """Where the networks' layers are in their draws."""
-        return [generator.state for generator in generators_of(self.step.networks)]
+    def seed_states(self) -> list[Any]:
+        """Where the networks' layers, and generators that the author keeps elsewhere, are in their draws."""
+        of_layers = [generator.state for generator in generators_of(self.step.networks)]
+        known = {id(state.value) for state in of_layers}
+        elsewhere = [raw for raw in self.made if is_seed(raw) and id(raw) not in known]
+        return [*of_layers, *elsewhere]
 
     @property
     def counters(self) -> list[keras.Variable]:

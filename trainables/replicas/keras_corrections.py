@@ -1,6 +1,6 @@
 """What Keras 3.15 gets wrong under a strategy and our loop sets right; one function each.
 
-Each uses a private name of Keras, which `tests/trainables/test_keras_corrections.py` holds to its contract.
+Each uses a private name of Keras, which `tests/trainables/replicas/test_keras_corrections.py` holds to its contract.
 """
 
 from __future__ import annotations

@@ -24,14 +24,6 @@ import tensorflow as tf
 from trainables.state import modules
 from trainables.state.modules import Home
 
-GENERATORS = (
-    random.Random,
-    np.random.Generator,
-    np.random.RandomState,
-    tf.random.Generator,
-    keras.random.SeedGenerator,
-)
-
 
 def generator_state(value: object) -> Any:
     """How far a generator is; None for what is none."""

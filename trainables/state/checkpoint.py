@@ -117,7 +117,7 @@ class Shard:
 
 
 def save_tables(folder: Path, tables: Mapping[str, Sequence[Shard]]) -> dict[str, Any]:
-    """Let each server write its parts below ``folder``, which it sees as well; what `restore` must be told of them."""
+    """Let each server write its parts below ``folder``, which it sees as well; return what `restore_tables` needs."""
     (folder / FOLDER).mkdir()
     about: dict[str, Any] = {}
     for number, (path, parts) in enumerate(tables.items()):

@@ -29,6 +29,11 @@ SEED = "seed_generator_state"
 """What Keras calls the variable of a seed generator."""
 
 
+def is_seed(variable: tf.Variable) -> bool:
+    """Return whether a variable is where a generator of Keras is in its draws."""
+    return f"/{variable.name}".rpartition("/")[2].partition(":")[0] == SEED
+
+
 class Kept(Exception):
     """A variable made in one trial is used in another, where a fresh process would have made its own."""
 
