@@ -393,24 +393,21 @@ class Graph:
 
     @property
     def state(self) -> list[Any]:
-        """What an update may write, wherever the author put it, but for what counts metrics.
-
-        Nor seeds, which lie in the host's memory: they go on with each batch, as in Keras.
-        """
+        """What an update may write, wherever it is, but what counts metrics, and seeds: they go on, as in Keras."""
         networks = [v for network in self.step.networks for v in network.variables]
         optimizers = [v for optimizer in self.optimizers for v in owned.held_by(optimizer)]
         averages = self.average.state if self.average else []
         counters = {id(v) for counter in self.counters for v in (counter, counter.value)}
-        ours = counters | {id(v) for seed in self.seed_states for v in (seed, getattr(seed, "value", seed))}
+        seeds = self.seed_states
+        ours = counters | {id(v) for v in seeds} | {id(v.value) for v in seeds if isinstance(v, keras.Variable)}
         return [v for v in (*networks, *optimizers, *self.made, *averages) if id(v) not in ours]
 
     @property
     def seed_states(self) -> list[Any]:
         """Where the networks' layers, and generators that the author keeps elsewhere, are in their draws."""
-        of_layers = [generator.state for generator in generators_of(self.step.networks)]
-        known = {id(state.value) for state in of_layers}
-        elsewhere = [raw for raw in self.made if is_seed(raw) and id(raw) not in known]
-        return [*of_layers, *elsewhere]
+        layers = [generator.state for generator in generators_of(self.step.networks)]
+        known = {id(state.value) for state in layers}
+        return [*layers, *(raw for raw in self.made if is_seed(raw) and id(raw) not in known)]
 
     @property
     def counters(self) -> list[keras.Variable]:
