@@ -20,14 +20,13 @@ from sweep.space import Parameter
 from sweep.space.draws import to_unit
 
 Array: TypeAlias = NDArray[np.float64]
-Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]
-"""Returns the point with these coordinates, of its own domains; None where it may not be tried."""
+Make: TypeAlias = Callable[[Mapping[str, float]], Params | None]  # a point of coordinates; None: may not be tried
 
 ENOUGH = 2  # observations without which there is no model
 NEWEST = 200  # observations that a model is of: its cost grows with their cube, and older ones are mostly forgotten
 CANDIDATES, NEAR = 400, 50  # in the whole cube, and around the parent, where others may violate the constraints
-WIDTHS = (0.1, 0.05, 0.02, 0.01)  # of the normal steps around the best candidates, round by round
-BEST, STEPS = 4, 12  # the candidates that a round refines, and the steps that it tries from each
+BEST, STEPS = 4, 12  # the candidates that a round refines, and the normal steps that it tries from each, so wide:
+WIDTHS = (0.1, 0.05, 0.02, 0.01)
 MIDDLE = 0.5  # stands in for what is unknown: the coordinate of an absent parameter, the standing of the untrained
 
 _BOUNDS = ((math.log(0.05), math.log(3.0)), (0.01, 0.99), (0.0, 0.5))  # of `Kernel`, the length by its logarithm
@@ -71,14 +70,11 @@ def standardized(values: Array) -> Array:
 
     Beyond three robust deviations they are pulled in, so that one explosion does not make all others look the same.
     """
-    finite = values[np.isfinite(values)]
-    if not len(finite):
-        return np.zeros(len(values))
+    finite = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     middle = float(np.median(finite))
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
     pulled: Array = values.clip(max(middle - reach, finite.min()), min(middle + reach, finite.max()))
-    pulled -= pulled.mean()
-    return pulled / max(float(pulled.std()), 1e-12)
+    return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12)
 
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
@@ -104,21 +100,32 @@ class Kernel:
         return (1 - self.noise) * self._alike(*_distances(first, second))
 
     def _alike(self, apart: Array, squares: Array) -> Array:
-        kept: Array = (1 - self.forgets) ** (apart / 2) * np.exp(-squares / (2 * self.length**2))
-        return kept
+        return np.exp(-squares / (2 * self.length**2)) * (1 - self.forgets) ** (apart / 2)
 
     def cost(self, distances: tuple[Array, Array], values: Array) -> tuple[float, list[float]]:
         """Return the negative log marginal likelihood, but for a constant, and its derivatives, as `_BOUNDS` are."""
         apart, squares = distances
         alike, unit = self._alike(apart, squares), np.eye(len(values))
-        covariance = (1 - self.noise) * alike + self.noise * unit
-        inverse = np.linalg.inv(covariance)
-        weights = inverse @ values
+        inverse, logarithm = inverted((1 - self.noise) * alike + self.noise * unit)
+        weights = (inverse * values).sum(axis=1)
         outer = (inverse - np.outer(weights, weights)) / 2
         by_length = (1 - self.noise) * alike * squares / self.length**2
         by_forgetting = (self.noise - 1) * alike * apart / (2 * (1 - self.forgets))
         slopes = [float((outer * one).sum()) for one in (by_length, unit - alike, by_forgetting)]
-        return float(values @ weights / 2 + np.log(np.diag(np.linalg.cholesky(covariance))).sum()), slopes
+        return (float((values * weights).sum()) + logarithm) / 2, slopes
+
+
+def inverted(matrix: Array) -> tuple[Array, float]:
+    """Return the inverse of a positive definite matrix, and the logarithm of its determinant."""
+    # by Gauss-Jordan elimination, in one thread: NumPy's own wait for each other where trainings fill the cores
+    found, logarithm = matrix.copy(), 0.0
+    for place in range(len(found)):
+        pivot, column = float(found[place, place]), found[:, place].copy()
+        column[place], found[:, place], found[place, place] = 0.0, 0.0, 1.0
+        found[place] /= pivot
+        found -= column[:, None] * found[place]
+        logarithm += math.log(pivot)
+    return found, logarithm
 
 
 def _distances(first: Array, second: Array) -> tuple[Array, Array]:
@@ -130,12 +137,8 @@ def fit(points: Array, values: Array) -> Kernel:
     """Return the kernel of the largest marginal likelihood."""
     from scipy.optimize import minimize  # half a second to import, which only sweeps with pb2 need
 
-    distances = _distances(points, points)
-
-    def cost(theta: Array) -> tuple[float, list[float]]:
-        return _kernel(theta).cost(distances, values)
-
-    found = [minimize(cost, start, jac=True, method="L-BFGS-B", bounds=_BOUNDS) for start in _STARTS]
+    distances, rule = _distances(points, points), {"jac": True, "method": "L-BFGS-B", "bounds": _BOUNDS}
+    found = [minimize(lambda theta: _kernel(theta).cost(distances, values), start, **rule) for start in _STARTS]
     return _kernel(min(found, key=lambda one: float(one.fun)).x.round(3))  # digits that every machine agrees on
 
 
@@ -149,14 +152,14 @@ class Posterior:
 
     def __init__(self, kernel: Kernel, points: Array, values: Array) -> None:
         self.kernel, self.points, self.values = kernel, points, values
-        self._inverse = np.linalg.inv(kernel.between(points, points) + kernel.noise * np.eye(len(points)))
-        self._weights = self._inverse @ values
+        self._inverse, _ = inverted(kernel.between(points, points) + kernel.noise * np.eye(len(points)))
+        self._weights = (self._inverse * values).sum(axis=1)
 
     def predict(self, points: Array) -> tuple[Array, Array]:
         """Return the means and the standard deviations at other points, without noise."""
         across = self.kernel.between(points, self.points)
-        variances = 1 - self.kernel.noise - ((across @ self._inverse) * across).sum(axis=1)
-        return across @ self._weights, np.sqrt(np.maximum(variances, 0.0))
+        known = np.einsum("ij,jk,ik->i", across, self._inverse, across)  # in one thread, as `inverted` is
+        return (across * self._weights).sum(axis=1), np.sqrt(np.maximum(1 - self.kernel.noise - known, 0.0))
 
     def expecting(self, points: Array) -> Posterior:
         """Return the process as if its own means had been seen at points whose gains are not known yet.
@@ -164,14 +167,13 @@ class Posterior:
         GP-BUCB: Desautels, Krause, Burdick (JMLR 2014), "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian
         Process Bandit Optimization".
         """
-        means, _ = self.predict(points)
-        return Posterior(self.kernel, np.vstack((self.points, points)), np.concatenate((self.values, means)))
+        values = np.concatenate((self.values, self.predict(points)[0]))
+        return Posterior(self.kernel, np.vstack((self.points, points)), values)
 
     def bound(self, points: Array) -> Array:
         """Return the upper confidence bound, which grows with the logarithm of the observations."""
         means, deviations = self.predict(points)
-        upper: Array = means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
-        return upper
+        return means + math.sqrt(0.2 * max(math.log(0.4 * len(self.values)), 1.0)) * deviations
 
 
 def choose(
@@ -179,17 +181,15 @@ def choose(
 ) -> Params | None:
     """Return the point of the highest bound among random ones and those around the best of them, or None of none.
 
-    ``start`` is the row of a copy that is not moved. The bound is that of the point which ``make`` has made of
-    coordinates.
+    ``start`` is the row of a copy that is not moved. Bounds are of points that ``make`` has made of coordinates.
     """
     generation, stood, *centre = start
-    names = [one.name for one in axes]
     numbers = np.random.Generator(np.random.Philox(np.random.SeedSequence(seed)))
     near = np.array(centre) + WIDTHS[0] * numbers.normal(size=(NEAR, len(axes)))
     units = np.vstack((centre, near, numbers.random((CANDIDATES, len(axes)))))
     best: list[tuple[float, list[float], Params]] = []
     for width in (*WIDTHS, 0.0):
-        named = [dict(zip(names, one, strict=True)) for one in np.clip(units, 0, 1).tolist()]
+        named = [{axis.name: unit for axis, unit in zip(axes, one, strict=True)} for one in units.clip(0, 1).tolist()]
         made = [params for params in map(make, named) if params is not None]
         if made:
             rows = [row(generation, stood, params, axes) for params in made]

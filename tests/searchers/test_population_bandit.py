@@ -19,6 +19,7 @@ from sweep.searchers.population_bandit import (
     _distances,
     choose,
     fit,
+    inverted,
     observations,
     row,
     standardized,
@@ -74,6 +75,15 @@ def test_the_posterior_is_that_of_the_dense_formula(kernel: Kernel, seen: np.nda
         assert means[place] == pytest.approx(across @ np.linalg.solve(covariance, values), abs=1e-6)
         variance = 1 - kernel.noise - across @ np.linalg.solve(covariance, across)
         assert deviations[place] ** 2 == pytest.approx(variance, abs=1e-6)
+
+
+@given(kernels, tables)
+@settings(max_examples=25)
+def test_an_inverse_is_one_and_has_its_determinant(kernel: Kernel, points: np.ndarray) -> None:
+    matrix = kernel.between(points, points) + kernel.noise * np.eye(len(points))
+    inverse, logarithm = inverted(matrix)
+    assert np.allclose(inverse @ matrix, np.eye(len(points)), atol=1e-8)
+    assert logarithm == pytest.approx(np.linalg.slogdet(matrix)[1], abs=1e-8)
 
 
 def test_the_derivatives_of_the_likelihood_are_its_differences() -> None:
