@@ -74,7 +74,7 @@ def standardized(values: Array) -> Array:
     middle = float(np.median(finite))
     reach = 3 * 1.4826 * float(np.median(np.abs(finite - middle))) or math.inf
     pulled: Array = values.clip(max(middle - reach, finite.min()), min(middle + reach, finite.max()))
-    return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12)
+    return (pulled - float(pulled.mean())) / max(float(pulled.std()), 1e-12) if len(values) else values
 
 
 def row(generation: float, stood: float, params: Params, axes: Sequence[Parameter]) -> list[float]:
