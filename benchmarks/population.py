@@ -1,10 +1,10 @@
-"""Population based training against random search and ASHA, where the best learning rate falls with time.
+"""Population based training, pbt and pb2, against random search and ASHA, where the best learning rate falls with time.
 
     python benchmarks/population.py --seeds 10     # some minutes on two cores
 
 Noisy gradient descent on a stiff quadratic function: the loss falls fast at a large rate, and stays at a floor that the
 rate sets, so that no constant rate is best for all of it. Each method trains as many epochs in all. A line for each
-seed, then the mean of the best losses, and in how many seeds the population was best, with a sign test (two-sided).
+seed, then the mean of the best losses, and in how many seeds a population was better, with a sign test (two-sided).
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ parameters: {rate: {distribution: log_uniform_values, min: 1e-3, max: 1.0}}
 """
 EPOCHS, SIZE = 40, 16
 WAYS = {
+    "pb2": f"method: pb2\npopulation: {{size: {SIZE}, interval: 2}}\nepochs: {EPOCHS}\n",
     "pbt": f"method: pbt\npopulation: {{size: {SIZE}, interval: 2}}\nepochs: {EPOCHS}\n",
     "random": f"method: random\nrun_cap: {SIZE}\nepochs: {EPOCHS}\n",
     "asha": f"method: random\nearly_terminate: {{type: asha, min_iter: 2, eta: 3}}\nepochs: {EPOCHS}\n"
@@ -94,11 +95,11 @@ def main() -> None:
                 found[way].append(best(folder, way, 100 * seed))
             print(f"seed {seed}: " + ", ".join(f"{way} {found[way][-1]:.4f}" for way in WAYS), flush=True)
     print("mean: " + ", ".join(f"{way} {fmean(values):.4f}" for way, values in found.items()))
-    for way in ("random", "asha"):
-        wins = sum(a < b for a, b in zip(found["pbt"], found[way], strict=True))
+    for one, other in (("pbt", "random"), ("pbt", "asha"), ("pb2", "random"), ("pb2", "asha"), ("pb2", "pbt")):
+        wins = sum(a < b for a, b in zip(found[one], found[other], strict=True))
         few = min(wins, len(seeds) - wins)
         p = min(2 * sum(comb(len(seeds), k) for k in range(few + 1)) / 2 ** len(seeds), 1.0)
-        print(f"pbt better than {way} with {wins} of {len(seeds)} seeds, p = {p:.3f}")
+        print(f"{one} better than {other} with {wins} of {len(seeds)} seeds, p = {p:.3f}")
 
 
 if __name__ == "__main__":

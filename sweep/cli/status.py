@@ -96,8 +96,10 @@ def stop(sweep: str, results: Path, address: str | None, trial: int | None, now:
 def _rule(spec: Spec) -> str:
     from sweep.spec import sweep_file
 
+    if spec.population is not None:
+        return f"method {spec.method}"
     rule = sweep_file.rule_to_dict(spec.early_terminate)
-    return "method pbt" if spec.population is not None else str(rule["type"] if isinstance(rule, dict) else rule)
+    return str(rule["type"] if isinstance(rule, dict) else rule)
 
 
 def _open(trials: object) -> bool:

@@ -25,8 +25,8 @@ from sweep.inspection.unconditional import Place
 from sweep.runner import methods, pricing
 from sweep.runner.power_analysis import Detectable, Known, detectable
 from sweep.schedulers import Scheduler
-from sweep.searchers import Searcher, grid_random_sobol
-from sweep.searchers.novelty import uniform_draws
+from sweep.searchers import Searcher
+from sweep.searchers.points import random_search, uniform_draws
 from sweep.space import Parameter, Space, allowed_share, domains
 from sweep.space.domains import (
     Categorical,
@@ -262,7 +262,7 @@ def _looked_at(spec: Spec, searcher: Searcher, configurations: int | None, *, th
         seen = list(_suggested(searcher, min(configurations or enough, enough)))
         return (f"all {len(seen)} configurations" if few else f"the first {len(seen)} configurations"), seen
     if thin:
-        points = _suggested(grid_random_sobol.random_search(spec.space, spec.seed), enough)
+        points = _suggested(random_search(spec.space, spec.seed), enough)
     else:
         draws = islice(uniform_draws(spec.seed, 0), 10 * LOOKED_AT)
         points = (point for draw in draws if (point := spec.space.feasible(draw)) is not None)

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, Value
-from sweep.searchers.novelty import Draw, first_new, uniform_draws, uniform_numbers
+from sweep.searchers.points import Draw, first_new, uniform_draws, uniform_numbers
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, contains, key
 from sweep.space.draws import from_unit, to_unit

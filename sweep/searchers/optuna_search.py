@@ -35,8 +35,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sweep.errors import InputError
 from sweep.events import Event, Params, Status, TrialStarted, Value
 from sweep.searchers import optuna_storage
-from sweep.searchers.novelty import Draw, first_new, independent_draws, uniform_numbers
 from sweep.searchers.optuna_storage import ToldTrials, quiet
+from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Domain, IntUniform, LogUniform, Uniform, choices, contains, key, snap
 from sweep.space.draws import from_unit, to_unit

@@ -6,6 +6,9 @@ as its hyperparameters stay the same; a copy is a trial of its own, which has it
 
 All members wait at the end of a generation until all are there, so that which are replaced, by what, depends on the
 events alone and not on how fast anybody was: a sweep that is killed goes on the same.
+
+Of `method: pb2`, a model of all generations so far chooses how copies are moved (`sweep.searchers.population_bandit`).
+The rest is the same.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sweep.events import EpochReported, Event, Params, Status, TrialEnded, TrialStarted, Value
-from sweep.searchers.novelty import first_new, independent_draws, uniform_numbers
+from sweep.searchers import population_bandit as bandit
+from sweep.searchers.points import Draw, first_new, independent_draws, uniform_numbers
 from sweep.space import Parameter, Space
 from sweep.space.domains import Categorical, Range, choices, key, snap
 from sweep.space.draws import from_unit
 from sweep.space.early_terminate import PopulationRules
-from sweep.space.objectives import Objective
+from sweep.space.objectives import INFEASIBLE, Objective
 from sweep.store.ledger import TrialState
 
 FACTORS = (0.8, 1.2)
@@ -69,6 +73,9 @@ class Population:
         self._done = 0  # generations that are over
         self._parents: list[Parent] = []  # of the copies, in the order in which their places fell free
         self._losers: dict[int, str] = {}  # why they are replaced
+        self._copies: dict[int, Params] = {}  # what was suggested for them, to choose it once
+        moved = filter(self._is_moved, space.parameters)
+        self._guide = _Guide(space, moved, seed) if rules.method == "pb2" else None
 
     def learn(self, past: Iterable[TrialState]) -> int:
         """Nothing to learn."""
@@ -86,10 +93,12 @@ class Population:
             tried = {key(one.params) for one in self._members.values()}
             draws = independent_draws(self._space, self._seed, number)
             return first_new(self._space, draws, tried, uniform_numbers(self._seed, number))
-        place = number - self._rules.size
-        if place >= len(self._parents):
+        parent = self.parent(number)
+        if parent is None:
             return None
-        return self._moved(self._members[self._parents[place].trial].params, number)
+        if number not in self._copies:
+            self._copies[number] = self._moved(parent, number)
+        return self._copies[number]
 
     def parent(self, number: int) -> Parent | None:
         """Return where a trial goes on from; None for one that begins anew."""
@@ -159,8 +168,22 @@ class Population:
             at_the_end = [one for one in there if self._members[one].epoch >= end]
             if not started or not at_the_end or len(at_the_end) < len(there):
                 return
+            if self._guide is not None:
+                self._guide.hear(self._generation(end))
             self._replace(end, at_the_end)
             self._done += 1
+
+    def _generation(self, end: int) -> dict[int, bandit.Trained]:
+        """Return what the members did that have trained a generation themselves."""
+        start = end - self._rules.interval
+        found = {}
+        for number, member in sorted(self._members.items()):
+            parent = self.parent(number)
+            exploded = member.status in (Status.DIVERGED, Status.OOM) and start < member.epoch < end
+            if (parent is None or parent.epoch <= start) and (member.epoch >= end or exploded):
+                before, after = _comparable(member.losses.get(start)), _comparable(member.losses.get(end))
+                found[number] = bandit.Trained(member.params, before, after)
+        return found
 
     def _replace(self, end: int, there: list[int]) -> None:
         """Find copies for the places of the worst, and of those that failed since the generation before."""
@@ -175,7 +198,8 @@ class Population:
             parent = best[int(numbers() * len(best))]
             self._parents.append(Parent(parent, end))
             if trial is not None:
-                self._losers[trial] = f"pbt: trial {parent} takes its place, {self._words(losses, trial, parent)}"
+                by, words = self._rules.method, self._words(losses, trial, parent)
+                self._losers[trial] = f"{by}: trial {parent} takes its place, {words}"
 
     def _words(self, losses: Mapping[int, float | None], trial: int, parent: int) -> str:
         mine, theirs = losses[trial], losses[parent]
@@ -188,8 +212,9 @@ class Population:
         sequence = np.random.SeedSequence([self._seed, number], spawn_key=(1,))
         return np.random.Generator(np.random.Philox(sequence)).random
 
-    def _moved(self, params: Params, number: int) -> Params:
+    def _moved(self, parent: Parent, number: int) -> Params:
         """Return hyperparameters near those of a parent that meet the constraints; its own where none are found."""
+        params = self._members[parent.trial].params
         numbers = uniform_numbers(self._seed, number)
 
         def draw(parameter: Parameter) -> Value:
@@ -202,16 +227,91 @@ class Population:
                 return from_unit(domain, numbers())
             return _near(parameter, params[name], numbers() < 0.5)
 
+        if self._guide is not None:
+            ended = self._ends.index(parent.epoch)
+            found = self._guide.moved(number, (ended, parent.trial), self._before(number), draw)
+            if found is not None:
+                return found
         for _ in range(ATTEMPTS):
             found = self._space.feasible(draw)
             if found is not None:
                 return found
         return params
 
+    def _before(self, number: int) -> list[tuple[int, Params]]:
+        """Return the parents and the hyperparameters of the copies of the same generation with smaller numbers."""
+        first, parents = self._rules.size, self._parents
+        epoch = parents[number - first].epoch
+        mine = [one for one in range(first, number) if parents[one - first].epoch == epoch]
+        return [(parents[one - first].trial, self.suggest(one) or {}) for one in mine]
+
     def _is_moved(self, parameter: Parameter) -> bool:
         if self._rules.perturb:
             return parameter.name in self._rules.perturb
         return isinstance(parameter.domain, Range)
+
+
+class _Guide:
+    """Moves copies to where a model of the generations so far expects most, of `method: pb2`.
+
+    What it chooses depends on the generations up to a copy's alone, so it is the same whenever it is asked.
+    """
+
+    def __init__(self, space: Space, moved: Iterable[Parameter], seed: int) -> None:
+        self._space, self._seed = space, seed
+        self._axes = [one for one in moved if isinstance(one.domain, Range)]
+        self._trained: list[dict[int, bandit.Trained]] = []  # by generation and trial
+        self._model: tuple[int, bandit.Posterior | None] = -1, None  # of the generations up to one
+
+    def hear(self, generation: dict[int, bandit.Trained]) -> None:
+        """Learn what the members did in a generation that is over."""
+        self._trained.append(generation)
+
+    def moved(
+        self, number: int, parent: tuple[int, int], before: list[tuple[int, Params]], draw: Draw
+    ) -> Params | None:
+        """Return the hyperparameters of a copy; ``draw`` chooses those that are not in the model.
+
+        ``parent`` is the generation that is over and the trial, ``before`` the copies made of it before, which this one
+        differs from. None where too little is known, or nothing else was found that meets the constraints.
+        """
+        generation, trial = parent
+        model = self._model_of(generation)
+        if model is None:
+            return None
+        if before:
+            rows = [bandit.row(*self._stands(generation, one), params, self._axes) for one, params in before]
+            model = model.expecting(np.array(rows))
+        taken = {key(params) for _, params in before}
+        others: dict[str, Value] = {}
+
+        def make(units: Mapping[str, float]) -> Params | None:
+            def value(one: Parameter) -> Value:
+                if one.name in units:
+                    return from_unit(one.domain, units[one.name])
+                if one.name not in others:
+                    others[one.name] = draw(one)
+                return others[one.name]
+
+            made = self._space.feasible(value)
+            return None if made is None or key(made) in taken else made
+
+        start = bandit.row(*self._stands(generation, trial), self._trained[generation][trial].params, self._axes)
+        return bandit.choose(model, self._axes, start, make, (self._seed, number, 1))
+
+    def _model_of(self, generation: int) -> bandit.Posterior | None:
+        """Return a model of the generations up to one; None where too little is known."""
+        if self._model[0] != generation:
+            past = [list(one.values()) for one in self._trained[: generation + 1]]
+            points, values = bandit.observations(past, self._axes)
+            enough = self._axes and len(values) >= bandit.ENOUGH
+            self._model = generation, bandit.Posterior(bandit.fit(points, values), points, values) if enough else None
+        return self._model[1]
+
+    def _stands(self, generation: int, trial: int) -> tuple[int, float]:
+        """Return the generation that a copy of a trial begins with, and how it stands in it."""
+        trained = self._trained[generation]
+        return generation + 1, bandit.standing(trained[trial].after, list(trained.values()))
 
 
 def _near(parameter: Parameter, value: Value, down: bool) -> Value:
@@ -223,6 +323,11 @@ def _near(parameter: Parameter, value: Value, down: bool) -> Value:
     if isinstance(domain, Range) and isinstance(value, int | float):
         return snap(domain, value * FACTORS[0 if down else 1])
     return value
+
+
+def _comparable(loss: float | None) -> float | None:
+    """Return a loss that differences can be taken of: none of a trial that does not meet the constraints on metrics."""
+    return None if loss is None or loss >= INFEASIBLE else loss
 
 
 def _worst(loss: float | None) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,7 @@ class PopulationRules:
     quantile: float = 0.25  # the share that is replaced at the end of a generation
     resample: float = 0.25  # the chance of a value drawn anew in place of one that is moved
     perturb: tuple[str, ...] = ()  # the parameters that are moved; of none, all numbers
+    method: Literal["pbt", "pb2"] = "pbt"  # with pb2, a model chooses where numbers are moved
 
     @property
     def replaced(self) -> int:

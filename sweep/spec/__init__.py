@@ -25,6 +25,7 @@ from sweep.spec.sweep_file import (
     MAX_EPOCHS,
     MAX_SEED,
     NAME,
+    POPULATIONS,
     REQUIRED,
     SERVER_KEYS,
     SweepFile,
@@ -164,17 +165,17 @@ class _Resolution:
     def population(self, entries: list[Entry]) -> PopulationRules | None:
         """Return how a population trains; note what does not go with one."""
         file, document = self.file, self.document
-        if file.method != "pbt":
+        if file.method not in POPULATIONS:
             if file.population is not None:
                 what = f"method {file.method} has no population"
-                document.mistake(("population",), what, "write method: pbt, or remove it", at_key=True)
+                document.mistake(("population",), what, "write method: pbt or pb2, or remove it", at_key=True)
             return None
         block = file.population or sweep_file.PopulationBlock()
         for key, reason in sweep_file.NOT_WITH_A_POPULATION.items():
             said = getattr(file, key)
             says_nothing = isinstance(said, sweep_file.NoTermination) or (key == "metrics" and said and len(said) == 1)
             if said != type(file).model_fields[key].default and not says_nothing:
-                document.mistake((key,), f"does not go with method pbt: {reason}", "remove it", at_key=True)
+                document.mistake((key,), f"does not go with method {file.method}: {reason}", "remove it", at_key=True)
         if block.interval >= file.epochs and "epochs" not in self.wrong:
             what = f"number {block.interval}, and no generation ends before the last of {file.epochs} epochs"
             document.mistake(("population", "interval"), what, "lower it, or train more epochs")
@@ -185,9 +186,7 @@ class _Resolution:
         if "epochs" in known:
             what = "is a parameter, and all members of a population train as long"
             document.mistake(known["epochs"].path, what, "write epochs: beside parameters", at_key=True)
-        if not block.perturb and not any(isinstance(entry.domain, Range) for entry in entries):
-            what = "pbt moves numbers that have a range, and no parameter is one"
-            document.mistake(("method",), what, "name what copies change: population: {perturb: [...]}")
+        self.check_moved(entries, block.perturb)
         return PopulationRules(
             size=block.size,
             interval=block.interval,
@@ -195,7 +194,20 @@ class _Resolution:
             quantile=block.quantile,
             resample=block.resample,
             perturb=block.perturb,
+            method="pb2" if file.method == "pb2" else "pbt",
         )
+
+    def check_moved(self, entries: list[Entry], perturb: tuple[str, ...]) -> None:
+        """Note a population whose copies could not change; those of pb2 change numbers."""
+        method, numbers = self.file.method, {entry.name for entry in entries if isinstance(entry.domain, Range)}
+        what = f"{method} moves numbers that have a range, and "
+        if not perturb and not numbers:
+            use = "name what copies change: population: {perturb: [...]}"
+            hint = use if method == "pbt" else "give a parameter min and max, or use pbt and population.perturb"
+            self.document.mistake(("method",), f"{what}no parameter is one", hint)
+        elif method == "pb2" and perturb and not numbers & set(perturb):
+            hint = "name a parameter that has min and max, or use pbt"
+            self.document.mistake(("population", "perturb"), f"{what}none is named", hint, at_key=True)
 
     def believed(self, found: list[Parameter]) -> tuple[Parameter, ...]:
         """Return the parameters with what the author believes of them."""
@@ -273,7 +285,7 @@ class _Resolution:
             self.check_single_objective()
         elif not named and not {"metric", "metrics"} & self.wrong:
             reason = "early_terminate" if file.early_terminate else f"method {file.method}"
-            if file.early_terminate or file.method in (*LEARNING, "pbt"):
+            if file.early_terminate or file.method in (*LEARNING, *POPULATIONS):
                 self.missing("metric", f"{reason} needs it")
         return tuple(metric for _, metric in named) or (Metric(name="val_loss", goal="minimize"),)
 
@@ -390,7 +402,7 @@ class _Resolution:
             self.starts = configurations.read_start_with(file.start_with, space, ("start_with",), document)
             self.baseline = configurations.read_baseline(file.baseline, space, ("baseline",), document, self.notes)
         self.check_budget()
-        if file.method in (None, "pbt") or grid or document.found > before:
+        if file.method in (None, *POPULATIONS) or grid or document.found > before:
             return
         if not (file.run_cap or file.budget.trials or file.budget.bounds_time) and space.cardinality() is None:
             until = "until it is no longer worth it (stop_when) or" if file.stop_when else "until"

@@ -49,7 +49,7 @@ class Spec:
     start_with: tuple[Params, ...] = ()
     baseline: Params | None = None
     confirm: Confirm | None = None
-    population: PopulationRules | None = None  # of method pbt
+    population: PopulationRules | None = None  # of methods pbt and pb2
     ignored_keys: tuple[str, ...] = field(default=(), compare=False)  # W&B's, for one notice
     notes: tuple[str, ...] = field(default=(), compare=False)  # what is valid and hardly meant
     places: Mapping[str, str] = field(default_factory=dict, compare=False)  # ``file:line: path``, by parameter or path

@@ -162,7 +162,7 @@ def rule_to_dict(rule: EarlyTermination) -> Value:
 
 
 class PopulationBlock(Block):
-    """Population based training, of `method: pbt`."""
+    """Population based training, of `method: pbt` and `pb2`."""
 
     size: Annotated[int, Field(ge=2, le=1000)] = Field(8, description="Members that train at the same time.")
     interval: Count = Field(1, description="Epochs of a generation, after which the worst are replaced.")
@@ -170,14 +170,14 @@ class PopulationBlock(Block):
         0.25, description="Share of the members that copies of the best ones replace; at least one."
     )
     resample: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.25, description="Chance that a parameter of a copy is drawn anew; else it is multiplied by 0.8 or 1.2."
+        0.25, description="Chance that a parameter which pbt moves is drawn anew; else it is multiplied by 0.8 or 1.2."
     )
     perturb: Annotated[tuple[Text, ...], Field(strict=False, examples=[["learning_rate", "weight_decay"]])] = Field(
         (), description="Parameters that copies change; by default all numbers that have a range."
     )
 
 
-Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt"]
+Method: TypeAlias = Literal["grid", "random", "sobol", "tpe", "bayes", "gp", "cmaes", "nsga2", "pbt", "pb2"]
 
 NAME = r"[A-Za-z0-9_][^/\\\n]{0,99}"
 TARGET = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
@@ -220,8 +220,11 @@ Folders: TypeAlias = Annotated[tuple[Text, ...], Field(strict=False, examples=[[
 LEARNING = ("tpe", "bayes", "gp", "cmaes", "nsga2")
 """Methods whose next suggestion depends on results."""
 
-BELIEVING = ("tpe", "random", "bayes", "pbt")
+BELIEVING = ("tpe", "random", "bayes", "pbt", "pb2")
 """Methods that a `prior` guides."""
+
+POPULATIONS = ("pbt", "pb2")
+"""Methods of which members are replaced by copies of better ones."""
 
 NOT_WITH_A_POPULATION = {
     "early_terminate": "it replaces its worst members itself",
@@ -268,7 +271,7 @@ class SweepFile(Block):
     )
     population: PopulationBlock | None = Field(
         None,
-        description="Of method pbt: how many members train, and when the worst are replaced.",
+        description="Of methods pbt and pb2: how many members train, and when the worst are replaced.",
         examples=[{"size": 8, "interval": 2}],
     )
     start_with: StartWith = Field((), description="Configurations that are tried first, whole or in part.")

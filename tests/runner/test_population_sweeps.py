@@ -72,15 +72,30 @@ def test_copies_go_on_from_their_parents(walking: Path) -> None:
             assert metrics[number].iloc[until] != metrics[int(copy["parent"])].iloc[until]
 
 
-def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path) -> None:
-    straight = table(run(walking, TEXT.replace("name: pop", "name: straight")).folder.path)
+@pytest.mark.parametrize("method", ["pbt", "pb2"])
+def test_a_sweep_that_was_stopped_goes_on_the_same(walking: Path, method: str) -> None:
+    text = TEXT.replace("method: pbt", f"method: {method}")
+    straight = table(run(walking, text.replace("name: pop", "name: straight")).folder.path)
     for epochs in (3, 9, 14, 21):
         name = f"stopped-{epochs}"
         watcher = Stops(epochs)
-        outcome = run(walking, TEXT.replace("name: pop", f"name: {name}"), watcher)
+        outcome = run(walking, text.replace("name: pop", f"name: {name}"), watcher)
         assert outcome.interrupted
         again = resume(walking, name=name)
         pd.testing.assert_frame_equal(table(again.folder.path), straight)
+
+
+def test_a_model_moves_copies_and_all_else_is_as_in_pbt(walking: Path) -> None:
+    text = TEXT.replace("method: pbt", "method: pb2").replace("size: 4", "size: 6, quantile: 0.5")
+    outcome = run(walking, text)
+    trials = sweep.load(outcome.folder.path).trials.set_index("trial")
+    copies = trials[trials["parent"].notna()]
+    assert (outcome.completed, len(trials), len(copies)) == (6, 15, 9)
+    assert trials["status_reason"].str.startswith("pb2: trial ").sum() == 9
+    for column in ("param.rate", "param.drag"):
+        factors = copies[column] / trials[column][copies["parent"].astype(int)].to_numpy()
+        assert not factors.round(6).isin([0.8, 1.2]).any()
+    assert copies["parent_epoch"].tolist() == copies["memo_epochs"].tolist() == [2] * 3 + [4] * 3 + [6] * 3
 
 
 class Stops(Watcher):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
+from statistics import fmean
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +30,7 @@ SPACE = Space(
 )
 LOSS = Objective("loss", "minimize")
 RULES = PopulationRules(size=4, interval=2, epochs=8)
+METHODS = st.sampled_from(["pbt", "pb2"])
 
 
 def population(rules: PopulationRules = RULES, space: Space = SPACE, seed: int = 0) -> Population:
@@ -123,26 +127,30 @@ def test_the_worst_is_replaced_by_a_copy_of_the_best_at_the_end_of_each_generati
     assert len(course.epoch) == RULES.most_trials == 7
 
 
-@given(st.randoms(use_true_random=False), st.integers(2, 9), st.integers(1, 4))
-@settings(max_examples=30)
-def test_the_order_in_which_members_train_changes_nothing(numbers: Random, size: int, interval: int) -> None:
-    rules = PopulationRules(size=size, interval=interval, epochs=8)
+@given(st.randoms(use_true_random=False), st.integers(2, 9), st.integers(1, 4), METHODS)
+@settings(max_examples=20, deadline=None)
+def test_the_order_in_which_members_train_changes_nothing(
+    numbers: Random, size: int, interval: int, method: Literal["pbt", "pb2"]
+) -> None:
+    rules = PopulationRules(size=size, interval=interval, epochs=8, method=method)
     first, second = trained(min, rules), trained(numbers.choice, rules)
     assert first.params == second.params
     assert first.parents == second.parents
     assert first.epoch == second.epoch
 
 
-@given(st.integers(0, 80))
-@settings(max_examples=30)
-def test_who_observes_the_same_says_the_same(length: int) -> None:
-    course = trained()
-    again = population()
+@given(st.integers(0, 80), METHODS)
+@settings(max_examples=20, deadline=None)
+def test_who_observes_the_same_says_the_same(length: int, method: Literal["pbt", "pb2"]) -> None:
+    rules = replace(RULES, method=method)
+    course = trained(rules=rules)
+    again = population(rules)
     for event in course.log[:length]:
         again.observe(event)
-    whole = population()
+    whole = population(rules)
     for event in course.log[:length]:
         whole.observe(event)
+        whole.suggest(5)  # asking changes nothing
     assert [again.suggest(number) for number in range(8)] == [whole.suggest(number) for number in range(8)]
     assert dict(again.dropped(rest=False)) == dict(whole.dropped(rest=False))
     assert [again.holds(number) for number in range(8)] == [whole.holds(number) for number in range(8)]
@@ -211,10 +219,12 @@ def test_named_parameters_alone_change_and_a_choice_goes_to_the_next_one() -> No
         assert abs(values.index(after["units"]) - values.index(before["units"])) <= 1
 
 
-def test_copies_meet_the_constraints() -> None:
+@pytest.mark.parametrize("method", ["pbt", "pb2"])
+def test_copies_meet_the_constraints(method: Literal["pbt", "pb2"]) -> None:
     space = Space(SPACE.parameters, (Expression.parse("rate < drop"),))
-    course = Course(population(PopulationRules(size=6, interval=1, epochs=10), space), lambda trial, epoch: 0.0)
-    course.rules = PopulationRules(size=6, interval=1, epochs=10)
+    rules = PopulationRules(size=6, interval=1, epochs=10, method=method)
+    course = Course(population(rules, space), lambda trial, epoch: 0.0)
+    course.rules = rules
     course.loss = by_rate(course)
     course.run(min)
     assert all(params["rate"] < params["drop"] for params in course.params.values())
@@ -225,3 +235,107 @@ def test_copies_meet_the_constraints() -> None:
 )
 def test_at_least_one_is_replaced_and_at_most_half(size: int, quantile: float, replaced: int) -> None:
     assert PopulationRules(size=size, interval=1, epochs=4, quantile=quantile).replaced == replaced
+
+
+GUIDED = PopulationRules(size=8, interval=1, epochs=6, quantile=0.5, method="pb2")
+
+
+def at_the_end_of_the_first_generation(rules: PopulationRules, failed: tuple[int, ...] = ()) -> Population:
+    found = population(rules)
+    for number in range(rules.size):
+        start(found, number)
+    for number in range(rules.size):
+        if number in failed:
+            found.observe(ended(number, Status.FAILED))
+        else:
+            found.observe(EpochReported(trial=number, epoch=1, metrics={"loss": float(number)}, time=0.0, time_s=1.0))
+    return found
+
+
+def test_copies_of_a_generation_differ_and_do_not_depend_on_when_they_are_asked() -> None:
+    first, second = at_the_end_of_the_first_generation(GUIDED), at_the_end_of_the_first_generation(GUIDED)
+    numbers = range(8, 12)
+    copies = [first.suggest(number) for number in numbers]
+    parents = [first.parent(number) for number in numbers]
+    parent = parents[-1]
+    assert parent is not None
+    again = EpochReported(trial=parent.trial, epoch=1, metrics={"loss": 99.0}, time=0.0, time_s=1.0)
+    second.observe(again)  # of a worker that has gone back to an older checkpoint
+    assert [second.suggest(number) for number in reversed(numbers)] == copies[::-1]
+    assert len({str(copy) for copy in copies}) == 4
+    assert None not in copies
+    start(second, 8)
+    assert second.suggest(9) == copies[1]
+
+
+def test_a_model_moves_numbers_and_keeps_what_has_no_range() -> None:
+    course = trained(rules=GUIDED)
+    factors = set()
+    for trial, parent in course.parents.items():
+        before, after = course.params[parent.trial], course.params[trial]
+        assert after["units"] == before["units"]
+        factors.add(round(after["rate"] / before["rate"], 3))
+    assert not factors <= {0.8, 1.2}
+
+
+def test_a_model_moves_the_named_numbers_alone_and_choices_as_pbt_does() -> None:
+    course = trained(rules=replace(GUIDED, perturb=("rate", "units"), resample=0.0))
+    values = (8, 16, 32)
+    moves = set()
+    for trial, parent in course.parents.items():
+        before, after = course.params[parent.trial], course.params[trial]
+        assert after["drop"] == before["drop"]
+        moves.add(values.index(after["units"]) - values.index(before["units"]))
+    assert moves <= {-1, 0, 1}
+    assert len(moves) > 1
+
+
+def test_where_too_little_is_known_copies_are_moved_as_in_pbt() -> None:
+    small = PopulationRules(size=2, interval=1, epochs=4)
+    for failed, same in (((1,), True), ((), False)):
+        one = at_the_end_of_the_first_generation(replace(small, method="pb2"), failed)
+        other = at_the_end_of_the_first_generation(small, failed)
+        assert (one.suggest(2) == other.suggest(2)) is same
+
+
+class Drift(Course):
+    """The loss falls faster the nearer a member is to a place that wanders while they train."""
+
+    def __init__(self, rules: PopulationRules, seed: int) -> None:
+        space = Space((Parameter("x", Uniform(0, 1)), Parameter("y", Uniform(0, 1))))
+        super().__init__(population(rules, space, seed), self.fall, rules)
+        self.values: dict[tuple[int, int], float] = {}
+
+    def place(self, epoch: int) -> float:
+        return 0.9 - 0.8 * epoch / self.rules.epochs
+
+    def fall(self, trial: int, epoch: int) -> float:
+        parent = self.parents.get(trial)
+        if parent is not None and epoch <= parent.epoch:
+            value = self.values[parent.trial, epoch]
+        else:
+            params = self.params[trial]
+            away = (params["x"] - self.place(epoch)) ** 2 + (params["y"] - 0.5) ** 2
+            value = self.values.get((trial, epoch - 1), 10.0) - math.exp(-away / 0.05)
+        self.values[trial, epoch] = value
+        return value
+
+    @property
+    def away(self) -> float:
+        """How far copies begin from that place, on average, once a model has seen some generations."""
+        return fmean(
+            math.hypot(self.params[trial]["x"] - self.place(parent.epoch + 1), self.params[trial]["y"] - 0.5)
+            for trial, parent in self.parents.items()
+            if parent.epoch >= 4
+        )
+
+
+def test_a_model_finds_a_good_region_that_wanders() -> None:
+    found: dict[str, list[float]] = {"pbt": [], "pb2": []}
+    for method in ("pbt", "pb2"):
+        for seed in range(3):
+            course = Drift(PopulationRules(size=8, interval=1, epochs=12, method=method), seed)
+            course.run(min)
+            found[method].append(course.away)
+    assert all(a < b for a, b in zip(found["pb2"], found["pbt"], strict=True))
+    assert fmean(found["pb2"]) < 0.7 * fmean(found["pbt"])

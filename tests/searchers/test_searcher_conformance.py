@@ -14,7 +14,7 @@ from sweep.events import TrialStarted
 from sweep.runner.methods import METHODS as ALL_METHODS
 from sweep.runner.methods import build_searcher
 from sweep.searchers import Searcher
-from sweep.searchers.novelty import uniform_draws
+from sweep.searchers.points import uniform_draws
 from sweep.space import Parameter, Space
 from sweep.space.domains import IntUniform, LogUniform, Uniform, key
 from sweep.space.expressions import Expression

@@ -18,7 +18,7 @@ from sweep.runner.methods import METHODS
 from sweep.space.early_terminate import Asha, AshaPromotion, FreezeThaw, Hyperband, Median, NoTermination, Pasha
 from sweep.spec import json_schema, load
 from sweep.spec.distributions import DISTRIBUTIONS, ParameterBlock, infer
-from sweep.spec.sweep_file import SERVER_KEYS, SweepFile
+from sweep.spec.sweep_file import POPULATIONS, SERVER_KEYS, SweepFile
 from sweep.spec.yaml_reader import read
 
 FOLDER = Path(__file__).parents[2] / "search_spaces"
@@ -78,7 +78,7 @@ def test_every_distribution_has_an_example() -> None:
 
 def test_every_method_and_rule_has_an_example() -> None:
     specs = [load(path, environment={}) for path in FILES]
-    assert {spec.method for spec in specs} == {*METHODS, "pbt"} - {"bayes"}
+    assert {spec.method for spec in specs} == {*METHODS, *POPULATIONS} - {"bayes"}
     assert {type(spec.early_terminate) for spec in specs} == {
         *(NoTermination, Asha, Hyperband, Median),
         *(AshaPromotion, Pasha, FreezeThaw),
