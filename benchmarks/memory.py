@@ -23,6 +23,7 @@ from sweep.backends import Job, Order, memory
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
 from sweep.events import Status
+from sweep.space.objectives import Objective
 
 ROOT = Path(__file__).parents[1]
 
@@ -40,7 +41,7 @@ def main() -> None:
     print(f"{'trials':>8}{'own MB':>10}{'resident':>10}{'GPU MB':>10}{'s a trial':>12}")
     with tempfile.TemporaryDirectory() as folder:
         worker = Worker(
-            Job("memory", "trainables.digits_cnn:DigitsCNN", (ROOT,), Path(folder), "val_loss", maximize=False)
+            Job("memory", "trainables.digits_cnn:DigitsCNN", (ROOT,), Path(folder), Objective("val_loss", "minimize"))
         )
         shared = _mapped(Path(folder) / "shared", given.mapped)
         began, part = time.perf_counter(), max(given.trials // 10, 1)

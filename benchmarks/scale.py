@@ -30,6 +30,7 @@ from sweep.events import EpochReported, Status, TrialEnded
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import NoScheduler
+from sweep.space.objectives import Objective
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Ended
@@ -96,7 +97,7 @@ def _ours(trials: int, marks: Marks, scratch: Path, *, with_ray: bool) -> None:
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
     folder = ResultsFolder.create(scratch, spec.name, text, info)
-    job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
+    job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, Objective("m0", "minimize"))
     keeper = CheckpointKeeper(folder.path, spec)
 
     def listen(change: Change) -> None:

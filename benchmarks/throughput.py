@@ -27,6 +27,7 @@ from sweep.contract import Assignment, Devices, EpochReported, Facts, Report
 from sweep.events import Event
 from sweep.runner.coordinator import Coordinator, Hooks
 from sweep.runner.methods import build_searcher
+from sweep.space.objectives import Objective
 from sweep.spec import parse
 from sweep.store.folder import ResultsFolder
 from sweep.store.ledger import Change, Reported
@@ -178,7 +179,7 @@ def ours(load: Load, *, logged: bool) -> float:
         searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
         info = {"objectives": [{"name": "m0", "goal": "minimize"}]}
         folder = ResultsFolder.create(Path(scratch), spec.name, text, info)
-        job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, "m0", maximize=False)
+        job = Job(spec.name, spec.trainable, (Path(__file__).parent,), folder.path, Objective("m0", "minimize"))
         log = Log(folder.log) if logged else NoLog()
         writer = TableWriter(folder) if logged else None
         clock = Clock()

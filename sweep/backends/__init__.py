@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import tempfile
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +27,7 @@ from sweep.contract import Assignment, Devices, Facts
 from sweep.errors import StoreError
 from sweep.events import EpochReported, TrialEnded
 from sweep.prices import Price
-from sweep.space.expressions import Expression
+from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore, repeat, stand_for
 
 STOP_FILE, SHARE_FILE = ".stop-", ".share-"
@@ -39,8 +41,7 @@ class Job:
     trainable: str
     import_folders: tuple[Path, ...]
     results_folder: Path  # as the driver sees it
-    objective: str
-    maximize: bool
+    objective: Objective
     workers: int = 1  # processes of each trial
     servers: int = 0  # more of them, that keep the weights; then yet another one coordinates
     together: int = 1  # trials that a worker may get at once
@@ -49,14 +50,14 @@ class Job:
     checkpoint_keep: int = 2
     shared: str | None = None  # name of the folder, in each node's temporary one, for data that workers share
     profile: bool = False  # of the first trial
-    target: float | None = None  # objective: a trial that reaches it is complete
-    constraints: tuple[Expression, ...] = ()  # over metrics, without which no target is reached
+    target: float | None = None  # of the objective: a trial that reaches it is complete
     unsure: tuple[str, ...] = ()  # parameters of which the source does not show that they are read
     varying: tuple[str, ...] = ()  # parameters that are not the same in all trials
     price: Price | None = None  # of a GPU for an hour
     store: str | None = None  # URL of the sweep in an object store: then nodes share no folder
     stand_in: str | None = None  # name of the folder, in each node's temporary one, that stands for the results folder
     given: object = field(default=None, repr=False)  # the class or function itself, where no module has it
+    working_folder: Path | None = None  # the driver's, in which trials begin where it is seen
 
     @property
     def aside(self) -> int:
@@ -105,7 +106,7 @@ class Order:
 
     assignment: Assignment
     decision_epochs: tuple[int, ...] = ()
-    to_beat: float | None = None  # objective: the checkpoint of one that ends with a worse one would not be kept
+    to_beat: float | None = None  # loss (`Objective.standing`): of a trial that ends with no lower one nothing is kept
     whole: bool = False  # it trains all its epochs, whatever the sweep's target
     known_data: str | None = None  # with data of this fingerprint, the trial need not be trained
     moved: bool = False  # another process had no room for it
@@ -243,6 +244,40 @@ class SweepStatus:
     def finished(self) -> int:
         """Trials that ended for good."""
         return sum(count for status, count in self.trials.items() if status != "running")
+
+
+class Surroundings:
+    """The current folder and the standard outputs of this process, which each of its trials finds as the first one did.
+
+    They begin in ``folder``, as far as this machine has it.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        if folder is not None and folder.is_dir():
+            os.chdir(folder)
+        self._first = Path.cwd()
+        self._folder: Path | None = None  # once a trial has begun
+        self._outputs = {stream: os.dup(stream) for stream in (1, 2) if _is_open(stream)}
+        for copy in self._outputs.values():
+            weakref.finalize(self, os.close, copy)
+
+    def accept_folder(self) -> None:
+        """Let trials begin where the first one has: the author's code may go to a folder when it is imported."""
+        self._folder = self._folder or Path.cwd()
+
+    def restore(self) -> None:
+        """Undo what a trial has done: it may have left or deleted the folder, and closed or redirected an output."""
+        os.chdir(self._folder if self._folder is not None and self._folder.is_dir() else self._first)
+        for stream, copy in self._outputs.items():
+            os.dup2(copy, stream)
+
+
+def _is_open(stream: int) -> bool:
+    try:
+        os.fstat(stream)
+    except OSError:
+        return False
+    return True
 
 
 MOVE_S = 15.0

@@ -49,7 +49,7 @@ class Manifest:
 
     epoch: int
     accumulate: int = 1
-    loss: float = math.inf  # the objective at this epoch, as something to minimise
+    loss: float = math.inf  # by `Objective.standing`, at this epoch
     reports: tuple[EpochReported, ...] = ()  # of the step that wrote it
 
 
@@ -427,8 +427,8 @@ class CheckpointKeeper:
         self._full = False
 
     def to_beat(self) -> float | None:
-        """Return the objective that a trial must beat so that its checkpoint is kept; None: there is room."""
-        return self._objective.of_loss(self._kept[-1].loss) if self._full else None
+        """Return the loss that a trial must beat so that its checkpoint is kept; None: there is room."""
+        return self._kept[-1].loss if self._full else None
 
     def recall(self, change: Change) -> None:
         """See what is in the log, one by one; `begin` acts on it."""
@@ -461,7 +461,7 @@ class CheckpointKeeper:
             return
         self._catch_up()
         trial, number = change.trial, change.trial.number
-        loss = self._objective.loss(trial.last)
+        loss = self._objective.standing(trial.last)
         saved = trial.status is Status.COMPLETED and trial.facts.checkpoint is not None
         if not saved or loss is None:
             self._delete(number)

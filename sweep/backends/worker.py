@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import structs
 
 from sweep import backends, errors, prices
-from sweep.backends import Job, Order, Progress, checkpoints, memory, wanted_elsewhere
+from sweep.backends import Job, Order, Progress, Surroundings, checkpoints, memory, wanted_elsewhere
 from sweep.backends.checkpoints import DiskFault, Manifest, Saver
 from sweep.backends.stored_checkpoints import Sender
 from sweep.contract import Apart, Assignment, Diverged, EpochReported, Facts, OtherData, Report, Stopped, Trainable
@@ -27,7 +27,6 @@ from sweep.errors import StoppedAtOnce, WorkerLost, did_you_mean, first_line, pr
 from sweep.events import Params, Status, TrialEnded, encode
 from sweep.functions import FunctionTrainable, load_trainable
 from sweep.hyperparameters import Watched
-from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore
 from sweep.store.remote import AWAY_S
 
@@ -93,6 +92,7 @@ class Worker:
         self._make = make
         self._leaving = leaving or (lambda: None)
         self._trainable: Trainable | None = None
+        self._surroundings = Surroundings(job.working_folder)
         self._taken = 0  # trials
         self._keeps = False  # whether the trainable has had another trial, of which it may keep something
         self._trial: _Trial | None = None
@@ -105,11 +105,11 @@ class Worker:
                 f"resources.price_per_gpu_hour names none of the labels of this node ({named}): its trials have no cost"
             )
         self._unread = UnreadParameters(job.unsure)
-        self._objective = Objective(job.objective, "maximize" if job.maximize else "minimize", None, job.constraints)
 
     def take(self, order: Order) -> None:
         """Accept a trial; nothing happens before its first step."""
         self.let_go()
+        self._surroundings.restore()
         self._taken += 1
         self._held_since = time.monotonic()
         self._trial = _Trial(order, self._saver(order.assignment.trial), order.assignment.accumulate)
@@ -232,6 +232,7 @@ class Worker:
             self._notices.append(f"trial {trial.number}: {first_line(error)}")
         if isinstance(self._trainable, FunctionTrainable) and (raised := self._trainable.end()):
             self._notices.append(f"trial {trial.number}: {printable(raised)}")
+        self._surroundings.restore()
 
     def _advance_in_memory(self, trial: _Trial, epochs: list[EpochReported]) -> Generator[Report, None, _State]:
         """Train on; what does not fit does so without what others left, in smaller parts, or in a fresh process."""
@@ -347,6 +348,7 @@ class Worker:
         trial.history = [*trial.again]
         trial.saver = self._saver(trial.number, trial.done, trial.again)
         trial.begun = True
+        self._surroundings.accept_folder()
 
     def _hear(self, trial: _Trial, epoch: EpochReported, epochs: list[EpochReported], began: float) -> bool:
         """Take one epoch in; the answer says whether to train on within this step."""
@@ -384,9 +386,8 @@ class Worker:
         return {prices.COST: (self._held_since - since) / 3600 * gpus * self._price / epoch.measures.get("together", 1)}
 
     def _complete(self, trial: _Trial, epochs: list[EpochReported], reason: str) -> _State:
-        to_beat, objective = trial.order.to_beat, self._job.objective
-        value = epochs[-1].metrics.get(objective) if epochs else None
-        if to_beat is None or (value is not None and (value > to_beat if self._job.maximize else value < to_beat)):
+        to_beat = trial.order.to_beat
+        if to_beat is None or (epochs and self._loss(epochs[-1]) < to_beat):
             self._save(trial, epochs)
         return Status.COMPLETED, reason, None
 
@@ -397,11 +398,11 @@ class Worker:
     def _reached(self, trial: _Trial, epochs: list[EpochReported]) -> str | None:
         if trial.order.whole:
             return None
-        return self._objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
+        return self._job.objective.reached(self._job.target, epochs[-1].metrics) if epochs else None
 
     def _divergence(self, epochs: list[EpochReported]) -> str:
         """Return the first loss or objective that is not finite, as a reason."""
-        return next(filter(None, map(self._objective.diverged, epochs)), "")
+        return next(filter(None, map(self._job.objective.diverged, epochs)), "")
 
     def _save(self, trial: _Trial, epochs: list[EpochReported], *, beside: bool = False) -> None:
         if isinstance(self._trainable, FunctionTrainable) and not self._trainable.saves:
@@ -425,8 +426,8 @@ class Worker:
         return Saver(folder, job.checkpoint_every_s, job.checkpoint_keep, pause_s, best, epoch, sender)
 
     def _loss(self, epoch: EpochReported) -> float:
-        value = epoch.metrics.get(self._job.objective, math.nan)
-        return math.inf if not math.isfinite(value) else -value if self._job.maximize else value
+        loss = self._job.objective.standing(epoch.metrics)
+        return math.inf if loss is None else loss
 
     def _facts(self, trial: _Trial, status: Status) -> Facts:
         if not trial.begun or self._trainable is None:

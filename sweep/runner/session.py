@@ -169,15 +169,14 @@ class Session:
                 _clean(folder.path, job)
 
     def _job(self) -> Job:
-        spec, objective = self.spec, self.spec.objectives[0]
+        spec = self.spec
         own = backends.shared_data_name(self.folder.path)
         return Job(
             sweep=spec.name,
             trainable=spec.trainable,
             import_folders=tuple(self.training.import_folders),
             results_folder=self.folder.path.resolve(),
-            objective=objective.name,
-            maximize=objective.goal == "maximize",
+            objective=spec.objectives[0],
             workers=spec.resources.workers,
             servers=spec.resources.servers,
             together=spec.together if self.options.reuse else 1,  # else each has a process of its own
@@ -187,13 +186,13 @@ class Session:
             shared=None if self.options.inline else own,
             profile=self.options.profile,
             target=spec.metrics[0].target,
-            constraints=spec.constraints,
             unsure=planning.not_seen_read(spec, self.training.source),
             varying=planning.varying(spec),
             price=spec.resources.price,
             store=None if self.folder.store is None else self.folder.store.url,
             stand_in=None if self.folder.store is None else f"{own}-results",
             given=self.training.given,
+            working_folder=Path.cwd(),
         )
 
     def _setting(self, job: Job, reporter: StatusReporter | None) -> connecting.Setting:

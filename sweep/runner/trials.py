@@ -114,7 +114,7 @@ class Terms:
             training=spec.training,
             data_seed=spec.data_seed,
             objective=self._objective.name,
-            maximize=self._objective.goal == "maximize",
+            maximize=self._objective.maximize,
             fold=fold(spec, started),
             accumulate=accumulate,
         )

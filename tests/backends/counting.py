@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +58,12 @@ class Counting:
                     return
                 case "waits":
                     time.sleep(1.01)  # a step ends
+                case "leaves":
+                    folder = tempfile.mkdtemp()
+                    os.chdir(folder)
+                    shutil.rmtree(folder)
+                case "closes":
+                    os.close(1)
                 case "skips":
                     number += 1
                 case "dies":

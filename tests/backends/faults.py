@@ -95,6 +95,8 @@ class Faulty:
                 folder = tempfile.mkdtemp()
                 os.chdir(folder)
                 shutil.rmtree(folder)
+            case "reads the current folder":
+                metrics["score"] += Path("faults.yaml").read_text().count("never there")
             case "prints ten megabytes":
                 for _ in range(1000):
                     print("x" * 10_000)  # noqa: T201 - much output is the fault

@@ -11,13 +11,14 @@ from sweep import backends
 from sweep.backends import Job, Order, Progress
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment, Devices
+from sweep.space.objectives import Objective
 
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     monkeypatch.setattr(backends, "MOVE_S", 0.1)
     shutil.copy(Path(__file__).with_name("packed.py"), tmp_path)
-    return Job("s", "packed:Packed", (tmp_path,), tmp_path, "loss", maximize=False, session="abc")
+    return Job("s", "packed:Packed", (tmp_path,), tmp_path, Objective("loss", "minimize"), session="abc")
 
 
 def order(share: float, gb: float = 1.0, *, shares: bool = True) -> Order:

@@ -16,6 +16,7 @@ from sweep.runner.coordinator import Coordinator
 from sweep.runner.methods import build_searcher
 from sweep.schedulers.early_termination import build as build_scheduler
 from sweep.searchers.optuna_search import OptunaSearcher
+from sweep.space.objectives import Objective
 from sweep.spec import parse
 from sweep.store import log as store_log
 from sweep.store.log import Log
@@ -56,7 +57,7 @@ def test_every_state_reaches_everybody_as_what_it_is(tmp_path: Path, method: str
         pytest.skip("gp needs torch")
     count = ", count: 5" if method == "grid" else ""
     spec = parse(FILE.format(method=method, count=count, rule=RULES[rule]), "f.yaml")
-    job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, "score", maximize=False)
+    job = Job("bridge", spec.trainable, (Path(__file__).parent,), tmp_path, Objective("score", "minimize"))
     searcher = build_searcher(spec.method, spec.space, spec.objectives, spec.seed)
     scheduler = build_scheduler(spec.early_terminate, spec.objectives[0], spec.epochs)
     with Log(tmp_path / "log.jsonl") as log:

@@ -44,8 +44,8 @@ def ended(trial: int, facts: Facts, status: Status = Status.COMPLETED) -> TrialE
 
 
 class Keeper(CheckpointKeeper):
-    def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0) -> None:
-        super().__init__(folder, parse(TEXT % (trials, space_gb), "a.yaml"))
+    def __init__(self, folder: Path, trials: int = 9, space_gb: float = 9.0, more: str = "") -> None:
+        super().__init__(folder, parse(TEXT % (trials, space_gb) + more, "a.yaml"))
         self._ledger = Ledger()
 
     def see(self, events: Iterable[Event]) -> None:
@@ -67,12 +67,19 @@ def test_the_last_and_the_best_of_each(tmp_path: Path) -> None:
     assert keeps.to_beat() is None
 
 
+def test_of_those_that_meet_the_constraints_the_best_keep_theirs(tmp_path: Path) -> None:
+    keeps = Keeper(tmp_path, trials=2, more="constraints: [score <= 3]")
+    for trial, score in enumerate([1, 9, 2, 8]):
+        keeps.see(saved(tmp_path, trial, [score]))
+    assert kept(tmp_path) == {0: [1], 2: [1]}
+
+
 def test_the_best_trials_keep_theirs_and_say_what_to_beat(tmp_path: Path) -> None:
     keeps = Keeper(tmp_path, trials=2)
     for trial, score in enumerate([4, 1, 3, 2]):
         keeps.see(saved(tmp_path, trial, [score]))
     assert kept(tmp_path) == {0: [1], 2: [1]}
-    assert keeps.to_beat() == 3
+    assert keeps.to_beat() == -3
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,7 @@ def test_space_is_bounded_but_for_the_best(tmp_path: Path, space_gb: float, tria
     for trial, score in enumerate([1, 4, 3, 2]):
         keeps.see(saved(tmp_path, trial, [score]))
     assert list(kept(tmp_path)) == trials
-    assert keeps.to_beat() == (4 if trials == [1] else 3)
+    assert keeps.to_beat() == (-4 if trials == [1] else -3)
 
 
 @pytest.mark.parametrize("status", [Status.PRUNED, Status.DIVERGED, Status.OOM, Status.FAILED])

@@ -49,8 +49,9 @@ FATES = {
     "gives a mapping as facts": ("failed", ".*"),
     "leaves threads behind": ("completed", ""),
     "changes the folder": ("completed", ""),
-    "prints ten megabytes": ("completed", ""),
+    "reads the current folder": ("completed", ""),
     "closes its output": ("completed", ""),
+    "prints ten megabytes": ("completed", ""),
     "nothing": ("completed", ""),
 }
 FILE = """

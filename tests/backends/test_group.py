@@ -15,6 +15,7 @@ from sweep.backends import Job, Order, Progress, Steps, checkpoints, orders
 from sweep.backends.group import WorkerGroup
 from sweep.backends.worker import Worker
 from sweep.contract import Apart, Assignment, EpochReported, OutOfMemory, Report, Stopped, Trainable
+from sweep.space.objectives import Objective
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("light_collections")
@@ -86,7 +87,7 @@ class Pooled(Counting):
 
 
 def grouped(folder: Path, together: int, trainable: type = Pooled) -> WorkerGroup:
-    job = Job("s", "test_group:Pooled", (HERE,), folder, "score", maximize=False, checkpoint_every_s=0.0)
+    job = Job("s", "test_group:Pooled", (HERE,), folder, Objective("score", "minimize"), checkpoint_every_s=0.0)
     job = dataclasses.replace(job, together=together, given=trainable)
     return WorkerGroup(job, lambda make: Worker(job, make=make))
 

@@ -12,6 +12,7 @@ import pytest
 
 import sweep
 from sweep import backends
+from sweep.space.objectives import Objective
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -147,7 +148,7 @@ def test_a_worker_on_a_node_that_joins_without_the_folder_ends_its_trial_as_inte
     from sweep.backends.ray_tune.trial_actor import TrialWorker
 
     worker = TrialWorker.__new__(TrialWorker)
-    worker._job = Job("s", "m:M", (), Path("/nowhere/at/all"), "loss", maximize=False)
+    worker._job = Job("s", "m:M", (), Path("/nowhere/at/all"), Objective("loss", "minimize"))
     worker._trials, worker._spoilt = [3], False
     progress = worker.step()["steps"].found[3]
     assert progress.end.status.value == "interrupted"

@@ -15,6 +15,7 @@ from ray.runtime_context import RuntimeContext
 from sweep.backends import Job
 from sweep.backends.ray_tune import ray_private_api
 from sweep.backends.ray_tune.ray_private_api import Use
+from sweep.space.objectives import Objective
 
 pytestmark = pytest.mark.ray
 
@@ -135,7 +136,7 @@ def test_workers_without_names_are_as_tune_makes_them(name: str, monkeypatch: py
     from sweep.backends.ray_tune import adapters
 
     said, line = list[str](), without(monkeypatch, name)
-    adapters.name_workers(Job("s", "t:T", (), Path(), "loss", maximize=False), said.append)
+    adapters.name_workers(Job("s", "t:T", (), Path(), Objective("loss", "minimize")), said.append)
     assert said == [line + ray_private_api.NAMED_WORKERS.loss]
     assert not hasattr(import_module("ray.tune.execution.tune_controller"), "_ActorClassCache")
 

@@ -13,6 +13,7 @@ from sweep.backends import Job, Order, checkpoints, stored_checkpoints
 from sweep.backends.worker import Worker
 from sweep.contract import Assignment
 from sweep.events import EpochReported, Status
+from sweep.space.objectives import Objective
 from sweep.store.object_store import ObjectStore, stand_for
 
 HERE = Path(__file__).parent
@@ -33,7 +34,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def job(tmp_path: Path, store: ObjectStore, machine: str = "one", **more: object) -> Job:
     Counting.begun.clear()
     given = {"checkpoint_every_s": 0.0, "store": store.url, "stand_in": machine} | more
-    return Job("s", "counting:Counting", (HERE,), tmp_path / "driver", "score", maximize=False, **given)
+    return Job("s", "counting:Counting", (HERE,), tmp_path / "driver", Objective("score", "minimize"), **given)
 
 
 def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = ()) -> Order:

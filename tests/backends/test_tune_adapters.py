@@ -14,6 +14,7 @@ import pytest
 from sweep.backends import Job, Lost, Order, Progress, Steps
 from sweep.contract import Assignment
 from sweep.events import Status, TrialEnded
+from sweep.space.objectives import Objective
 
 pytestmark = pytest.mark.ray
 
@@ -198,7 +199,7 @@ def test_no_two_workers_have_the_same_name(monkeypatch: pytest.MonkeyPatch) -> N
     from sweep.backends.ray_tune.adapters import name_workers
 
     def job(session: str) -> Job:
-        return Job("lr 高", "t:T", (), Path(), "loss", maximize=False, session=session)
+        return Job("lr 高", "t:T", (), Path(), Objective("loss", "minimize"), session=session)
 
     monkeypatch.setattr(tune_controller, "_ActorClassCache", TheirCache)
     names = []
@@ -242,6 +243,7 @@ import ray
 from ray.tune.experiment import Trial
 from sweep.backends.ray_tune import backend, cluster, local_ray
 from sweep.backends import Job, Order
+from sweep.space.objectives import Objective
 from sweep.contract import Assignment, Devices
 
 class Driver:
@@ -279,7 +281,7 @@ class Driver:
     def tick(self):
         return []
 
-job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", "pid", maximize=False)
+job = Job("shortest", "shortest:Shortest", (Path.cwd(),), Path.cwd() / "results", Objective("pid", "minimize"))
 driver, said = Driver(), []
 ahead = local_ray.importing_ahead(["colorsys"], Devices(), None)
 start = cluster.Start(lost=lambda: os._exit(1), ahead=ahead)

@@ -21,6 +21,7 @@ from waiting import until
 
 from sweep.backends import Job, SweepStatus
 from sweep.events import EpochReported, Status, TrialEnded
+from sweep.space.objectives import Objective
 from sweep.store import log as store_log
 
 pytestmark = pytest.mark.ray
@@ -181,7 +182,9 @@ def publisher(page: Page, stopping: str | None = None) -> Any:
         trials={"completed": 1}, total=9, epochs=1, epochs_per_s=1.0, metric="a", goal="maximize", left_s=7
     )
     driver: Any = SimpleNamespace(running=1, stopping=stopping)
-    made = Publisher(driver, Job("s", "t:T", (), Path(), "a", maximize=True), lambda: sweep_status, lambda: 2, page)
+    made = Publisher(
+        driver, Job("s", "t:T", (), Path(), Objective("a", "maximize")), lambda: sweep_status, lambda: 2, page
+    )
     made._gauges = SimpleNamespace(set=lambda *given: None)
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import re
 import tempfile
 import time
@@ -22,6 +23,8 @@ from sweep.errors import WorkerLost
 from sweep.events import Status, TrialEnded, Value
 from sweep.hyperparameters import Hyperparameters
 from sweep.prices import Price
+from sweep.space.expressions import Expression
+from sweep.space.objectives import Objective
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.usefixtures("light_collections")
@@ -30,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("light_collections")
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     Counting.begun.clear()
-    return Job("s", "counting:Counting", (HERE,), tmp_path, "score", maximize=False, checkpoint_every_s=0.0)
+    return Job("s", "counting:Counting", (HERE,), tmp_path, Objective("score", "minimize"), checkpoint_every_s=0.0)
 
 
 def order(events: str = "", epochs: int = 6, decisions: tuple[int, ...] = (), **changes: object) -> Order:
@@ -340,6 +343,35 @@ def test_a_stop_file_of_another_session_ends_nothing(job: Job) -> None:
     dataclasses.replace(job, session="another").stop_file.touch()
     _, end, _ = whole(Worker(job), order())
     assert end.status is Status.COMPLETED
+
+
+@pytest.mark.parametrize("ends", ["completed", "failed", "let go"])
+def test_each_trial_finds_the_folder_and_the_output_of_the_first(job: Job, ends: str) -> None:
+    folder, output = Path.cwd(), os.dup(1)
+    worker = Worker(job)
+    try:
+        worker.take(order("1 leaves, 2 closes" + (", 3 fails" if ends == "failed" else ""), decisions=(2,)))
+        end = worker.step().end
+        if ends == "let go":
+            worker.let_go()
+        else:
+            end = worker.step().end
+        assert (end.status if end else ends) == ends
+        assert Path.cwd() == folder
+        assert os.path.sameopenfile(1, output)
+    finally:
+        os.chdir(folder)
+        os.dup2(output, 1)
+        os.close(output)
+
+
+def test_a_trial_that_breaks_constraints_saves_no_weights_where_others_keep_them(job: Job) -> None:
+    constraints = (Expression.parse("score >= 95"),)
+    job = dataclasses.replace(job, checkpoint_every_s=99.0, objective=Objective("score", "minimize", None, constraints))
+    whole(Worker(job), order(to_beat=90.0))
+    assert kept(job) == []
+    whole(Worker(job), order(epochs=2, to_beat=98.0))
+    assert kept(job) == ["epoch-000002"]
 
 
 def test_only_a_trial_that_will_keep_them_saves_its_weights(job: Job) -> None:

@@ -13,6 +13,7 @@ from placed import without_place
 import sweep
 from sweep.backends import Job
 from sweep.backends.ray_tune import worker_exits
+from sweep.space.objectives import Objective
 
 ROOT = Path(__file__).parents[2]
 LOST = "The actor died unexpectedly before finishing this task.\n\tclass_name: A\n\tpid: 42\n\tip: 10.0.0.7\n"
@@ -27,7 +28,7 @@ LIKELY = "its node has died. This can happen if the node was preempted, had a ha
 
 
 def job(folder: Path) -> Job:
-    return Job("s", "m:M", (), folder, "loss", maximize=False)
+    return Job("s", "m:M", (), folder, Objective("loss", "minimize"))
 
 
 @pytest.mark.parametrize(
@@ -107,8 +108,8 @@ def test_words_count_once(tmp_path: Path) -> None:
 def test_a_process_leaves_its_last_words(tmp_path: Path, how: str, cause: str) -> None:
     code = (
         "import ctypes, os\nfrom pathlib import Path\nfrom sweep.backends.ray_tune import worker_exits\n"
-        "from sweep.backends import Job\n"
-        f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), 'loss', maximize=False)\n"
+        "from sweep.backends import Job\nfrom sweep.space.objectives import Objective\n"
+        f"job = Job('s', 'm:M', (), Path({str(tmp_path)!r}), Objective('loss', 'minimize'))\n"
         f"worker_exits.record(job)(3)\n{how}\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True)

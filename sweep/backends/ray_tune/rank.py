@@ -16,7 +16,7 @@ from typing import Any
 import ray
 
 from sweep import errors
-from sweep.backends import Job, checkpoints, memory
+from sweep.backends import Job, Surroundings, checkpoints, memory
 from sweep.backends.ray_tune import worker_exits
 from sweep.contract import Assignment, Devices, Diverged, EpochReported, Facts, Ranked, Stopped, Trainable, Value
 from sweep.functions import load_trainable, make_importable
@@ -99,6 +99,7 @@ class TrialRank:
         self._job, self._rank, self._first = job, rank, first
         job.prepare()
         self._began = worker_exits.record(job)
+        self._surroundings = Surroundings(job.working_folder)
         self._calls = 0
 
     def ready(self) -> Told:
@@ -140,7 +141,9 @@ class TrialRank:
         given = dataclasses.replace(assignment, devices=self._devices, profile=profile)
 
         def begin() -> Facts:
+            self._surroundings.restore()
             self._trainable.begin(given)
+            self._surroundings.accept_folder()
             facts = self._trainable.facts()
             return Facts(node=facts.node, devices=facts.devices, data=facts.data)
 

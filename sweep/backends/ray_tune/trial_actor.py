@@ -56,6 +56,8 @@ class TrialWorker(tune.Trainable):
         self._name = ray.get_runtime_context().get_actor_name() or f"{job.sweep}/worker-{order.assignment.trial}"
         if not order.assignment.devices.gpus or order.assignment.devices.simulated:
             os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # before TensorFlow looks
+        # Tune has gone to a folder of the trial, in which the author's relative paths lead nowhere.
+        os.chdir(os.environ["TUNE_ORIG_WORKING_DIR"])
         self._job = job
         job.prepare()
         self._began = worker_exits.record(job)
